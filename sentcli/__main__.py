@@ -1,0 +1,5 @@
+"""``python -m sentcli``."""
+
+from sentcli.cli import main
+
+main()

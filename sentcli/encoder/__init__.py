@@ -1,0 +1,1 @@
+"""Text to vectors: what a model folder says (spec), its weights, tokenising, batching, and the torch backend."""

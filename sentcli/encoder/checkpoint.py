@@ -1,0 +1,117 @@
+"""Weights from a folder: safetensors, or the `.bin` files of older checkpoints read by the weights-only loader.
+
+The SimCSE family's training output is read as it is: a state dict under ``bert.`` or ``roberta.`` with the head under
+``mlp.dense``; the converted form, in which the head stands in the pooler's place, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    StateDict = dict[str, torch.Tensor]
+
+WEIGHT_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+HEAD_FOLDER = "training_head"
+HEAD_KEYS = ("mlp.dense", "pooler.dense")
+"""Where published checkpoints keep the trained [CLS] head: as SimCSE's training wrote it, and as converted."""
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files that hold the transformer's weights.
+
+    Raises:
+        InputError: if the folder has none.
+    """
+    for name in WEIGHT_FILES:
+        path = folder / name
+        if not path.exists():
+            continue
+        if path.suffix != ".json":
+            return [path]
+        try:
+            shards = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise InputError(f"{path} is not a weight index: {error}") from error
+        if any(Path(shard).name != shard for shard in shards):
+            raise InputError(f"{path} names a weight file outside its folder")
+        return [folder / shard for shard in shards]
+    raise InputError(f"{folder} holds no weights: looked for {', '.join(WEIGHT_FILES)}")
+
+
+def load_state_dict(folder: Path) -> StateDict:
+    """Read all weights of a folder.
+
+    Raises:
+        InputError: if there are none, a file is damaged, or a checkpoint holds more than tensors.
+    """
+    state: StateDict = {}
+    for path in weight_files(folder):
+        state.update(load_weights(path))
+    return state
+
+
+def load_weights(path: Path) -> StateDict:
+    """Read one weight file; see `load_state_dict`."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        loaded: Any = (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing") from error
+    except pickle.UnpicklingError as error:
+        raise InputError(f"{path} holds more than tensors and was not loaded: {_first_line(error)}") from error
+    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {_first_line(error)}") from error
+    if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
+        raise InputError(f"{path} is not a plain state dict of tensors")
+    return loaded
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
+
+
+def head_weights(folder: Path, state: StateDict) -> StateDict:
+    """Return ``weight`` and ``bias`` of the head that was trained with [CLS].
+
+    Looks for the ``training_head`` folder that `sentcli train` writes, then for the keys of published checkpoints.
+
+    Raises:
+        InputError: if the checkpoint has no head.
+    """
+    stored = folder / HEAD_FOLDER / "model.safetensors"
+    if stored.exists():
+        kept = load_weights(stored)
+        return {name: kept[f"dense.{name}"] for name in ("weight", "bias")}
+    for stem in HEAD_KEYS:
+        for key in state:
+            if key.endswith(f"{stem}.weight"):
+                prefix = key.removesuffix("weight")
+                return {name: state[prefix + name] for name in ("weight", "bias")}
+    raise InputError(f"{folder} has no trained head ({HEAD_FOLDER}/, {', '.join(HEAD_KEYS)}): use --pooling cls")
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,40 @@
+"""The errors that users see: one short message that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SentcliError(Exception):
+    """The work failed; the command line prints the message and exits with ``exit_code``."""
+
+    exit_code = 1
+
+
+class InputError(SentcliError):
+    """Wrong usage or bad input: nothing was started and nothing was overwritten."""
+
+    exit_code = 2
+
+
+class DataError(InputError):
+    """Bad input at a known place: ``FILE, line N: what is wrong``."""
+
+    def __init__(self, path: Path | str, problem: str, *, line: int | None = None, unit: str = "line") -> None:
+        place = f"{path}" if line is None else f"{path}, {unit} {line}"
+        super().__init__(f"{place}: {problem}")
+
+
+class MissingExtraError(SentcliError):
+    """A library of an optional extra is not installed."""
+
+    def __init__(self, library: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'sentcli[{extra}]'")
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the closest known word, or an empty string."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

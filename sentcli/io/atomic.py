@@ -1,0 +1,56 @@
+"""Outputs appear whole or not at all: they are written beside their final name and renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import InputError
+
+
+def check_output(path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
+    """Refuse an output that exists, or whose folder cannot be written, before any work is done.
+
+    Raises:
+        InputError: if `path` exists and neither flag is given, or cannot be created.
+    """
+    if path.exists() and not overwrite and not resume:
+        raise InputError(f"{path} exists; use --overwrite to replace it, or another -o")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe = path.parent / f".sentcli-write-test-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"cannot write to {path.parent}: {error.strerror}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it to `path` on success, delete it on any error."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield temporary
+        if temporary.is_file():
+            with temporary.open("rb") as handle:
+                os.fsync(handle.fileno())
+        if path.is_dir():
+            shutil.rmtree(path)
+        temporary.replace(path)
+    except BaseException:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")

@@ -1,0 +1,136 @@
+"""The model zoo: short names and hub ids of known encoders, kept as data in ``models/encoders.toml``."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
+
+
+@dataclass(frozen=True)
+class ZooEntry:
+    """A known encoder."""
+
+    name: str
+    source: str
+    """Hub id."""
+    licence: str
+    pooling: str
+    """The pooling that its authors evaluate with; a value for ``--pooling``."""
+    normalize: bool = False
+    max_length: int | None = None
+    package: str | None = None
+    """An installable package that carries the weights, for machines without a hub."""
+    extra: str | None = None
+    """The extra of sentcli that installs `package`."""
+    sha256: str | None = None
+    """Of model.safetensors; other bytes under this name are refused."""
+    prompts: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+def models_folder() -> Path:
+    """Return the folder of the zoo: in the installed package, or beside it in a checkout."""
+    packed = Path(__file__).parent / "_models"
+    return packed if packed.is_dir() else Path(__file__).parent.parent / "models"
+
+
+@cache
+def zoo() -> dict[str, ZooEntry]:
+    """Return all entries by short name."""
+    with (models_folder() / "encoders.toml").open("rb") as handle:
+        tables: dict[str, dict[str, Any]] = tomllib.load(handle)
+    return {name: ZooEntry(name=name, **table) for name, table in tables.items()}
+
+
+def find_entry(model: str) -> ZooEntry | None:
+    """Return the entry of a short name or hub id; a local folder of that name goes first."""
+    if Path(model).exists():
+        return None
+    return zoo().get(model) or next((entry for entry in zoo().values() if entry.source == model), None)
+
+
+def package_folder(package: str) -> Path | None:
+    """Return the model folder inside an installed weights package, or None."""
+    spec = importlib.util.find_spec(package.replace("-", "_"))
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "model"
+    return folder if folder.is_dir() else None
+
+
+def resolve(model: str) -> tuple[Path, ZooEntry | None]:
+    """Find the folder of a model: a local directory, a short name, or a hub id.
+
+    Nothing opens the network when the model is on this machine.
+
+    Raises:
+        InputError: if there is no such model, or its bytes are not the pinned ones.
+        SentcliError: if the hub cannot be reached.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path, None
+    if path.exists():
+        raise InputError(f"{model} is a file; a model is a folder")
+    entry = find_entry(model)
+    if entry is None and not _is_hub_id(model):
+        hint = nearest(model, list(zoo()))
+        raise InputError(f"no model {model!r}{hint}: not a folder, not a hub id (owner/name), not in 'sentcli models'")
+    folder = package_folder(entry.package) if entry is not None and entry.package else None
+    if folder is None:
+        try:
+            folder = download(entry.source if entry else model)
+        except SentcliError as error:
+            if entry is not None and entry.package and entry.extra:
+                raise MissingExtraError(f"the package {entry.package}", entry.extra, f"{model!r} offline") from error
+            raise
+    if entry is not None and entry.sha256:
+        _check_pin(folder, entry)
+    return folder, entry
+
+
+def _is_hub_id(model: str) -> bool:
+    parts = model.split("/")
+    return len(parts) == 2 and all(parts) and not model.startswith((".", "~"))
+
+
+def _check_pin(folder: Path, entry: ZooEntry) -> None:
+    from sentcli.encoder.checkpoint import file_digest
+
+    weights = folder / "model.safetensors"
+    digest = file_digest(weights) if weights.exists() else "missing"
+    if digest != entry.sha256:
+        raise InputError(f"{weights}: SHA-256 {digest} is not the {entry.sha256} of {entry.source}; remove that folder")
+
+
+def download(repository: str) -> Path:
+    """Bring a model from the hub into its cache, the safetensors weights where there are any.
+
+    Raises:
+        SentcliError: if the hub or the repository cannot be reached and nothing is cached.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    small = ["*.json", "*.txt", "*.model", "*/*.json", "*/model.safetensors", "*/pytorch_model.bin"]
+    other_runtimes = ["onnx/*", "openvino/*", "coreml/*"]
+    try:
+        folder = Path(
+            snapshot_download(repository, allow_patterns=[*small, "model*.safetensors"], ignore_patterns=other_runtimes)
+        )
+        if not any(folder.glob("model*.safetensors")):
+            snapshot_download(repository, allow_patterns="pytorch_model*.bin")
+    except RepositoryNotFoundError as error:
+        raise InputError(f"the hub has no model {repository!r} (or it is private: run 'hf auth login')") from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise SentcliError(
+            f"{repository!r} is not on this machine and the hub cannot be reached; "
+            "copy the model folder here and give its path"
+        ) from error
+    return folder
