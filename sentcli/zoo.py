@@ -81,7 +81,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     entry = find_entry(model)
     if entry is None and not _is_hub_id(model):
         hint = nearest(model, list(zoo()))
-        raise InputError(f"no model {model!r}{hint}: not a folder, not a hub id (owner/name), not in 'sentcli models'")
+        raise InputError(f"no model {model!r}{hint}: not a folder, not a hub id (owner/name), not a short name ('sentcli doctor' lists those)")
     folder = package_folder(entry.package) if entry is not None and entry.package else None
     if folder is None:
         try:

@@ -169,12 +169,13 @@ class TorchEncoder(nn.Module):
         self.stack = nn.ModuleList(modules)
         self.needs_hidden_states = any(isinstance(module, LayerMean) for module in modules)
 
-    def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
+    def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0, *, normalize: bool = True) -> Tensor:
         """Encode a padded batch.
 
         Args:
             batch: ``input_ids`` and ``attention_mask`` ``[B, T]``, perhaps ``token_type_ids``.
             prompt_length: tokens at the front that pooling leaves out, if the model says so.
+            normalize: False leaves out a final `Normalize` (training, and classifiers on the vectors).
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
@@ -184,7 +185,8 @@ class TorchEncoder(nn.Module):
         states = output.hidden_states if self.needs_hidden_states else ()
         features = Features(output.last_hidden_state, mask, prompt_length, states)
         for module in self.stack:
-            features = module(features)
+            if normalize or not isinstance(module, Normalize):
+                features = module(features)
         assert features.sentence is not None
         return features.sentence
 

@@ -40,8 +40,12 @@ def replacing(path: Path) -> Iterator[Path]:
             with temporary.open("rb") as handle:
                 os.fsync(handle.fileno())
         if path.is_dir():
-            shutil.rmtree(path)
-        temporary.replace(path)
+            old = path.with_name(f".{path.name}.{os.getpid()}.old")
+            path.rename(old)
+            temporary.replace(path)
+            shutil.rmtree(old)
+        else:
+            temporary.replace(path)
     except BaseException:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)

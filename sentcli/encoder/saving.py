@@ -1,0 +1,140 @@
+"""Writing a model folder in sentence-transformers' layout, readable by its releases from 2 on."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save_file
+
+from sentcli.encoder.spec import (
+    LEGACY_POOLING_KEYS,
+    CNNSpec,
+    DenseSpec,
+    LayerMeanSpec,
+    ModuleSpec,
+    NormalizeSpec,
+    PoolingSpec,
+)
+from sentcli.io.atomic import check_output, replacing, write_json
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+ST_NAMES = {
+    PoolingSpec: "Pooling",
+    NormalizeSpec: "Normalize",
+    CNNSpec: "CNN",
+    DenseSpec: "Dense",
+    LayerMeanSpec: "WeightedLayerPooling",
+}
+
+
+def save_encoder(encoder: SentenceEncoder, folder: Path, *, overwrite: bool = False) -> None:
+    """Write `folder` whole or not at all; see `SentenceEncoder.save`."""
+    check_output(folder, overwrite=overwrite)
+    with replacing(folder) as temporary:
+        temporary.mkdir()
+        write_model_files(encoder, temporary)
+
+
+def write_model_files(encoder: SentenceEncoder, folder: Path) -> None:
+    """Write the model's files into an existing folder, the transformer's weights last."""
+    spec, module = encoder.spec, encoder.torch_module
+    entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    for i, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True), 1):
+        name = ST_NAMES[type(part)]
+        path = f"{i}_{name}"
+        kind = f"sentence_transformers.models.{name}"
+        entries.append({"idx": i, "name": str(i), "path": path, "type": kind})
+        (folder / path).mkdir()
+        _write_module(folder / path, part, built, encoder)
+    write_json(folder / "modules.json", entries)
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": spec.max_length, "do_lower_case": spec.lowercase}
+    )
+    versions = {"sentence_transformers": "2.2.0", "transformers": version("transformers"), "pytorch": version("torch")}
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"__version__": versions, "prompts": spec.prompts, "default_prompt_name": spec.default_prompt},
+    )
+    _write_tokenizer(encoder, folder)
+    config = module.backbone.config
+    if module.needs_hidden_states:
+        config.output_hidden_states = True  # sentence-transformers hands the layers on only if the config says so
+    config.save_pretrained(folder)
+    save_weights(module.backbone, folder / "model.safetensors")
+
+
+def save_weights(module: torch.nn.Module, path: Path) -> None:
+    """Write a module's weights as safetensors in float32, each tied tensor once."""
+    tensors: dict[str, torch.Tensor] = {}
+    written: set[tuple[int, tuple[int, ...]]] = set()
+    for name, tensor in module.state_dict().items():
+        place = (tensor.data_ptr(), tuple(tensor.shape))
+        if place not in written:
+            written.add(place)
+            tensors[name] = _float32(tensor)
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={"format": "pt"})
+        temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _float32(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous().clone()
+
+
+def _write_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
+    tokenizer = encoder.hf_tokenizer
+    limit = tokenizer.model_max_length
+    tokenizer.model_max_length = encoder.spec.max_length
+    try:
+        tokenizer.save_pretrained(folder)
+    finally:
+        tokenizer.model_max_length = limit
+
+
+def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encoder: SentenceEncoder) -> None:
+    width = encoder.spec.hidden_size
+    config: dict[str, Any]
+    match spec:
+        case NormalizeSpec():
+            (folder / ".keep").touch()  # an empty folder would be lost by git and by hubs
+            return
+        case PoolingSpec():
+            in_dim = next((m.out_channels * len(m.kernel_sizes) for m in encoder.spec.modules if isinstance(m, CNNSpec)), width)
+            config = {"word_embedding_dimension": in_dim}
+            config |= {key: mode in spec.modes for mode, key in LEGACY_POOLING_KEYS.items()}
+            write_json(folder / "config.json", {**config, "include_prompt": spec.include_prompt})
+            return
+        case LayerMeanSpec():
+            layers = len(module.layer_weights) - 1 + spec.layer_start  # type: ignore[arg-type]
+            config = {"word_embedding_dimension": width, "layer_start": spec.layer_start, "num_hidden_layers": layers}
+        case CNNSpec():
+            config = {
+                "in_word_embedding_dimension": spec.in_dim,
+                "out_channels": spec.out_channels,
+                "kernel_sizes": list(spec.kernel_sizes),
+                "stride_sizes": list(spec.strides),
+            }
+            write_json(folder / "cnn_config.json", config)
+        case DenseSpec():
+            config = {
+                "in_features": spec.in_features,
+                "out_features": spec.out_features,
+                "bias": spec.bias,
+                "activation_function": spec.activation,
+            }
+    if not isinstance(spec, CNNSpec):
+        write_json(folder / "config.json", config)
+    save_weights(module, folder / "model.safetensors")

@@ -1,0 +1,165 @@
+"""Running the encoder with torch: choice of device and precision, the tokenizer of a transformers folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tokenizers import Tokenizer
+
+from sentcli.encoder.tokenizing import TextTokenizer
+from sentcli.errors import InputError
+
+if TYPE_CHECKING:
+    from sentcli.encoder.spec import EncoderSpec
+    from sentcli.encoder.torch_model import TorchEncoder
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+NO_LIMIT = 10**9  # transformers writes 10^30 for "no maximum length"
+
+
+def quiet_transformers() -> None:
+    """Silence transformers' progress bars and notices; errors come as exceptions."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def choose_device(device: str) -> torch.device:
+    """Return the device of a name; ``auto`` takes CUDA, then Apple's GPU, then the CPU.
+
+    Raises:
+        InputError: if it is not on this machine; there is no silent fall-back to the CPU.
+    """
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise InputError(f"unknown device {device!r}; for example auto, cpu, cuda, cuda:1, mps") from error
+    if chosen.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (chosen.index or 0) >= count:
+            raise InputError(f"device {device!r} is not there: torch {torch.__version__} sees {count} CUDA devices")
+    elif chosen.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError("device 'mps' is not there")
+    elif chosen.type not in ("cpu", "mps"):
+        raise InputError(f"device {device!r} is not supported; cpu, cuda or mps")
+    return chosen
+
+
+def half_precision_supported(device: torch.device, precision: str) -> bool:
+    """Tell whether the hardware computes in that half precision (without it, it is slower than fp32)."""
+    if device.type == "cuda":
+        return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "mps":
+        return precision == "fp16"
+    probes = {
+        "bf16": ("_is_avx512_bf16_supported", "_is_amx_tile_supported"),
+        "fp16": ("_is_amx_fp16_supported",),
+    }[precision]
+    return any(getattr(torch.cpu, probe, lambda: False)() for probe in probes)
+
+
+class TorchBackend:
+    """A `Backend` over `TorchEncoder`."""
+
+    name = "torch"
+
+    def __init__(self, device: torch.device, precision: str) -> None:
+        self.torch_device, self.device, self.precision = device, str(device), precision
+        # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU wants to be filled.
+        self.default_batch_tokens = 1024 if device.type == "cpu" else 32768
+        self.dimension = 0
+        self.module: TorchEncoder
+
+    @classmethod
+    def choose(cls, device: str, precision: str) -> TorchBackend:
+        """Make the backend for a device and precision.
+
+        Raises:
+            InputError: for a device that is not there, or a precision that its hardware does not compute in.
+        """
+        chosen = choose_device(device)
+        if precision == "auto":
+            precision = "fp32"  # the same vectors everywhere; half precision is a choice
+        if precision not in PRECISIONS:
+            raise InputError(f"unknown precision {precision!r}; one of: auto, {', '.join(PRECISIONS)}")
+        if precision != "fp32" and not half_precision_supported(chosen, precision):
+            raise InputError(f"{chosen} has no instructions for {precision}, it would run many times slower: use fp32")
+        return cls(chosen, precision)
+
+    def attach(self, module: TorchEncoder) -> None:
+        """Take the model, on this device in this precision."""
+        self.module = module.to(self.torch_device, PRECISIONS[self.precision])
+        ids = np.full((1, 1), 1, np.int64)
+        self.dimension = self.run({"input_ids": ids, "attention_mask": np.ones_like(ids)}, 0).shape[1]
+
+    def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> npt.NDArray[np.float32]:
+        """Return ``[B, dim]`` for a padded batch."""
+        with torch.inference_mode():
+            tensors = {name: torch.from_numpy(array).to(self.torch_device) for name, array in batch.items()}
+            vectors: npt.NDArray[np.float32] = self.module(tensors, prompt_length).float().cpu().numpy()
+        return vectors
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load the transformers tokenizer of a folder.
+
+    Raises:
+        InputError: if there is none, or none that the fast tokenizers library can run.
+    """
+    from transformers import AutoTokenizer
+
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+    if not any((folder / name).exists() for name in names):
+        raise InputError(f"{folder} holds no tokenizer: looked for {', '.join(names)}")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder}: the tokenizer cannot be loaded: {reason}") from error
+    if not tokenizer.is_fast:
+        raise InputError(f"{folder}: its tokenizer has no fast version (tokenizer.json)")
+    return tokenizer
+
+
+def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> tuple[TextTokenizer, int]:
+    """Wrap the fast tokenizer with the maximum length that applies, and return that length too.
+
+    Raises:
+        InputError: if `max_length` is more than the model has positions for, or too small to hold a word.
+    """
+    positions = position_limit(spec, hf_tokenizer.pad_token_id)
+    own = spec.max_length or (hf_tokenizer.model_max_length if hf_tokenizer.model_max_length < NO_LIMIT else None)
+    limit = max_length or own or positions or 512
+    if positions is not None and limit > positions:
+        if max_length is not None:
+            raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
+        limit = positions
+    if limit < 3:
+        raise InputError(f"--max-length {limit} leaves no room between the special tokens; at least 3")
+    pad_id = hf_tokenizer.pad_token_id if hf_tokenizer.pad_token_id is not None else 0
+    own_copy = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # truncation is set on it
+    return TextTokenizer(own_copy, limit, pad_id, lowercase=spec.lowercase), limit
+
+
+def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
+    """Return how many tokens fit the position embeddings, or None if they are relative or rotary without a limit.
+
+    RoBERTa-like models count positions from the padding id on, so two of their 514 are never used.
+    """
+    positions = spec.config.get("max_position_embeddings") or spec.config.get("n_positions")
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    offset_types = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
+    offset = (pad_id if pad_id is not None else 1) + 1 if spec.config.get("model_type") in offset_types else 0
+    return positions - offset

@@ -1,0 +1,99 @@
+"""Results as JSON and tables: one shape for every command."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from sentcli import __version__
+from sentcli.io.atomic import replacing
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "faiss-cpu", "faiss-gpu", "beir")
+
+
+@dataclass
+class Report:
+    """What a command found, with every choice that moved it."""
+
+    command: str
+    model: str
+    protocol: dict[str, Any]
+    results: Any
+    environment: dict[str, Any]
+    average: float | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object; `average` only where there is one."""
+        found = {
+            "command": self.command,
+            "model": self.model,
+            "protocol": self.protocol,
+            "results": self.results,
+            "environment": self.environment,
+            "elapsed_seconds": round(time.perf_counter() - self.started, 3),
+        }
+        return found if self.average is None else {**found, "average": self.average}
+
+
+def write_report(value: Any, target: str) -> None:
+    """Write JSON to a file, atomically, or to standard output (``-``)."""
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    path = Path(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(text, "utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that JSON cannot hold by null."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def library_version(name: str) -> str | None:
+    """Return the installed version of a package, or None."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def environment(device: str, precision: str, seed: int | None = None) -> dict[str, Any]:
+    """Return versions, hardware, device, precision and seed."""
+    versions = {name: found for name in LIBRARIES if (found := library_version(name))}
+    return {
+        "sentcli": __version__,
+        "python": platform.python_version(),
+        **versions,
+        "platform": platform.platform(),
+        "processor": processor(),
+        "cpu_count": os.cpu_count(),
+        "device": device,
+        "precision": precision,
+        "seed": seed,
+    }
+
+
+def processor() -> str:
+    """Return the processor's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

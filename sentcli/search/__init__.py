@@ -1,0 +1,1 @@
+"""Search: exact nearest neighbours, hits, and TREC runs."""

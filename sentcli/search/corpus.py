@@ -1,0 +1,114 @@
+"""A corpus to search: a file that is encoded now, or a directory that `sentcli encode` wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
+from sentcli.errors import DataError, InputError
+from sentcli.io.readers import ReadOptions, blocks, open_source, survey
+from sentcli.io.writers import read_manifest
+from sentcli.search.exact import ExactIndex, Vectors
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One document found for a query."""
+
+    rank: int
+    id: str
+    score: float
+    """Cosine similarity."""
+    text: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON form."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents with an index over them."""
+
+    ids: list[str]
+    texts: list[str]
+    index: ExactIndex
+    stats: EncodeStats | None
+    """None if the vectors were on disk."""
+
+    def search(self, queries: Vectors, k: int) -> list[list[Hit]]:
+        """Return the `k` best hits of each query vector ``[queries, dim]``."""
+        found = self.index.search(queries, k)
+        return [
+            [
+                Hit(rank, self.ids[position], float(score), self.texts[position])
+                for rank, (position, score) in enumerate(zip(positions, scores, strict=True), 1)
+            ]
+            for positions, scores in zip(found.positions, found.scores, strict=True)
+        ]
+
+
+def encode_corpus(
+    name: str, encoder: SentenceEncoder, options: ReadOptions, *, prompt: str | None = None, progress: Progress | None = None
+) -> Corpus:
+    """Read and encode a file.
+
+    Raises:
+        DataError: as the readers.
+    """
+    source = open_source(name)
+    survey([source], options)
+    ids: list[str] = []
+    texts: list[str] = []
+    stats = EncodeStats()
+    index = ExactIndex(encoder.dimension)
+    for block in blocks([source], options):
+        vectors, counted = encoder.encode_counted(block.texts, prompt=prompt, progress=progress)
+        index.add([vectors])
+        stats += counted
+        ids += block.ids
+        texts += block.texts
+    return Corpus(ids, texts, index, stats)
+
+
+def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
+    """Open a directory written by `encode`; its vectors are mapped, not read into memory twice.
+
+    Raises:
+        InputError: if it is unfinished, damaged, or was encoded by another model or with other settings.
+    """
+    import pyarrow.parquet as pq
+
+    manifest = read_manifest(folder)
+    if manifest["rows_done"] != manifest["rows_total"]:
+        done, total = manifest["rows_done"], manifest["rows_total"]
+        raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
+    there = manifest["settings"]
+    if there.get("model_sha256") != encoder.fingerprint():
+        raise InputError(
+            f"{folder} was encoded with {there.get('model')} (pooling {there.get('pooling')}, maximum length "
+            f"{there.get('max_length')}), which is not this {encoder.model}: the vectors do not compare"
+        )
+    ids: list[str] = []
+    texts: list[str] = []
+    for shard in manifest["shards"]:
+        table = pq.read_table(folder / shard["rows"], columns=["id", "text"])
+        ids += table["id"].to_pylist()
+        texts += table["text"].to_pylist()
+    index = ExactIndex(encoder.dimension)
+    index.add(_mapped(folder, [shard["vectors"] for shard in manifest["shards"]]))
+    if len(index) != len(ids):
+        raise DataError(folder, f"{len(index)} vectors, but {len(ids)} rows; encode again with --overwrite")
+    return Corpus(ids, texts, index, None)
+
+
+def _mapped(folder: Path, names: list[str]) -> Iterator[Vectors]:
+    for name in names:
+        try:
+            yield np.load(folder / name, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise DataError(folder / name, f"damaged ({error}); encode again with --overwrite") from error

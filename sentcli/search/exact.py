@@ -1,0 +1,70 @@
+"""Exact search by cosine similarity with FAISS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import InputError, MissingExtraError
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Best first: positions and cosine similarities, both ``[queries, k]``."""
+
+    positions: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+
+
+def unit_length(vectors: Vectors) -> Vectors:
+    """Return the vectors divided by their lengths; zero vectors stay zero (and are similar to nothing)."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+
+
+class ExactIndex:
+    """Inner product over unit vectors (``faiss.IndexFlatIP``), filled block by block."""
+
+    def __init__(self, dimension: int) -> None:
+        self.index: Any = _faiss().IndexFlatIP(dimension)
+
+    def add(self, blocks: Iterable[Vectors]) -> None:
+        """Append vectors ``[n, dim]``.
+
+        Raises:
+            InputError: if they have another dimension.
+        """
+        for block in blocks:
+            self._check(block, "corpus")
+            self.index.add(unit_length(np.ascontiguousarray(block)))
+
+    def search(self, queries: Vectors, k: int) -> Neighbours:
+        """Return the `k` nearest rows of each query, fewer if the index holds fewer.
+
+        Raises:
+            InputError: if the queries have another dimension.
+        """
+        self._check(queries, "query")
+        scores, positions = self.index.search(unit_length(queries), min(k, len(self)))
+        return Neighbours(positions, scores)
+
+    def _check(self, vectors: Vectors, what: str) -> None:
+        if vectors.ndim != 2 or vectors.shape[1] != self.index.d:
+            raise InputError(f"{what} vectors are {vectors.shape[-1]} wide, the index is {self.index.d}: another model?")
+
+    def __len__(self) -> int:
+        return int(self.index.ntotal)
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtraError("faiss", "cpu", "search") from error
+    return faiss

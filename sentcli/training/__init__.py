@@ -1,0 +1,1 @@
+"""Training: settings, data, the loop, and the folder that it fills."""

@@ -1,0 +1,78 @@
+"""The folder of a training run.
+
+While it trains: ``metrics.jsonl`` grows, ``best.safetensors`` holds the best weights so far. When it has finished:
+a sentence-transformers model, with ``model.safetensors`` written last, the training head apart under
+``training_head/``, the resolved configuration in ``sentcli.json`` and a model card.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors.torch import load_file
+from torch import nn
+
+from sentcli.encoder.checkpoint import HEAD_FOLDER
+from sentcli.encoder.saving import save_weights, write_model_files
+from sentcli.errors import InputError
+from sentcli.io.atomic import check_output, write_json
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+METRICS, CONFIG, BEST = "metrics.jsonl", "sentcli.json", "best.safetensors"
+
+
+def check_run_folder(path: Path, *, overwrite: bool = False) -> None:
+    """Refuse a folder that a run must not write to.
+
+    Raises:
+        InputError: if it holds something and `overwrite` is false, or something that is not a run.
+    """
+    if path.is_dir() and any(path.iterdir()):
+        check_output(path, overwrite=overwrite)
+        if not any((path / name).exists() for name in (METRICS, CONFIG)):
+            raise InputError(f"{path} holds files that are not a training run's; choose another -o")
+    else:
+        check_output(path, overwrite=path.is_dir())
+
+
+class RunFolder:
+    """Where one run writes; what an earlier run left there is removed."""
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        check_run_folder(path, overwrite=overwrite)
+        self.path = path
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.mkdir()
+        self.metrics = (path / METRICS).open("w", encoding="utf-8")
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Append one line to the metrics and flush it."""
+        self.metrics.write(json.dumps(record) + "\n")
+        self.metrics.flush()
+
+    def keep_best(self, model: nn.Module) -> None:
+        """Write the weights of the moment as the best so far."""
+        save_weights(model, self.path / BEST)
+
+    def load_best(self, model: nn.Module) -> None:
+        """Load what `keep_best` wrote last."""
+        model.load_state_dict(load_file(self.path / BEST), strict=False)  # tied tensors stand in it once
+
+    def finish(self, encoder: SentenceEncoder, head: nn.Module, config: dict[str, Any], card: str) -> None:
+        """Write the model. Its files appear one by one, ``model.safetensors`` as the last."""
+        self.metrics.close()
+        write_json(self.path / CONFIG, config)
+        (self.path / "README.md").write_text(card, "utf-8")
+        if any(True for _ in head.parameters()):
+            (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
+            save_weights(head, self.path / HEAD_FOLDER / "model.safetensors")
+            note = "Used in training only. Encoding leaves it out unless asked: --pooling cls-head"
+            write_json(self.path / HEAD_FOLDER / "config.json", {"type": type(head).__name__, "note": note})
+        write_model_files(encoder, self.path)
+        (self.path / BEST).unlink(missing_ok=True)
