@@ -16,7 +16,17 @@ from typing import Any
 from sentcli import __version__
 from sentcli.io.atomic import replacing
 
-LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "faiss-cpu", "faiss-gpu", "beir")
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "accelerate",
+    "numpy",
+    "scipy",
+    "faiss-cpu",
+    "faiss-gpu",
+    "beir",
+)
 
 
 @dataclass

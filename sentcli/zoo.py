@@ -72,6 +72,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     Raises:
         InputError: if there is no such model, or its bytes are not the pinned ones.
         SentcliError: if the hub cannot be reached.
+
     """
     path = Path(model).expanduser()
     if path.is_dir():
@@ -81,7 +82,9 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     entry = find_entry(model)
     if entry is None and not _is_hub_id(model):
         hint = nearest(model, list(zoo()))
-        raise InputError(f"no model {model!r}{hint}: not a folder, not a hub id (owner/name), not a short name ('sentcli doctor' lists those)")
+        raise InputError(
+            f"no model {model!r}{hint}: not a folder, a hub id (owner/name) or a short name (see 'sentcli doctor')"
+        )
     folder = package_folder(entry.package) if entry is not None and entry.package else None
     if folder is None:
         try:
@@ -114,6 +117,7 @@ def download(repository: str) -> Path:
 
     Raises:
         SentcliError: if the hub or the repository cannot be reached and nothing is cached.
+
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError

@@ -54,15 +54,20 @@ def write_model_files(encoder: SentenceEncoder, folder: Path) -> None:
         _write_module(folder / path, part, built, encoder)
     write_json(folder / "modules.json", entries)
     write_json(
-        folder / "sentence_bert_config.json", {"max_seq_length": spec.max_length, "do_lower_case": spec.lowercase}
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": spec.max_length, "do_lower_case": spec.lowercase},
     )
-    versions = {"sentence_transformers": "2.2.0", "transformers": version("transformers"), "pytorch": version("torch")}
+    versions = {
+        "sentence_transformers": "2.2.0",
+        "transformers": version("transformers"),
+        "pytorch": version("torch"),
+    }
     write_json(
         folder / "config_sentence_transformers.json",
         {"__version__": versions, "prompts": spec.prompts, "default_prompt_name": spec.default_prompt},
     )
     _write_tokenizer(encoder, folder)
-    config = module.backbone.config
+    config: Any = module.backbone.config
     if module.needs_hidden_states:
         config.output_hidden_states = True  # sentence-transformers hands the layers on only if the config says so
     config.save_pretrained(folder)
@@ -112,14 +117,21 @@ def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encod
             (folder / ".keep").touch()  # an empty folder would be lost by git and by hubs
             return
         case PoolingSpec():
-            in_dim = next((m.out_channels * len(m.kernel_sizes) for m in encoder.spec.modules if isinstance(m, CNNSpec)), width)
+            in_dim = next(
+                (m.out_channels * len(m.kernel_sizes) for m in encoder.spec.modules if isinstance(m, CNNSpec)),
+                width,
+            )
             config = {"word_embedding_dimension": in_dim}
             config |= {key: mode in spec.modes for mode, key in LEGACY_POOLING_KEYS.items()}
             write_json(folder / "config.json", {**config, "include_prompt": spec.include_prompt})
             return
         case LayerMeanSpec():
             layers = len(module.layer_weights) - 1 + spec.layer_start  # type: ignore[arg-type]
-            config = {"word_embedding_dimension": width, "layer_start": spec.layer_start, "num_hidden_layers": layers}
+            config = {
+                "word_embedding_dimension": width,
+                "layer_start": spec.layer_start,
+                "num_hidden_layers": layers,
+            }
         case CNNSpec():
             config = {
                 "in_word_embedding_dimension": spec.in_dim,

@@ -71,10 +71,17 @@ class SentenceEncoder:
     Attributes:
         spec: what the model folder says, with the overrides of `load` applied.
         model: the name or path that was given.
+
     """
 
     def __init__(
-        self, spec: EncoderSpec, tokenizer: TextTokenizer, backend: Backend, *, model: str, hf_tokenizer: Any = None
+        self,
+        spec: EncoderSpec,
+        tokenizer: TextTokenizer,
+        backend: Backend,
+        *,
+        model: str,
+        hf_tokenizer: Any = None,
     ) -> None:
         self.spec, self.tokenizer, self.backend, self.model = spec, tokenizer, backend, model
         self.hf_tokenizer = hf_tokenizer
@@ -105,6 +112,7 @@ class SentenceEncoder:
         Raises:
             InputError: no such model, a broken folder, an option that does not fit.
             SentcliError: a hub that cannot be reached.
+
         """
         if backend not in ("auto", "torch"):
             raise InputError(f"unknown backend {backend!r}; one of: auto, torch")
@@ -138,6 +146,7 @@ class SentenceEncoder:
 
         Raises:
             InputError: if the backend is another one.
+
         """
         module = getattr(self.backend, "module", None)
         if module is None:
@@ -165,6 +174,7 @@ class SentenceEncoder:
         Raises:
             TypeError: if `sentences` is a single str, or holds something else than str.
             InputError: for an unknown prompt name.
+
         """
         return self.encode_counted(
             sentences, prompt_name=prompt_name, prompt=prompt, batch_tokens=batch_tokens, progress=progress
@@ -204,6 +214,7 @@ class SentenceEncoder:
 
         Raises:
             InputError: for a prompt name that the model does not have.
+
         """
         if prompt is not None:
             return prompt
@@ -214,7 +225,9 @@ class SentenceEncoder:
             known = ", ".join(self.spec.prompts) or "none"
             if prompt_name is None:
                 return ""
-            raise InputError(f"{self.model} has no prompt {name!r}{nearest(name, list(self.spec.prompts))}; it has: {known}")
+            raise InputError(
+                f"{self.model} has no prompt {name!r}{nearest(name, list(self.spec.prompts))}; it has: {known}"
+            )
         return self.spec.prompts[name]
 
     def role_prompt(self, role: str) -> str:
@@ -238,6 +251,7 @@ class SentenceEncoder:
 
         Raises:
             InputError: if the folder exists and `overwrite` is false.
+
         """
         from sentcli.encoder.saving import save_encoder
 
@@ -252,10 +266,10 @@ class SentenceEncoder:
             digest.update(file_digest(path).encode())
         digest.update(self.tokenizer.backend.to_str().encode())
         for module in self.spec.modules:
-            described = replace(module, folder=None) if getattr(module, "folder", None) else module
-            digest.update(repr(described).encode())
-            if (module_folder := getattr(module, "folder", None)) is not None:
-                for path in weight_files(module_folder):
+            described = {key: value for key, value in vars(module).items() if key != "folder"}
+            digest.update(f"{type(module).__name__} {described}".encode())
+            if (folder := getattr(module, "folder", None)) is not None:
+                for path in weight_files(folder):
                     digest.update(file_digest(path).encode())
         digest.update(repr((self.spec.max_length, self.spec.lowercase)).encode())
         return digest.hexdigest()

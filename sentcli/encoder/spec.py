@@ -138,6 +138,7 @@ class EncoderSpec:
 
         Raises:
             InputError: for an unknown name.
+
         """
         if name not in POOLINGS:
             raise InputError(f"unknown pooling {name!r}{nearest(name, list(POOLINGS))}; one of: {', '.join(POOLINGS)}")
@@ -169,6 +170,7 @@ def read_spec(folder: Path) -> EncoderSpec:
 
     Raises:
         InputError: if it holds no model, or a module that is not supported.
+
     """
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}")
@@ -219,7 +221,13 @@ def _read_module(name: str, path: Path) -> ModuleSpec | None:
         config = read_json(path / "cnn_config.json")
         kernels = tuple(config["kernel_sizes"])
         width = config.get("in_embedding_dimension") or config["in_word_embedding_dimension"]
-        return CNNSpec(width, config["out_channels"], kernels, tuple(config.get("stride_sizes") or [1] * len(kernels)), path)
+        return CNNSpec(
+            width,
+            config["out_channels"],
+            kernels,
+            tuple(config.get("stride_sizes") or [1] * len(kernels)),
+            path,
+        )
     if name == "Dense":
         config = read_json(path / "config.json")
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
@@ -251,6 +259,7 @@ def read_json(path: Path, missing: str | None = None, *, default: Any = _REQUIRE
 
     Raises:
         InputError: if it is missing (and there is no `default`) or broken.
+
     """
     try:
         return json.loads(path.read_text("utf-8"))

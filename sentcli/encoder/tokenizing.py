@@ -69,7 +69,7 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def pad(tokens: Tokens, rows: Sequence[int], pad_id: int) -> dict[str, npt.NDArray[np.int64]]:
+def pad(tokens: Tokens, rows: Sequence[int] | npt.NDArray[np.intp], pad_id: int) -> dict[str, npt.NDArray[np.int64]]:
     """Stack some rows into ``input_ids`` and ``attention_mask`` ``[len(rows), longest]``, padded on the right."""
     width = max(max(len(tokens.ids[row]) for row in rows), 1)
     batch = {

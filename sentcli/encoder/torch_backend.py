@@ -27,8 +27,8 @@ def quiet_transformers() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     from transformers.utils import logging
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def choose_device(device: str) -> torch.device:
@@ -36,6 +36,7 @@ def choose_device(device: str) -> torch.device:
 
     Raises:
         InputError: if it is not on this machine; there is no silent fall-back to the CPU.
+
     """
     if device == "auto":
         if torch.cuda.is_available():
@@ -87,6 +88,7 @@ class TorchBackend:
 
         Raises:
             InputError: for a device that is not there, or a precision that its hardware does not compute in.
+
         """
         chosen = choose_device(device)
         if precision == "auto":
@@ -116,10 +118,18 @@ def load_tokenizer(folder: Path) -> Any:
 
     Raises:
         InputError: if there is none, or none that the fast tokenizers library can run.
+
     """
     from transformers import AutoTokenizer
 
-    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+    names = (
+        "tokenizer.json",
+        "vocab.txt",
+        "vocab.json",
+        "spiece.model",
+        "sentencepiece.bpe.model",
+        "tokenizer.model",
+    )
     if not any((folder / name).exists() for name in names):
         raise InputError(f"{folder} holds no tokenizer: looked for {', '.join(names)}")
     try:
@@ -137,6 +147,7 @@ def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None)
 
     Raises:
         InputError: if `max_length` is more than the model has positions for, or too small to hold a word.
+
     """
     positions = position_limit(spec, hf_tokenizer.pad_token_id)
     own = spec.max_length or (hf_tokenizer.model_max_length if hf_tokenizer.model_max_length < NO_LIMIT else None)

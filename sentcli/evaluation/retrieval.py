@@ -59,9 +59,12 @@ def load_set(folder: Path, split: str = "test") -> RetrievalSet:
     Raises:
         InputError: if the folder is not in BEIR layout.
         DataError: a broken line, a document without id, the same id twice, judgements that do not parse.
+
     """
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; BEIR sets are read from disk (corpus.jsonl, queries.jsonl, qrels/)")
+        raise InputError(
+            f"{folder} is not a folder; BEIR sets are read from disk (corpus.jsonl, queries.jsonl, qrels/)"
+        )
     documents = _texts(_part(folder, "corpus.jsonl"), lambda r: f"{r.get('title') or ''} {r.get('text') or ''}".strip())
     queries = _texts(_part(folder, "queries.jsonl"), lambda r: str(r.get("text") or ""))
     qrels = read_qrels(_part(folder, f"qrels/{split}.tsv"))
@@ -111,6 +114,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
 
     Raises:
         DataError: for a row that does not parse.
+
     """
     qrels: dict[str, dict[str, int]] = {}
     source = open_source(str(path), "txt")
@@ -166,7 +170,10 @@ def score(run: Run, qrels: dict[str, dict[str, int]], top_k: int) -> dict[str, f
     parts = EvaluateRetrieval.evaluate(qrels, run, cutoffs, ignore_identical_ids=False)
     reciprocal = EvaluateRetrieval.evaluate_custom(qrels, run, cutoffs, metric="mrr")
     merged = {name: value for part in (*parts, reciprocal) for name, value in part.items()}
-    return {name.lower().replace("p@", "precision@") if name.startswith("P@") else name.lower(): float(value) for name, value in merged.items()}
+    return {
+        name.lower().replace("p@", "precision@") if name.startswith("P@") else name.lower(): float(value)
+        for name, value in merged.items()
+    }
 
 
 def evaluate(

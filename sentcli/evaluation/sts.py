@@ -93,6 +93,7 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
     Raises:
         InputError: unknown task, or a split that it does not have.
         DataError: a missing file, files of unequal length, a line that does not parse.
+
     """
     if task in SUBSETS:
         if split != "test":
@@ -112,9 +113,12 @@ def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str,
 
     Raises:
         InputError: as `load_task`; also if `data` is no SentEval folder.
+
     """
     if split not in SPLIT_NAMES:
-        raise InputError(f"unknown split {split!r}{nearest(split, list(SPLIT_NAMES))}; one of: {', '.join(SPLIT_NAMES)}")
+        raise InputError(
+            f"unknown split {split!r}{nearest(split, list(SPLIT_NAMES))}; one of: {', '.join(SPLIT_NAMES)}"
+        )
     if not (data / "STS").is_dir() and not (data / "SICK").is_dir():
         raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither STS/ nor SICK/")
     chosen = tasks if tasks else (TASKS if split == "test" else tuple(SPLITS))
@@ -125,7 +129,9 @@ def _read_subset(folder: Path, name: str) -> Pairs:
     inputs, golds = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
     sentences, scores = _read_lines(inputs), _read_lines(golds)
     if len(sentences) != len(scores):
-        raise DataError(inputs, f"{len(sentences)} lines of sentences, but {len(scores)} of gold scores in {golds.name}")
+        raise DataError(
+            inputs, f"{len(sentences)} lines of sentences, but {len(scores)} of gold scores in {golds.name}"
+        )
     first, second, gold = [], [], []
     for line, (pair, score) in enumerate(zip(sentences, scores, strict=True), 1):
         if not score.strip():  # not judged (STS15 and STS16 publish more pairs than they score)
@@ -182,7 +188,10 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     """Return row-wise cosine similarity ``[n]`` in float64; 0 where a vector is zero, as SentEval does."""
     a, b = first.astype(np.float64), second.astype(np.float64)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return np.divide(np.einsum("nd,nd->n", a, b), norms, out=np.zeros(len(a)), where=norms > 0)
+    similarity: npt.NDArray[np.float64] = np.divide(
+        np.einsum("nd,nd->n", a, b), norms, out=np.zeros(len(a)), where=norms > 0
+    )
+    return similarity
 
 
 def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]]) -> TaskScore:
@@ -194,6 +203,7 @@ def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]]) -> TaskS
 
     Raises:
         SentcliError: if a correlation is undefined, because all predictions or all gold scores are equal.
+
     """
     from scipy.stats import pearsonr, spearmanr
 
@@ -217,7 +227,10 @@ def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]]) -> TaskS
 
 
 def evaluate(
-    encoder: SentenceEncoder, tasks: dict[str, list[Pairs]], split: str = "test", progress: Progress | None = None
+    encoder: SentenceEncoder,
+    tasks: dict[str, list[Pairs]],
+    split: str = "test",
+    progress: Progress | None = None,
 ) -> STSResult:
     """Score an encoder; every distinct sentence of all tasks is encoded once.
 
@@ -226,6 +239,7 @@ def evaluate(
         tasks: from `load_tasks`.
         split: named in the result.
         progress: as in `SentenceEncoder.encode`.
+
     """
     pairs = [subset for subsets in tasks.values() for subset in subsets]
     texts = [text for subset in pairs for text in (*subset.first, *subset.second)]

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 from sentcli.errors import DataError, InputError, nearest
 
@@ -48,9 +48,9 @@ class Source:
     format: str
     gzipped: bool = False
 
-    def open(self) -> IO[bytes]:
+    def open(self) -> BinaryIO:
         """Open the (decompressed) bytes."""
-        return gzip.open(self.path, "rb") if self.gzipped else self.path.open("rb")
+        return cast(BinaryIO, gzip.open(self.path, "rb") if self.gzipped else self.path.open("rb"))
 
 
 @dataclass
@@ -85,6 +85,7 @@ def open_source(name: str, file_format: str | None = None) -> Source:
 
     Raises:
         InputError: if the file is missing, is a directory or is a kind of file that is not rows of text.
+
     """
     if name == "-":
         kept = tempfile.NamedTemporaryFile(prefix="sentcli-stdin-", delete=False)  # noqa: SIM115
@@ -119,6 +120,7 @@ def records(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
     Raises:
         DataError: bytes that are not UTF-8, a broken line, a damaged archive, with its place.
+
     """
     reader = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet}[source.format]
     try:
@@ -185,22 +187,19 @@ def _jsonl(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _parquet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     number = 0
     with source.open() as handle:
         try:
-            for batch in _parquet_file(handle).iter_batches(batch_size=4096):
+            # Parquet is read from its end: what is compressed as a whole has to be unpacked into memory
+            table = pq.ParquetFile(io.BytesIO(handle.read()) if source.gzipped else handle)
+            for batch in table.iter_batches(batch_size=4096):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
         except (pa.ArrowException, OSError) as error:
             raise DataError(source.name, f"not a readable Parquet file ({error})") from error
-
-
-def _parquet_file(handle: IO[bytes]) -> Any:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(io.BytesIO(handle.read()) if isinstance(handle, gzip.GzipFile) else handle)
 
 
 def _kind(value: object) -> str:
@@ -221,6 +220,7 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
 
     Raises:
         DataError: no text column, a null text (with ``on_null='error'``), a text or id of another type.
+
     """
     text_field = "text" if source.format == "txt" else options.text_field
     unit = "row" if source.format == "parquet" else "line"
@@ -265,6 +265,7 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
 
     Raises:
         DataError: as `rows`; also an empty file, and a column named like one that the output adds.
+
     """
     found = Survey()
     types = _ColumnTypes()
@@ -334,6 +335,7 @@ def blocks(
             such a multiple sees the same blocks as one that was never interrupted.
         skip_rows: leave out this many rows that have a text (resume).
         columns: names of the other columns to keep; a row without one gets None.
+
     """
     block = Block(columns={name: [] for name in columns})
     number = done = 0

@@ -50,6 +50,7 @@ def output_kind(target: str) -> str:
 
     Raises:
         InputError: for a suffix that is not an output format.
+
     """
     if target == "-":
         return "stdout"
@@ -185,7 +186,7 @@ class DatasetWriter:
         self.shards: list[dict[str, Any]] = []
         if resume and (folder / MANIFEST).exists():
             self.shards = self._finished_shards()
-        self.rows_done = sum(shard["count"] for shard in self.shards)
+        self.rows_done: int = sum(shard["count"] for shard in self.shards)
         self.stack = ExitStack()
         self.current: tuple[NpyWriter, ParquetWriter] | None = None
         self.count = 0
@@ -193,7 +194,11 @@ class DatasetWriter:
         for stale in folder.glob(".*.partial"):
             stale.unlink()
         if not self.shards:
-            for old in [*folder.glob("vectors-*.npy"), *folder.glob("rows-*.parquet"), *folder.glob(MANIFEST)]:
+            for old in [
+                *folder.glob("vectors-*.npy"),
+                *folder.glob("rows-*.parquet"),
+                *folder.glob(MANIFEST),
+            ]:
                 old.unlink()
 
     def _finished_shards(self) -> list[dict[str, Any]]:
@@ -226,9 +231,7 @@ class DatasetWriter:
 
     def _open(self) -> None:
         size = Plan(self._shard_size(), self.plan.dimension, self.plan.column_types, self.plan.settings)
-        vectors_path, rows_path = (
-            self.stack.enter_context(replacing(self.folder / name)) for name in self._names()
-        )
+        vectors_path, rows_path = (self.stack.enter_context(replacing(self.folder / name)) for name in self._names())
         handle = self.stack.enter_context(vectors_path.open("wb"))
         rows_writer = self.stack.enter_context(ParquetWriter(rows_path, size, vectors=False))
         self.current = NpyWriter(handle, size), rows_writer
@@ -267,6 +270,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
     Raises:
         InputError: if there is none, or it is damaged.
+
     """
     path = folder / MANIFEST
     try:

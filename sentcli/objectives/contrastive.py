@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from sentcli.objectives.views import Views
 
 
-def info_nce(
-    anchors: Tensor, positives: Tensor, temperature: float = 0.05, negatives: Tensor | None = None
-) -> Tensor:
+def info_nce(anchors: Tensor, positives: Tensor, temperature: float = 0.05, negatives: Tensor | None = None) -> Tensor:
     """Cross-entropy of picking each anchor's positive among all positives of the batch and some extra negatives.
 
     Row i of the logits is ``cos(anchor_i, [positive_1 ... positive_B, negative_1 ... negative_Q]) / temperature``
@@ -33,6 +31,7 @@ def info_nce(
 
     Raises:
         ValueError: if the shapes do not fit.
+
     """
     if anchors.shape != positives.shape or anchors.ndim != 2:
         raise ValueError(f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must both be [B, d]")

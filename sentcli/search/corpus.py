@@ -10,7 +10,7 @@ import numpy as np
 
 from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
 from sentcli.errors import DataError, InputError
-from sentcli.io.readers import ReadOptions, blocks, open_source, survey
+from sentcli.io.readers import ReadOptions, blocks, open_source
 from sentcli.io.writers import read_manifest
 from sentcli.search.exact import ExactIndex, Vectors
 
@@ -52,27 +52,42 @@ class Corpus:
         ]
 
 
-def encode_corpus(
-    name: str, encoder: SentenceEncoder, options: ReadOptions, *, prompt: str | None = None, progress: Progress | None = None
-) -> Corpus:
-    """Read and encode a file.
+@dataclass(frozen=True)
+class Documents:
+    """Texts with their ids."""
+
+    ids: list[str]
+    texts: list[str]
+
+
+def read_documents(name: str, options: ReadOptions) -> Documents:
+    """Read a file of documents.
 
     Raises:
-        DataError: as the readers.
+        DataError: as the readers; also an empty file.
+
     """
-    source = open_source(name)
-    survey([source], options)
-    ids: list[str] = []
-    texts: list[str] = []
-    stats = EncodeStats()
+    documents = Documents([], [])
+    for block in blocks([open_source(name)], options):
+        documents.ids.extend(block.ids)
+        documents.texts.extend(block.texts)
+    if not documents.ids:
+        raise DataError(name, "the file is empty: there is nothing to search")
+    return documents
+
+
+def encode_documents(
+    documents: Documents,
+    encoder: SentenceEncoder,
+    *,
+    prompt: str | None = None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Encode documents and index them."""
+    vectors, stats = encoder.encode_counted(documents.texts, prompt=prompt, progress=progress)
     index = ExactIndex(encoder.dimension)
-    for block in blocks([source], options):
-        vectors, counted = encoder.encode_counted(block.texts, prompt=prompt, progress=progress)
-        index.add([vectors])
-        stats += counted
-        ids += block.ids
-        texts += block.texts
-    return Corpus(ids, texts, index, stats)
+    index.add([vectors])
+    return Corpus(documents.ids, documents.texts, index, stats)
 
 
 def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
@@ -80,6 +95,7 @@ def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
 
     Raises:
         InputError: if it is unfinished, damaged, or was encoded by another model or with other settings.
+
     """
     import pyarrow.parquet as pq
 

@@ -25,7 +25,8 @@ class Neighbours:
 def unit_length(vectors: Vectors) -> Vectors:
     """Return the vectors divided by their lengths; zero vectors stay zero (and are similar to nothing)."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    unit: Vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return unit
 
 
 class ExactIndex:
@@ -39,6 +40,7 @@ class ExactIndex:
 
         Raises:
             InputError: if they have another dimension.
+
         """
         for block in blocks:
             self._check(block, "corpus")
@@ -49,6 +51,7 @@ class ExactIndex:
 
         Raises:
             InputError: if the queries have another dimension.
+
         """
         self._check(queries, "query")
         scores, positions = self.index.search(unit_length(queries), min(k, len(self)))
@@ -56,7 +59,9 @@ class ExactIndex:
 
     def _check(self, vectors: Vectors, what: str) -> None:
         if vectors.ndim != 2 or vectors.shape[1] != self.index.d:
-            raise InputError(f"{what} vectors are {vectors.shape[-1]} wide, the index is {self.index.d}: another model?")
+            raise InputError(
+                f"{what} vectors are {vectors.shape[-1]} wide, the index is {self.index.d}: another model?"
+            )
 
     def __len__(self) -> int:
         return int(self.index.ntotal)

@@ -89,6 +89,7 @@ def train(
     Raises:
         InputError: if the settings do not fit the data.
         SentcliError: if the loss is not a number.
+
     """
     settings.check(len(sentences))
     set_seed(settings.seed)
@@ -121,7 +122,15 @@ def train(
         trained += len(tokens.ids)
         truncated += tokens.truncated
         speed = trained / (time.perf_counter() - started - keeper.seconds)
-        folder.log({"step": step, **record, "learning_rate": rate, "grad_norm": float(norm), "sentences_per_second": speed})
+        folder.log(
+            {
+                "step": step,
+                **record,
+                "learning_rate": rate,
+                "grad_norm": float(norm),
+                "sentences_per_second": speed,
+            }
+        )
         if observer is not None:
             observer.step(step, steps, record, speed)
         if step % settings.eval_every == 0 or step == steps:
@@ -175,14 +184,10 @@ def to_tensors(tokens: Tokens, pad_id: int, device: str) -> dict[str, Tensor]:
     return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
 
 
-def make_optimizer(
-    model: nn.Module, settings: Settings, steps: int
-) -> tuple[torch.optim.Optimizer, LambdaLR]:
+def make_optimizer(model: nn.Module, settings: Settings, steps: int) -> tuple[torch.optim.Optimizer, LambdaLR]:
     """Return AdamW (betas 0.9, 0.999, eps 1e-8) and a linear warm-up and decay to zero."""
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(
-        trainable, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
+    optimizer = torch.optim.AdamW(trainable, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     warmup = settings.warmup_steps
 
     def factor(step: int) -> float:
@@ -195,7 +200,11 @@ class BestKeeper:
     """Scores the encoder now and then and keeps its best weights on disk."""
 
     def __init__(
-        self, model: nn.Module, folder: RunFolder, score: Callable[[], float] | None, observer: Observer | None
+        self,
+        model: nn.Module,
+        folder: RunFolder,
+        score: Callable[[], float] | None,
+        observer: Observer | None,
     ) -> None:
         self.model, self.folder, self.score, self.observer = model, folder, score, observer
         self.start: float | None = None

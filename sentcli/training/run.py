@@ -64,14 +64,17 @@ def prepare(request: TrainRequest) -> Prepared:
 
     Raises:
         InputError: whatever is wrong with the request, the data or the model.
+
     """
     method = get_method(request.method)
     method, rest = apply_settings(method, request.overrides)
     settings, rest = apply_settings(method.settings(), rest)
     if rest:
-        known = [*asdict(method), *asdict(settings)]  # type: ignore[call-overload]
+        known = [*asdict(method), *asdict(settings)]
         key = next(iter(rest))
-        raise InputError(f"--set {key}: {request.method} has no such setting{nearest(key, known)}; one of: {', '.join(known)}")
+        raise InputError(
+            f"--set {key}: {request.method} has no such setting{nearest(key, known)}; one of: {', '.join(known)}"
+        )
     settings = replace(settings, **request.settings)
     check_run_folder(request.output, overwrite=request.overwrite)
     corpus = read_corpus(request.data, text_field=request.text_field, limit=request.limit)
@@ -86,12 +89,19 @@ def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.Train
 
     Raises:
         SentcliError: if training fails.
+
     """
     encoder, dev = prepared.encoder, prepared.dev
     folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)
     score = (lambda: sts.evaluate(encoder, dev, "dev").tasks[0].spearman) if dev is not None else None
     result, head = loop.train(
-        encoder, prepared.method, prepared.settings, prepared.corpus.sentences, folder, score=score, observer=observer
+        encoder,
+        prepared.method,
+        prepared.settings,
+        prepared.corpus.sentences,
+        folder,
+        score=score,
+        observer=observer,
     )
     config = configuration(prepared, result)
     folder.finish(encoder, head, config, model_card(config))
@@ -125,7 +135,9 @@ def model_card(config: dict[str, Any]) -> str:
             f"{results['final_dev_spearman']:.2f} at the last step."
         )
     rows = "\n".join(f"| {name} | {value} |" for name, value in {**config["method"], **settings}.items())
-    files = "\n".join(f"* {entry['file']}: {entry['sentences']} sentences, SHA-256 `{entry['sha256']}`" for entry in config["data"])
+    files = "\n".join(
+        f"* {entry['file']}: {entry['sentences']} sentences, SHA-256 `{entry['sha256']}`" for entry in config["data"]
+    )
     return f"""---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity
@@ -150,7 +162,8 @@ The head that was used in training is kept in `training_head/` and is not part o
 
 ## Training
 
-{results["steps"]} steps over {sentences} sentences, {results["sentences_per_second"]:.0f} sentences/s on {config["environment"]["device"]}.
+{results["steps"]} steps over {sentences} sentences, {results["sentences_per_second"]:.0f} sentences/s on
+{config["environment"]["device"]}.
 
 {files}
 

@@ -31,6 +31,7 @@ class Settings:
 
         Raises:
             InputError: naming the setting.
+
         """
         for name in ("batch_size", "epochs", "max_length", "eval_every"):
             if getattr(self, name) < 1:

@@ -1,0 +1,157 @@
+"""Files in, vectors on disk: what `sentcli encode` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentcli.encoder.checkpoint import file_digest
+from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
+from sentcli.errors import InputError
+from sentcli.io.atomic import check_output
+from sentcli.io.readers import ReadOptions, Source, Survey, blocks, open_source, survey
+from sentcli.io.writers import DatasetWriter, Plan, Writer, open_writer, output_kind
+
+BLOCK_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Input files that have been read once and found in order."""
+
+    sources: list[Source]
+    options: ReadOptions
+    survey: Survey
+
+
+@dataclass(frozen=True)
+class EncodeSummary:
+    """What one call encoded."""
+
+    output: str
+    rows: int
+    dimension: int
+    rows_before: int
+    """Rows that an earlier, interrupted run had written."""
+    nulls_skipped: int
+    stats: EncodeStats
+    seconds: float
+
+
+def check_target(output: str, *, overwrite: bool, resume: bool) -> None:
+    """Refuse an output that may not be written, before anything is read.
+
+    Raises:
+        InputError: if it exists (without a flag), cannot be created, or is a single file to resume.
+
+    """
+    kind = output_kind(output)
+    if kind == "stdout":
+        return
+    path = Path(output)
+    if resume and kind != "directory" and path.exists():
+        raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
+    if path.exists() and path.is_dir() != (kind == "directory"):
+        raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another -o")
+    check_output(path, overwrite=overwrite, resume=resume)
+
+
+def read_inputs(names: Sequence[str], options: ReadOptions, input_format: str | None = None) -> Inputs:
+    """Open and survey the input files.
+
+    Raises:
+        InputError: as the readers: every bad row is found here, before any encoding.
+
+    """
+    sources = [open_source(name, input_format) for name in names]
+    return Inputs(sources, options, survey(sources, options))
+
+
+def encode_files(
+    encoder: SentenceEncoder,
+    inputs: Inputs,
+    output: str,
+    *,
+    shard_rows: int = 100_000,
+    resume: bool = False,
+    prompt: str = "",
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> EncodeSummary:
+    """Encode every row of the inputs, in order.
+
+    Args:
+        encoder: the model.
+        inputs: from `read_inputs`.
+        output: as `output_kind` understands it.
+        shard_rows: rows in a shard of a directory output.
+        resume: continue a directory output where it stopped.
+        prompt: text put in front of each row.
+        batch_tokens: token budget of a forward pass.
+        progress: called after every batch with the rows and tokens it added.
+
+    Raises:
+        InputError: if what is there to resume was made from another input, model or setting.
+
+    """
+    began = time.perf_counter()
+    with_fields = output_kind(output) not in (".npy", ".safetensors")
+    plan = Plan(
+        rows=inputs.survey.rows,
+        dimension=encoder.dimension,
+        column_types=inputs.survey.column_types if with_fields else {},
+        settings=_settings(encoder, inputs, prompt),
+    )
+    stats = EncodeStats()
+    with _writer(output, plan, shard_rows, resume) as (writer, done):
+        if done and progress is not None:
+            progress(EncodeStats(texts=done))
+        reader = blocks(
+            inputs.sources,
+            inputs.options,
+            block_rows=min(BLOCK_ROWS, shard_rows),
+            break_every=shard_rows,
+            skip_rows=done,
+            columns=list(plan.column_types),
+        )
+        for block in reader:
+            vectors, counted = encoder.encode_counted(
+                block.texts, prompt=prompt, batch_tokens=batch_tokens, progress=progress
+            )
+            if progress is not None:  # rows whose text stood in the block before
+                progress(EncodeStats(texts=counted.texts - counted.distinct))
+            writer.write(block, vectors)
+            stats += counted
+    seconds = time.perf_counter() - began
+    return EncodeSummary(output, plan.rows, plan.dimension, done, inputs.survey.nulls, stats, seconds)
+
+
+@contextmanager
+def _writer(output: str, plan: Plan, shard_rows: int, resume: bool) -> Iterator[tuple[Writer, int]]:
+    if output_kind(output) == "directory":
+        with DatasetWriter(Path(output), plan, shard_rows, resume=resume) as dataset:
+            yield dataset, dataset.rows_done
+    else:
+        with open_writer(output, plan) as writer:
+            yield writer, 0
+
+
+def _settings(encoder: SentenceEncoder, inputs: Inputs, prompt: str) -> dict[str, Any]:
+    """Return everything that decides the vectors of a row and their order."""
+    return {
+        "model": encoder.model,
+        "model_sha256": encoder.fingerprint(),
+        **encoder.describe(),
+        "prompt": prompt,
+        "inputs": [
+            {"name": source.name, "bytes": source.path.stat().st_size, "sha256": file_digest(source.path)}
+            for source in inputs.sources
+        ],
+        "text_field": inputs.options.text_field,
+        "id_field": inputs.options.id_field,
+        "on_null": inputs.options.on_null,
+    }

