@@ -148,7 +148,12 @@ def _settings(encoder: SentenceEncoder, inputs: Inputs, prompt: str) -> dict[str
         **encoder.describe(),
         "prompt": prompt,
         "inputs": [
-            {"name": source.name, "bytes": source.path.stat().st_size, "sha256": file_digest(source.path)}
+            {
+                "name": source.name,
+                "format": source.format,
+                "bytes": source.path.stat().st_size,
+                "sha256": file_digest(source.path),
+            }
             for source in inputs.sources
         ],
         "text_field": inputs.options.text_field,

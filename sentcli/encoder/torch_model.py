@@ -120,6 +120,10 @@ class CNN(nn.Module):
     def forward(self, features: Features) -> Features:
         """Replace `features.tokens` by ``[B, T, out_channels * kernels]``."""
         columns = features.tokens.transpose(1, 2)
+        if not self.training:
+            # A vector must not depend on the batch: with padding as zeros, it is that of the sentence alone. The
+            # reference code lets the convolutions see the backbone's output at padding; so does training here.
+            columns = columns * features.mask.unsqueeze(1).to(columns.dtype)
         features.tokens = torch.cat([conv(columns) for conv in self.convs], dim=1).transpose(1, 2)
         return features
 

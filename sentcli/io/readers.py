@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -26,6 +27,7 @@ FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
 RESERVED = ("id", "text", "embedding")
+LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, UTF-8 cannot hold them
 MAX_FIELD = 2**31 - 1  # csv's own default of 128 KiB is below what one long document needs
 
 
@@ -178,7 +180,9 @@ def _jsonl(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+            if "\\u" in line:
+                record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
+        except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
             raise DataError(source.name, f"broken JSON: {error}", line=number) from error
         if not isinstance(record, dict):
             raise DataError(source.name, f"expected a JSON object, found {_kind(record)}", line=number)
@@ -198,12 +202,13 @@ def _parquet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(source.name, f"not a readable Parquet file ({error})") from error
 
 
 def _kind(value: object) -> str:
-    return {list: "a list", dict: "an object", str: "a string", bool: "a boolean"}.get(type(value), "a number")
+    names = {list: "a list", dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
 
 
 @dataclass(frozen=True)
@@ -298,8 +303,13 @@ class _ColumnTypes:
         for name, value in record.items():
             kinds = self.seen.setdefault(name, set())
             if value is not None:
-                small = not isinstance(value, int) or -(2**63) <= value < 2**63
-                kinds.add(type(value).__name__ if small else "other")
+                kinds.add(self._kind(value))
+
+    @staticmethod
+    def _kind(value: object) -> str:
+        if type(value) is not int or abs(value) <= 2**53:  # up to there a float64 holds it, too
+            return type(value).__name__
+        return "long" if -(2**63) <= value < 2**63 else "other"
 
     def arrow_types(self) -> dict[str, Any]:
         import pyarrow as pa
@@ -307,7 +317,7 @@ class _ColumnTypes:
         def choose(kinds: set[str]) -> Any:
             if kinds <= {"bool"} and kinds:
                 return pa.bool_()
-            if kinds <= {"int"} and kinds:
+            if kinds <= {"int", "long"} and kinds:
                 return pa.int64()
             if kinds <= {"int", "float"} and kinds:
                 return pa.float64()

@@ -127,8 +127,7 @@ class JsonlWriter:
             row = {"id": block.ids[i], "text": block.texts[i]}
             row.update((name, values[i]) for name, values in block.columns.items())
             numbers = ",".join(vector.astype("U"))  # float32's shortest text that reads back to the same bits
-            head = json.dumps(row, ensure_ascii=False, default=str)[:-1]
-            self.handle.write(f'{head}, "embedding": [{numbers}]}}\n')
+            self.handle.write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
 
 
 class ParquetWriter:
@@ -168,10 +167,18 @@ class ParquetWriter:
         self.writer.close()
 
 
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:  # NaN and the infinities, which JSON does not have, become null
+        plain = json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
+        return json.dumps(plain, ensure_ascii=False)
+
+
 def _as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return _json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)
 
 
 class DatasetWriter:

@@ -97,6 +97,7 @@ def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
         InputError: if it is unfinished, damaged, or was encoded by another model or with other settings.
 
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     manifest = read_manifest(folder)
@@ -112,7 +113,10 @@ def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
     ids: list[str] = []
     texts: list[str] = []
     for shard in manifest["shards"]:
-        table = pq.read_table(folder / shard["rows"], columns=["id", "text"])
+        try:
+            table = pq.read_table(folder / shard["rows"], columns=["id", "text"])
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(folder / shard["rows"], f"damaged ({error}); encode again with --overwrite") from error
         ids += table["id"].to_pylist()
         texts += table["text"].to_pylist()
     index = ExactIndex(encoder.dimension)

@@ -54,6 +54,8 @@ class ExactIndex:
 
         """
         self._check(queries, "query")
+        if not len(self):  # which faiss asserts
+            return Neighbours(np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32))
         scores, positions = self.index.search(unit_length(queries), min(k, len(self)))
         return Neighbours(positions, scores)
 

@@ -109,7 +109,7 @@ def train(
     started, trained, truncated = time.perf_counter(), 0, 0
     model.train()
     for step, tokens in enumerate(batches, 1):
-        loss, terms = model(to_tensors(tokens, tokenizer.pad_id, encoder.backend.device))
+        loss, terms = model(to_tensors(tokens, tokenizer.pad_id, method.views, encoder.backend.device))
         accelerator.backward(loss)
         norm = accelerator.clip_grad_norm_(model.parameters(), settings.clip_norm)
         record = {"loss": loss.item(), **{name: value.item() for name, value in terms.items()}}
@@ -151,7 +151,7 @@ def train(
 
 
 class TrainingModel(nn.Module):
-    """Encoder, head and objectives: a padded batch in, the loss and its terms out."""
+    """Encoder, head and objectives: the rows of all views in, the loss and its terms out."""
 
     def __init__(self, encoder: nn.Module, method: Method, dimension: int) -> None:
         super().__init__()
@@ -163,9 +163,13 @@ class TrainingModel(nn.Module):
         self.stateful = nn.ModuleList(o for o in self.objectives if isinstance(o, nn.Module))
 
     def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the weighted sum of the objectives and each unweighted term."""
-        repeated = {name: tensor.repeat(self.views, 1) for name, tensor in batch.items()}
-        pooled = self.encoder(repeated, normalize=False)
+        """Return the weighted sum of the objectives and each unweighted term.
+
+        Args:
+            batch: token ids ``[m * B, T]``, view by view.
+
+        """
+        pooled = self.encoder(batch, normalize=False)
         projected = self.head(pooled)
         views = Views(_split(projected, self.views), _split(pooled, self.views))
         terms = {objective.name: objective(views) for objective in self.objectives}
@@ -178,10 +182,10 @@ def _split(vectors: Tensor, views: int) -> Tensor:
     return vectors.view(views, -1, vectors.shape[-1])
 
 
-def to_tensors(tokens: Tokens, pad_id: int, device: str) -> dict[str, Tensor]:
-    """Pad one batch of token ids and move it to the device."""
+def to_tensors(tokens: Tokens, pad_id: int, views: int, device: str) -> dict[str, Tensor]:
+    """Pad one batch of token ids, repeat it for each view and move it to the device: ``[views * B, T]``."""
     arrays = pad(tokens, range(len(tokens.ids)), pad_id)
-    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+    return {name: torch.from_numpy(array).to(device).repeat(views, 1) for name, array in arrays.items()}
 
 
 def make_optimizer(model: nn.Module, settings: Settings, steps: int) -> tuple[torch.optim.Optimizer, LambdaLR]:

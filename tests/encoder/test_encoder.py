@@ -1,0 +1,171 @@
+"""`SentenceEncoder` against sentence-transformers on the same folders."""
+
+import numpy as np
+import pytest
+
+from sentcli import SentenceEncoder
+from sentcli.encoder.spec import POOLINGS
+from sentcli.errors import InputError, MissingExtraError
+
+LIMIT = 0.999999
+
+
+def cosines(first, second):
+    return (first * second).sum(1) / (np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1))
+
+
+def peer(folder, sentences, **kwargs):
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu").encode(sentences, **kwargs)
+
+
+@pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls-head"])
+@pytest.mark.parametrize("model", ["tiny_bert", "tiny_roberta"])
+def test_saved_folder_opens_in_sentence_transformers_with_equal_vectors(model, pooling, request, sentences, tmp_path):
+    encoder = SentenceEncoder.load(request.getfixturevalue(model), pooling=pooling, normalize=pooling == "mean")
+    vectors = encoder.encode(sentences)
+    encoder.save(tmp_path / "saved")
+    assert cosines(vectors, peer(tmp_path / "saved", sentences)).min() > LIMIT
+    again = SentenceEncoder.load(tmp_path / "saved")
+    assert again.spec.pooling == pooling
+    assert again.describe() == encoder.describe()
+    np.testing.assert_allclose(again.encode(sentences, batch_tokens=50), vectors, atol=2e-6)
+
+
+@pytest.mark.parametrize("budget", [1, 40, 200, 100_000])
+def test_vectors_do_not_depend_on_the_batch_budget(tiny_bert, sentences, budget):
+    encoder = SentenceEncoder.load(tiny_bert)
+    vectors, stats = encoder.encode_counted(sentences, batch_tokens=budget)
+    assert cosines(vectors, encoder.encode(sentences)).min() > LIMIT
+    assert stats.texts == len(sentences)
+    assert stats.distinct == len(set(sentences))
+
+
+def test_folders_written_by_sentence_transformers(tiny_bert, sentences, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules as parts
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+
+    chains = {
+        "dense": lambda t: [parts.Pooling(32, "cls"), Dense(32, 8), Normalize()],
+        "cnn": lambda t: [parts.CNN(32, 6, [1, 3, 5]), parts.Pooling(18, "mean")],
+        "two": lambda t: [parts.Pooling(32, ("cls", "mean")), parts.Dropout(0.5)],
+    }
+    for name, rest in chains.items():
+        transformer = Transformer(str(tiny_bert))
+        SentenceTransformer(modules=[transformer, *rest(transformer)], device="cpu").save(str(tmp_path / name))
+        encoder = SentenceEncoder.load(tmp_path / name)
+        vectors = encoder.encode(sentences)
+        # one by one: its convolutions see the padding, so that its vectors depend on the batch
+        expected = peer(tmp_path / name, sentences, batch_size=1)
+        assert vectors.shape == expected.shape, name
+        assert cosines(vectors, expected).min() > LIMIT, name
+        encoder.save(tmp_path / f"{name}-again")
+        assert cosines(vectors, peer(tmp_path / f"{name}-again", sentences, batch_size=1)).min() > LIMIT, name
+
+
+def test_prompts_and_prompt_exclusion(tiny_bert, sentences, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    prompts = {"query": "find the ", "document": ""}
+    for include in (True, False):
+        modules = [Transformer(str(tiny_bert)), Pooling(32, "mean", include_prompt=include)]
+        folder = tmp_path / str(include)
+        SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder))
+        encoder = SentenceEncoder.load(folder)
+        texts = [text for text in sentences if text.strip()]
+        ours = encoder.encode(texts, prompt_name="query")
+        assert cosines(ours, peer(folder, texts, prompt_name="query")).min() > LIMIT
+        assert encoder.role_prompt("query") == "find the "
+        with pytest.raises(InputError, match="no prompt 'qery'.*did you mean 'query'"):
+            encoder.encode(texts, prompt_name="qery")
+
+
+def test_truncated_texts_are_counted(tiny_bert):
+    encoder = SentenceEncoder.load(tiny_bert)  # 32 tokens, 30 of them words
+    _, stats = encoder.encode_counted(["the " * 30, "the " * 35, "the " * 35, "cat"])
+    assert (stats.truncated, stats.tokens_lost) == (1, 5)
+    short = SentenceEncoder.load(tiny_bert, max_length=8)
+    np.testing.assert_allclose(short.encode(["the " * 30])[0], short.encode(["the " * 6])[0], atol=1e-6)
+
+
+def test_more_tokens_than_positions_is_refused(tiny_bert, tiny_roberta):
+    for folder, positions in ((tiny_bert, 40), (tiny_roberta, 32)):
+        with pytest.raises(InputError, match=f"more than the {positions} positions"):
+            SentenceEncoder.load(folder, max_length=positions + 1)
+        SentenceEncoder.load(folder, max_length=positions).encode(["the cat " * 40])
+
+
+def test_empty_input_and_lone_surrogates(tiny_bert):
+    encoder = SentenceEncoder.load(tiny_bert)
+    assert encoder.encode([]).shape == (0, 32)
+    assert np.isfinite(encoder.encode(["a \ud800 b"])).all()
+    with pytest.raises(TypeError, match="list of sentences"):
+        encoder.encode("one sentence")
+
+
+def test_half_precision_runs_where_the_hardware_has_it_and_is_refused_elsewhere(tiny_bert, sentences, monkeypatch):
+    from sentcli.encoder import torch_backend
+
+    monkeypatch.setattr(torch_backend, "half_precision_supported", lambda device, precision: precision == "bf16")
+    half = SentenceEncoder.load(tiny_bert, precision="bf16").encode(sentences)
+    assert half.dtype == np.float32
+    assert cosines(half, SentenceEncoder.load(tiny_bert).encode(sentences)).min() > 0.99
+    with pytest.raises(InputError, match="no instructions for fp16"):
+        SentenceEncoder.load(tiny_bert, precision="fp16")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "cuda:7"}, "device 'cuda:7' is not there"),
+        ({"device": "gpu0"}, "unknown device"),
+        ({"precision": "fp8"}, "unknown precision"),
+        ({"backend": "tensorflow"}, "unknown backend"),
+        ({"pooling": "men"}, "did you mean 'mean'"),
+        ({"max_length": 2}, "at least 3"),
+    ],
+)
+def test_wrong_options(tiny_bert, options, message):
+    with pytest.raises(InputError, match=message):
+        SentenceEncoder.load(tiny_bert, **options)
+
+
+def test_unknown_models(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="did you mean 'minilm'"):
+        SentenceEncoder.load("minilmm")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="is a file"):
+        SentenceEncoder.load(tmp_path / "file")
+    with pytest.raises(InputError, match=r"there is no config\.json"):
+        SentenceEncoder.load(tmp_path)
+    from sentcli import zoo
+
+    monkeypatch.setattr(zoo, "package_folder", lambda package: None)
+    monkeypatch.setattr(zoo, "download", lambda source: (_ for _ in ()).throw(zoo.SentcliError("offline")))
+    with pytest.raises(MissingExtraError, match=r"sentcli\[minilm\]"):
+        SentenceEncoder.load("minilm")
+
+
+def test_minilm_equals_sentence_transformers(minilm, sentences):
+    encoder = SentenceEncoder.load(minilm)
+    texts = [*sentences, "A man is playing a guitar.", "Sentence embeddings " * 200]
+    assert cosines(encoder.encode(texts), peer(encoder.spec.folder, texts)).min() > LIMIT
+    # first numbers of a known vector (all-MiniLM-L6-v2, fp32)
+    known = encoder.encode(["A man is playing a guitar."])[0]
+    assert known.shape == (384,)
+    assert abs(float(np.linalg.norm(known)) - 1) < 1e-6
+
+
+def test_other_bytes_under_a_pinned_name_are_refused(minilm, monkeypatch, tmp_path, tiny_bert):
+    import shutil
+
+    from sentcli import zoo
+
+    shutil.copytree(tiny_bert, tmp_path / "model")
+    monkeypatch.setattr(zoo, "package_folder", lambda package: tmp_path / "model")
+    with pytest.raises(InputError, match="SHA-256"):
+        SentenceEncoder.load("minilm")

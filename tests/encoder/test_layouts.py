@@ -1,0 +1,223 @@
+"""Older checkpoint layouts of the SimCSE family, hub ids from the cache, and folders that are broken."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from sentcli import SentenceEncoder, zoo
+from sentcli.errors import InputError, SentcliError
+from tests.conftest import make_backbone, save_backbone
+
+
+@pytest.fixture
+def folder(tiny_bert, tmp_path):
+    return Path(shutil.copytree(tiny_bert, tmp_path / "model"))
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_bert):
+    return SentenceEncoder.load(tiny_bert, pooling="cls").encode(["the cat sat", "a dog"])
+
+
+def as_simcse_output(folder, prefix="bert", head="mlp.dense", extra=None):
+    """Rewrite a folder as SimCSE's training leaves it: a .bin with prefixed keys and the head beside them."""
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    state = {
+        f"{prefix}.{key}" if prefix else key: value for key, value in state.items() if not key.startswith("pooler")
+    }
+    torch.manual_seed(1)
+    weight, bias = torch.randn(32, 32), torch.randn(32)
+    state |= {f"{head}.weight": weight, f"{head}.bias": bias, **(extra or {})}
+    torch.save(state, folder / "pytorch_model.bin")
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["BertForCL"]
+    (folder / "config.json").write_text(json.dumps(config))
+    return weight, bias
+
+
+def test_simcse_training_output(folder, expected):
+    extra = {"lm_head.bias": torch.zeros(3), "bert.embeddings.position_ids": torch.arange(40)[None]}
+    weight, bias = as_simcse_output(folder, extra=extra)
+    np.testing.assert_allclose(
+        SentenceEncoder.load(folder, pooling="cls").encode(["the cat sat", "a dog"]), expected, atol=1e-6
+    )
+    head = SentenceEncoder.load(folder, pooling="cls-head").encode(["the cat sat", "a dog"])
+    np.testing.assert_allclose(head, np.tanh(expected @ weight.numpy().T + bias.numpy()), atol=1e-5)
+
+
+def test_converted_simcse_checkpoint_keeps_its_head_in_the_pooler(folder, expected):
+    weight, bias = as_simcse_output(folder, prefix="", head="pooler.dense")
+    head = SentenceEncoder.load(folder, pooling="cls-head").encode(["the cat sat", "a dog"])
+    np.testing.assert_allclose(head, np.tanh(expected @ weight.numpy().T + bias.numpy()), atol=1e-5)
+
+
+def test_infocse_training_output(folder, expected):
+    """Frozen copy, projection with batch norm and auxiliary layers stand beside the encoder and are left out."""
+    extra = {
+        "mlm.bert.embeddings.word_embeddings.weight": torch.zeros(4, 32),
+        "mlp.net.0.weight": torch.zeros(64, 32),
+        "c_head.0.attention.self.query.weight": torch.zeros(32, 32),
+        "lm_head.decoder.weight": torch.zeros(4, 32),
+    }
+    as_simcse_output(folder, head="mlp.dense", extra=extra)
+    np.testing.assert_allclose(
+        SentenceEncoder.load(folder, pooling="cls").encode(["the cat sat", "a dog"]), expected, atol=1e-6
+    )
+
+
+def test_roberta_prefix_and_head(tmp_path):
+    folder = save_backbone(tmp_path / "roberta", kind="roberta")
+    before = SentenceEncoder.load(folder, pooling="cls").encode(["the cat"])
+    as_simcse_output(folder, prefix="roberta")
+    np.testing.assert_allclose(SentenceEncoder.load(folder, pooling="cls").encode(["the cat"]), before, atol=1e-6)
+
+
+def test_sharded_weights_and_vocab_txt(tiny_bert, expected, tmp_path):
+    model, tokenizer = make_backbone()
+    model.save_pretrained(tmp_path / "m", max_shard_size="20KB")
+    vocab = tokenizer.get_vocab()
+    (tmp_path / "m" / "vocab.txt").write_text("\n".join(sorted(vocab, key=vocab.get)) + "\n")
+    assert len(list((tmp_path / "m").glob("model-*.safetensors"))) > 1
+    np.testing.assert_allclose(
+        SentenceEncoder.load(tmp_path / "m", pooling="cls").encode(["the cat sat", "a dog"]), expected, atol=1e-6
+    )
+
+
+def test_saved_head_is_a_dense_module(folder, tmp_path):
+    as_simcse_output(folder)
+    encoder = SentenceEncoder.load(folder, pooling="cls-head")
+    encoder.save(tmp_path / "saved")
+    again = SentenceEncoder.load(tmp_path / "saved")
+    np.testing.assert_allclose(again.encode(["the cat"]), encoder.encode(["the cat"]), atol=1e-6)
+
+
+class Payload:
+    def __reduce__(self):
+        return (print, ("this would be any code",))
+
+
+def test_a_checkpoint_that_holds_more_than_tensors_is_refused(folder, capsys):
+    (folder / "model.safetensors").unlink()
+    with (folder / "pytorch_model.bin").open("wb") as handle:
+        pickle.dump({"weight": Payload()}, handle)
+    with pytest.raises(InputError, match=r"pytorch_model\.bin.*(more than tensors|damaged)"):
+        SentenceEncoder.load(folder)
+    torch.save({"weight": torch.zeros(2), "code": Payload()}, folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="more than tensors"):
+        SentenceEncoder.load(folder)
+    assert "any code" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "model.safetensors").unlink(), "holds no weights"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"\x10" * 50), "is damaged"),
+        (lambda f: (f / "tokenizer.json").unlink() or [p.unlink() for p in f.glob("vocab*")], "holds no tokenizer"),
+        (lambda f: (f / "tokenizer.json").write_text("{"), "tokenizer cannot be loaded"),
+        (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "unheard-of"}'), "no encoder can be made"),
+        (lambda f: (f / "modules.json").write_text("{}"), "not a list of modules|first module"),
+        (lambda f: (f / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]'), "names no Pooling"),
+    ],
+)
+def test_broken_folders(folder, damage, message):
+    damage(folder)
+    with pytest.raises(InputError, match=message):
+        SentenceEncoder.load(folder)
+
+
+def test_weights_of_another_size_or_incomplete(folder):
+    state = load_file(folder / "model.safetensors")
+    smaller = dict(state, **{"embeddings.word_embeddings.weight": torch.zeros(5, 32)})
+    save_file(smaller, folder / "model.safetensors")
+    with pytest.raises(InputError, match="do not fit"):
+        SentenceEncoder.load(folder)
+    save_file({key: value for key, value in state.items() if "layer.1.output" not in key}, folder / "model.safetensors")
+    with pytest.raises(InputError, match="weights are missing, the first is"):
+        SentenceEncoder.load(folder)
+
+
+def test_dense_activation_outside_torch_is_refused(tiny_bert, tmp_path):
+    SentenceEncoder.load(tiny_bert).save(tmp_path / "m")
+    modules = json.loads((tmp_path / "m" / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    (tmp_path / "m" / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "m" / "2_Dense").mkdir()
+    dense = {"in_features": 32, "out_features": 4, "bias": True, "activation_function": "os.getcwd"}
+    (tmp_path / "m" / "2_Dense" / "config.json").write_text(json.dumps(dense))
+    save_file(
+        {"linear.weight": torch.zeros(4, 32), "linear.bias": torch.zeros(4)},
+        tmp_path / "m" / "2_Dense" / "model.safetensors",
+    )
+    with pytest.raises(InputError, match=r"not one of torch\.nn"):
+        SentenceEncoder.load(tmp_path / "m")
+
+
+def cached_on_hub(cache, repository, folder):
+    """Lay a folder out as the hub's cache does."""
+    root = cache / f"models--{repository.replace('/', '--')}"
+    shutil.copytree(folder, root / "snapshots" / "0123456789abcdef0123456789abcdef01234567")
+    (root / "refs").mkdir()
+    (root / "refs" / "main").write_text("0123456789abcdef0123456789abcdef01234567")
+
+
+def test_hub_id_from_the_cache_offline(run, tmp_path, tiny_bert):
+    """Known checkpoints get the pooling of their authors; another id is said to pool by default."""
+    (tmp_path / "a.txt").write_text("the cat\n")
+    known = "princeton-nlp/unsup-simcse-bert-base-uncased"
+    for repository in (known, "someone/something"):
+        cached_on_hub(tmp_path / "hub", repository, tiny_bert)
+    env = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    for model in (known, "unsup-simcse-bert-base"):
+        done = run("encode", tmp_path / "a.txt", "-o", "-", "-m", model, "-v", env=env, check=0)
+        assert "pooling cls" in done.stderr
+    done = run("encode", tmp_path / "a.txt", "-o", "-", "-m", "someone/something", env=env, check=0)
+    assert "does not say how it pools" in done.stderr
+    done = run("encode", tmp_path / "a.txt", "-o", "-", "-m", "someone/else", env=env, check=1)
+    assert "hub cannot be reached" in done.stderr
+
+
+def test_every_zoo_entry_is_complete():
+    from sentcli.encoder.spec import POOLINGS
+
+    entries = zoo.zoo()
+    assert {"minilm", "unsup-simcse-bert-base", "infocse-bert-base", "micse-bert-base", "whitenedcse-bert-base"} <= set(
+        entries
+    )
+    for entry in entries.values():
+        assert entry.pooling in POOLINGS
+        assert entry.source.count("/") == 1
+        assert entry.licence
+    assert len({entry.source for entry in entries.values()}) == len(entries)
+
+
+def test_no_network_for_a_local_folder(run, tmp_path, tiny_bert):
+    """A local folder opens with every socket blocked."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import socket\n"
+        "def refuse(*a, **k):\n    raise AssertionError('the network was opened')\n"
+        "socket.socket.connect = refuse\nsocket.getaddrinfo = refuse\n"
+    )
+    (tmp_path / "a.txt").write_text("the cat\n")
+    env = {"PYTHONPATH": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    run("encode", tmp_path / "a.txt", "-o", tmp_path / "a.npy", "-m", tiny_bert, env=env, check=0)
+    assert np.load(tmp_path / "a.npy").shape == (1, 32)
+
+
+def test_download_errors_are_told_apart(monkeypatch):
+    import huggingface_hub
+
+    def offline(*args, **kwargs):
+        raise OSError("unreachable")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    with pytest.raises(SentcliError, match="copy the model folder here"):
+        zoo.download("someone/something")

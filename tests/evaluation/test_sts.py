@@ -1,0 +1,180 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from sentcli import SentenceEncoder
+from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.evaluation import sts
+
+
+@pytest.fixture
+def folder(tmp_path, sentences):
+    """A SentEval folder with every task's files, three or four pairs each."""
+    words = [s for s in sentences if s.strip() and "\t" not in s]
+    scores = ["5.0", "1.5", "0.0", "3.2"]
+    for task, subsets in sts.SUBSETS.items():
+        place = tmp_path / "STS" / f"{task}-en-test"
+        place.mkdir(parents=True)
+        for i, name in enumerate(subsets):
+            pairs = [f"{words[i + j]}\t{words[2 * i + 3 * j]}" for j in range(4)]
+            (place / f"STS.input.{name}.txt").write_text("\n".join(pairs) + "\n")
+            gold = list(scores)
+            if task == "STS16":
+                gold[1] = ""  # not judged
+            (place / f"STS.gs.{name}.txt").write_text("\n".join(gold) + "\n")
+    bench = tmp_path / "STS" / "STSBenchmark"
+    bench.mkdir()
+    for name in sts.SPLITS["STSBenchmark"].values():
+        rows = [f"g\tf\t2012\t{j}\t{scores[j]}\t{words[j]}\t{words[j + 5]}\n" for j in range(4)]
+        (bench / name).write_text("".join(rows))
+    (tmp_path / "SICK").mkdir()
+    for name in sts.SPLITS["SICKRelatedness"].values():
+        rows = [f"{j}\t{words[j]}\t{words[j + 7]}\t{scores[j]}\tNEUTRAL\n" for j in range(4)]
+        (tmp_path / "SICK" / name).write_text("pair_ID\tsentence_A\tsentence_B\trelatedness_score\tx\n" + "".join(rows))
+    return tmp_path
+
+
+def test_all_tasks_and_json(folder, tiny_bert, invoke, tmp_path):
+    invoke("sts-eval", "-m", tiny_bert, "--data", folder, "--json", tmp_path / "r.json", check=0)
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert set(report) == {
+        "command", "model", "protocol", "results", "average", "environment", "elapsed_seconds",
+    }  # fmt: skip
+    assert list(report["results"]) == list(sts.TASKS)
+    assert report["results"]["STS16"]["pairs"] == 3 * 5
+    assert report["average"] == round(np.mean([round(r["spearman"], 2) for r in report["results"].values()]), 2)
+    assert report["protocol"]["aggregation"].startswith("all")
+    assert report["protocol"]["pooling"] == "mean"
+
+
+def test_json_on_stdout_is_pure(folder, tiny_bert, run):
+    done = run("sts-eval", "-m", tiny_bert, "--data", folder, "--json", "-", "--tasks", "STS12,STSBenchmark", check=0)
+    assert list(json.loads(done.stdout)["results"]) == ["STS12", "STSBenchmark"]
+    assert "STS12" in done.stderr  # the table
+
+
+@pytest.mark.parametrize("split", ["dev", "train"])
+def test_other_splits(folder, tiny_bert, invoke, split, tmp_path):
+    invoke("sts-eval", "-m", tiny_bert, "--data", folder, "--split", split, "--json", tmp_path / "r.json", check=0)
+    assert list(json.loads((tmp_path / "r.json").read_text())["results"]) == ["STSBenchmark", "SICKRelatedness"]
+    refused = invoke("sts-eval", "-m", tiny_bert, "--data", folder, "--split", split, "--tasks", "STS12", check=2)
+    assert "STS12 has a test split only" in refused.stderr
+
+
+def test_each_distinct_sentence_is_encoded_once(folder, tiny_bert):
+    encoder = SentenceEncoder.load(tiny_bert)
+    tasks = sts.load_tasks(folder, None, "test")
+    seen = []
+    real = encoder.tokenizer
+    encoder.tokenizer = type("Spy", (), {"pad_id": 0, "__call__": lambda self, t, p: seen.extend(t) or real(t, p)})()
+    sts.evaluate(encoder, tasks)
+    assert len(seen) == len(set(seen)) == sts.distinct_sentences(tasks)
+
+
+def spoil(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+BENCH = "STS/STSBenchmark/sts-test.csv"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda f: spoil(f / "STS/STS12-en-test/STS.gs.MSRpar.txt", "5.0\n", ""),
+            r"MSRpar\.txt: 4 lines.*but 3 of gold",
+        ),
+        (lambda f: (f / "STS/STS13-en-test/STS.gs.FNWN.txt").unlink(), r"STS\.gs\.FNWN\.txt is missing"),
+        (lambda f: spoil(f / BENCH, "\t5.0\t", "\tfive\t"), r"sts-test\.csv, line 1: 'five' is not a score"),
+        (lambda f: spoil(f / BENCH, "g\tf\t2012\t1", "g f 2012 1"), r"line 2: 4 tab-separated fields"),
+        (
+            lambda f: spoil(f / "STS/STS14-en-test/STS.input.images.txt", "\t", " "),
+            r"images\.txt, line 1: expected two",
+        ),
+        (lambda f: (f / BENCH).write_bytes(b"a\nb\xff\n"), r"sts-test\.csv, line 2: not UTF-8"),
+    ],
+)
+def test_damaged_files(folder, tiny_bert, invoke, damage, message):
+    damage(folder)
+    result = invoke("sts-eval", "-m", tiny_bert, "--data", folder, check=2)
+    import re
+
+    assert re.search(message, " ".join(result.stderr.split())), result.stderr
+
+
+def test_unknown_names(folder, tiny_bert, tmp_path):
+    with pytest.raises(InputError, match="did you mean 'STS12'"):
+        sts.load_tasks(folder, ["STS121"], "test")
+    with pytest.raises(InputError, match="neither STS/ nor SICK/"):
+        sts.load_tasks(tmp_path / "nowhere", None, "test")
+    with pytest.raises(InputError, match="unknown split"):
+        sts.load_tasks(folder, None, "tests")
+
+
+def test_undefined_correlation_is_said():
+    values = np.array([1.0, 2.0, 3.0])
+    with pytest.raises(SentcliError, match="gold scores are all equal"):
+        sts.aggregate("X", [("a", values, np.ones(3))])
+    with pytest.raises(SentcliError, match="similarities are all equal or not finite"):
+        sts.aggregate("X", [("a", np.array([1.0, np.nan, 2.0]), values)])
+
+
+def test_zero_vectors_have_cosine_zero():
+    assert sts.cosine(np.zeros((1, 3), np.float32), np.ones((1, 3), np.float32)).tolist() == [0.0]
+
+
+def test_line_separators_inside_a_sentence_do_not_split_it(folder):
+    path = folder / BENCH
+    path.write_text(path.read_text().replace("\t5.0\t", "\t5.0\tone\u2028\x85two ", 1), "utf-8")
+    (pairs,) = sts.load_task(folder, "STSBenchmark")
+    assert len(pairs) == 4
+    assert pairs.first[0].startswith("one two")  # white space becomes one blank, as SentEval feeds it
+
+
+@pytest.mark.slow
+def test_published_scores_of_minilm(minilm, data):
+    result = sts.evaluate(SentenceEncoder.load(minilm), sts.load_tasks(data / "senteval", None, "test"))
+    scores = {task.task: task.spearman for task in result.tasks}
+    assert scores["STSBenchmark"] == pytest.approx(82.03, abs=0.03)
+    assert scores["STS12"] == pytest.approx(72.37, abs=0.03)
+    assert {task.task: task.pairs for task in result.tasks} == {
+        "STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186,
+        "STSBenchmark": 1379, "SICKRelatedness": 4927,
+    }  # fmt: skip
+
+
+def test_dev_score_of_minilm_cls(minilm, data):
+    """The start of every training from `minilm`: its [CLS] vector was never tuned."""
+    result = sts.evaluate(
+        SentenceEncoder.load(minilm, pooling="cls"), sts.load_tasks(data / "senteval", ["STSBenchmark"], "dev")
+    )
+    assert result.tasks[0].spearman == pytest.approx(79.73, abs=0.03)
+
+
+def test_sts_benchmark_equals_sentence_transformers_evaluator(minilm, data):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+    (pairs,) = sts.load_task(data / "senteval", "STSBenchmark", "dev")
+    encoder = SentenceEncoder.load(minilm)
+    ours = sts.evaluate(encoder, {"STSBenchmark": [pairs]}, "dev").tasks[0]
+    evaluator = EmbeddingSimilarityEvaluator(pairs.first, pairs.second, pairs.gold.tolist(), main_similarity="cosine")
+    theirs = evaluator(SentenceTransformer(str(encoder.spec.folder), device="cpu"))
+    assert ours.spearman / 100 == pytest.approx(theirs["spearman_cosine"], abs=1e-4)
+    assert ours.pearson / 100 == pytest.approx(theirs["pearson_cosine"], abs=1e-4)
+
+
+def test_repeated_lines_of_the_real_folder(data, tmp_path):
+    """A gold file cut short is found on the real data too."""
+    copy = tmp_path / "senteval"
+    shutil.copytree(data / "senteval" / "STS" / "STS15-en-test", copy / "STS" / "STS15-en-test")
+    gold = copy / "STS" / "STS15-en-test" / "STS.gs.belief.txt"
+    gold.chmod(0o644)
+    gold.write_text("".join(gold.read_text().splitlines(keepends=True)[:-3]))
+    with pytest.raises(DataError, match="2000 lines of sentences, but 1997"):
+        sts.load_task(copy, "STS15")
