@@ -47,7 +47,6 @@ def check_target(output: str, *, overwrite: bool, resume: bool) -> None:
 
     Raises:
         InputError: if it exists (without a flag), cannot be created, or is a single file to resume.
-
     """
     kind = output_kind(output)
     if kind == "stdout":
@@ -65,7 +64,6 @@ def read_inputs(names: Sequence[str], options: ReadOptions, input_format: str | 
 
     Raises:
         InputError: as the readers: every bad row is found here, before any encoding.
-
     """
     sources = [open_source(name, input_format) for name in names]
     return Inputs(sources, options, survey(sources, options))
@@ -96,7 +94,6 @@ def encode_files(
 
     Raises:
         InputError: if what is there to resume was made from another input, model or setting.
-
     """
     began = time.perf_counter()
     with_fields = output_kind(output) not in (".npy", ".safetensors")

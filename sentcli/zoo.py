@@ -72,7 +72,6 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     Raises:
         InputError: if there is no such model, or its bytes are not the pinned ones.
         SentcliError: if the hub cannot be reached.
-
     """
     path = Path(model).expanduser()
     if path.is_dir():
@@ -117,7 +116,6 @@ def download(repository: str) -> Path:
 
     Raises:
         SentcliError: if the hub or the repository cannot be reached and nothing is cached.
-
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError

@@ -35,7 +35,6 @@ def pack(lengths: npt.NDArray[np.int64], budget: int) -> Iterator[Index]:
 
     Yields:
         Positions into `lengths`; every position is in exactly one batch.
-
     """
     order = longest_first(lengths)
     start = 0

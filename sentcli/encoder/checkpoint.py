@@ -35,7 +35,6 @@ def weight_files(folder: Path) -> list[Path]:
 
     Raises:
         InputError: if the folder has none.
-
     """
     for name in WEIGHT_FILES:
         path = folder / name
@@ -58,7 +57,6 @@ def load_state_dict(folder: Path) -> StateDict:
 
     Raises:
         InputError: if there are none, a file is damaged, or a checkpoint holds more than tensors.
-
     """
     state: StateDict = {}
     for path in weight_files(folder):
@@ -100,7 +98,6 @@ def head_weights(folder: Path, state: StateDict) -> StateDict:
 
     Raises:
         InputError: if the checkpoint has no head.
-
     """
     stored = folder / HEAD_FOLDER / "model.safetensors"
     if stored.exists():

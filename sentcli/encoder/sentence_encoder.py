@@ -71,7 +71,6 @@ class SentenceEncoder:
     Attributes:
         spec: what the model folder says, with the overrides of `load` applied.
         model: the name or path that was given.
-
     """
 
     def __init__(
@@ -112,7 +111,6 @@ class SentenceEncoder:
         Raises:
             InputError: no such model, a broken folder, an option that does not fit.
             SentcliError: a hub that cannot be reached.
-
         """
         if backend not in ("auto", "torch"):
             raise InputError(f"unknown backend {backend!r}; one of: auto, torch")
@@ -146,7 +144,6 @@ class SentenceEncoder:
 
         Raises:
             InputError: if the backend is another one.
-
         """
         module = getattr(self.backend, "module", None)
         if module is None:
@@ -174,7 +171,6 @@ class SentenceEncoder:
         Raises:
             TypeError: if `sentences` is a single str, or holds something else than str.
             InputError: for an unknown prompt name.
-
         """
         return self.encode_counted(
             sentences, prompt_name=prompt_name, prompt=prompt, batch_tokens=batch_tokens, progress=progress
@@ -214,7 +210,6 @@ class SentenceEncoder:
 
         Raises:
             InputError: for a prompt name that the model does not have.
-
         """
         if prompt is not None:
             return prompt
@@ -251,7 +246,6 @@ class SentenceEncoder:
 
         Raises:
             InputError: if the folder exists and `overwrite` is false.
-
         """
         from sentcli.encoder.saving import save_encoder
 

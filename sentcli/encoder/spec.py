@@ -138,7 +138,6 @@ class EncoderSpec:
 
         Raises:
             InputError: for an unknown name.
-
         """
         if name not in POOLINGS:
             raise InputError(f"unknown pooling {name!r}{nearest(name, list(POOLINGS))}; one of: {', '.join(POOLINGS)}")
@@ -170,7 +169,6 @@ def read_spec(folder: Path) -> EncoderSpec:
 
     Raises:
         InputError: if it holds no model, or a module that is not supported.
-
     """
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}")
@@ -259,7 +257,6 @@ def read_json(path: Path, missing: str | None = None, *, default: Any = _REQUIRE
 
     Raises:
         InputError: if it is missing (and there is no `default`) or broken.
-
     """
     try:
         return json.loads(path.read_text("utf-8"))

@@ -36,7 +36,6 @@ def choose_device(device: str) -> torch.device:
 
     Raises:
         InputError: if it is not on this machine; there is no silent fall-back to the CPU.
-
     """
     if device == "auto":
         if torch.cuda.is_available():
@@ -88,7 +87,6 @@ class TorchBackend:
 
         Raises:
             InputError: for a device that is not there, or a precision that its hardware does not compute in.
-
         """
         chosen = choose_device(device)
         if precision == "auto":
@@ -118,7 +116,6 @@ def load_tokenizer(folder: Path) -> Any:
 
     Raises:
         InputError: if there is none, or none that the fast tokenizers library can run.
-
     """
     from transformers import AutoTokenizer
 
@@ -147,7 +144,6 @@ def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None)
 
     Raises:
         InputError: if `max_length` is more than the model has positions for, or too small to hold a word.
-
     """
     positions = position_limit(spec, hf_tokenizer.pad_token_id)
     own = spec.max_length or (hf_tokenizer.model_max_length if hf_tokenizer.model_max_length < NO_LIMIT else None)

@@ -66,7 +66,6 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tens
         mask: positions to pool.
         position_mask: the real tokens, prompt included: positions in `weightedmean` count from the first of them.
         mode: one of TOKEN_POOLINGS.
-
     """
     rows = torch.arange(len(tokens), device=tokens.device)
     if mode == "cls":
@@ -182,7 +181,6 @@ class TorchEncoder(nn.Module):
             batch: ``input_ids`` and ``attention_mask`` ``[B, T]``, perhaps ``token_type_ids``.
             prompt_length: tokens at the front that pooling leaves out, if the model says so.
             normalize: False leaves out a final `Normalize` (training, and classifiers on the vectors).
-
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
@@ -203,7 +201,6 @@ def build(spec: EncoderSpec) -> TorchEncoder:
 
     Raises:
         InputError: if weights are missing, damaged, do not fit the configuration, or need code of their own.
-
     """
     state = checkpoint.load_state_dict(spec.folder)
     backbone = load_backbone(spec.folder, state)

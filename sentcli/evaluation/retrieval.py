@@ -59,7 +59,6 @@ def load_set(folder: Path, split: str = "test") -> RetrievalSet:
     Raises:
         InputError: if the folder is not in BEIR layout.
         DataError: a broken line, a document without id, the same id twice, judgements that do not parse.
-
     """
     if not folder.is_dir():
         raise InputError(
@@ -114,7 +113,6 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
 
     Raises:
         DataError: for a row that does not parse.
-
     """
     qrels: dict[str, dict[str, int]] = {}
     source = open_source(str(path), "txt")

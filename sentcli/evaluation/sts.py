@@ -93,7 +93,6 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
     Raises:
         InputError: unknown task, or a split that it does not have.
         DataError: a missing file, files of unequal length, a line that does not parse.
-
     """
     if task in SUBSETS:
         if split != "test":
@@ -113,7 +112,6 @@ def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str,
 
     Raises:
         InputError: as `load_task`; also if `data` is no SentEval folder.
-
     """
     if split not in SPLIT_NAMES:
         raise InputError(
@@ -203,7 +201,6 @@ def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]]) -> TaskS
 
     Raises:
         SentcliError: if a correlation is undefined, because all predictions or all gold scores are equal.
-
     """
     from scipy.stats import pearsonr, spearmanr
 
@@ -239,7 +236,6 @@ def evaluate(
         tasks: from `load_tasks`.
         split: named in the result.
         progress: as in `SentenceEncoder.encode`.
-
     """
     pairs = [subset for subsets in tasks.values() for subset in subsets]
     texts = [text for subset in pairs for text in (*subset.first, *subset.second)]

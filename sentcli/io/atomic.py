@@ -18,7 +18,6 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False) -
 
     Raises:
         InputError: if `path` exists and neither flag is given, or cannot be created.
-
     """
     if path.exists() and not overwrite and not resume:
         raise InputError(f"{path} exists; use --overwrite to replace it, or another -o")

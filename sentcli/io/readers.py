@@ -87,7 +87,6 @@ def open_source(name: str, file_format: str | None = None) -> Source:
 
     Raises:
         InputError: if the file is missing, is a directory or is a kind of file that is not rows of text.
-
     """
     if name == "-":
         kept = tempfile.NamedTemporaryFile(prefix="sentcli-stdin-", delete=False)  # noqa: SIM115
@@ -122,7 +121,6 @@ def records(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
     Raises:
         DataError: bytes that are not UTF-8, a broken line, a damaged archive, with its place.
-
     """
     reader = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet}[source.format]
     try:
@@ -225,7 +223,6 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
 
     Raises:
         DataError: no text column, a null text (with ``on_null='error'``), a text or id of another type.
-
     """
     text_field = "text" if source.format == "txt" else options.text_field
     unit = "row" if source.format == "parquet" else "line"
@@ -270,7 +267,6 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
 
     Raises:
         DataError: as `rows`; also an empty file, and a column named like one that the output adds.
-
     """
     found = Survey()
     types = _ColumnTypes()
@@ -345,7 +341,6 @@ def blocks(
             such a multiple sees the same blocks as one that was never interrupted.
         skip_rows: leave out this many rows that have a text (resume).
         columns: names of the other columns to keep; a row without one gets None.
-
     """
     block = Block(columns={name: [] for name in columns})
     number = done = 0

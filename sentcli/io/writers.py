@@ -50,7 +50,6 @@ def output_kind(target: str) -> str:
 
     Raises:
         InputError: for a suffix that is not an output format.
-
     """
     if target == "-":
         return "stdout"
@@ -277,7 +276,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
     Raises:
         InputError: if there is none, or it is damaged.
-
     """
     path = folder / MANIFEST
     try:

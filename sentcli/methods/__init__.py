@@ -39,7 +39,6 @@ def get_method(name: str) -> Method:
 
     Raises:
         InputError: for an unknown name.
-
     """
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}{nearest(name, list(METHODS))}; one of: {', '.join(METHODS)}")
@@ -54,7 +53,6 @@ def apply_settings(target: Any, values: dict[str, str]) -> tuple[Any, dict[str, 
 
     Raises:
         InputError: for a value of the wrong type.
-
     """
     known = {f.name: getattr(target, f.name) for f in fields(target)}
     changes = {key: _convert(key, text, known[key]) for key, text in values.items() if key in known}

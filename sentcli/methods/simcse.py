@@ -53,7 +53,6 @@ class SimCSE:
 
         Raises:
             InputError: if `head` is neither mlp nor none.
-
         """
         if self.head == "none":
             return nn.Identity()

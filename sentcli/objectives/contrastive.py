@@ -31,7 +31,6 @@ def info_nce(anchors: Tensor, positives: Tensor, temperature: float = 0.05, nega
 
     Raises:
         ValueError: if the shapes do not fit.
-
     """
     if anchors.shape != positives.shape or anchors.ndim != 2:
         raise ValueError(f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must both be [B, d]")

@@ -65,7 +65,6 @@ def read_documents(name: str, options: ReadOptions) -> Documents:
 
     Raises:
         DataError: as the readers; also an empty file.
-
     """
     documents = Documents([], [])
     for block in blocks([open_source(name)], options):
@@ -95,7 +94,6 @@ def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
 
     Raises:
         InputError: if it is unfinished, damaged, or was encoded by another model or with other settings.
-
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

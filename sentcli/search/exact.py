@@ -40,7 +40,6 @@ class ExactIndex:
 
         Raises:
             InputError: if they have another dimension.
-
         """
         for block in blocks:
             self._check(block, "corpus")
@@ -51,7 +50,6 @@ class ExactIndex:
 
         Raises:
             InputError: if the queries have another dimension.
-
         """
         self._check(queries, "query")
         if not len(self):  # which faiss asserts

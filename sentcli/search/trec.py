@@ -16,7 +16,6 @@ def write_run(run: Run, path: Path, name: str = "sentcli") -> None:
 
     Raises:
         InputError: if an id holds white space, which the format cannot carry.
-
     """
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
         for query, documents in run.items():

@@ -40,7 +40,6 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", limit: int | 
 
     Raises:
         DataError: as the readers; InputError if there is no sentence at all.
-
     """
     sentences: list[str] = []
     described: list[dict[str, object]] = []

@@ -20,8 +20,7 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from sentcli.encoder.tokenizing import Tokens, pad
-from sentcli.encoder.torch_backend import text_tokenizer
+from sentcli.encoder.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.errors import SentcliError
 from sentcli.objectives import Objective, Views
 from sentcli.training.data import batch_order, tokenised_batches
@@ -29,7 +28,6 @@ from sentcli.training.run_folder import RunFolder
 from sentcli.training.settings import Settings
 
 if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.methods import Method
 
 
@@ -63,44 +61,36 @@ class TrainResult:
 
 
 def train(
-    encoder: SentenceEncoder,
-    method: Method,
+    model: TrainingModel,
+    tokenizer: TextTokenizer,
     settings: Settings,
     sentences: list[str],
     folder: RunFolder,
     *,
     score: Callable[[], float] | None = None,
     observer: Observer | None = None,
-) -> tuple[TrainResult, nn.Module]:
-    """Train `encoder` in place and leave it with the best weights by `score`, else with the last.
+) -> TrainResult:
+    """Train `model` in place and leave it with the best weights by `score`, else with the last.
 
     Args:
-        encoder: loaded on the device to train on.
-        method: gives views, head and objectives.
+        model: encoder, head and objectives, on the device to train on.
+        tokenizer: cuts to the training length.
         settings: of the run.
         sentences: the training text.
         folder: takes the metrics and the best weights so far.
         score: scores the encoder on the dev set; called at step 0, every `eval_every` steps and at the end.
         observer: told of steps and scores.
 
-    Returns:
-        The outcome, and the head that was trained along.
-
     Raises:
-        InputError: if the settings do not fit the data.
         SentcliError: if the loss is not a number.
-
     """
-    settings.check(len(sentences))
     set_seed(settings.seed)
+    device, views = next(model.parameters()).device, model.views
     # the model is on its device already; accelerate brings gradient scaling and, later, more processes
-    accelerator = Accelerator(cpu=encoder.backend.device == "cpu", device_placement=False)
-    model = TrainingModel(encoder.torch_module, method, encoder.dimension).to(encoder.backend.device)
-    head = model.head
+    accelerator = Accelerator(cpu=device.type == "cpu", device_placement=False)
     steps = settings.total_steps(len(sentences))
     optimizer, schedule = make_optimizer(model, settings, steps)
     model, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
     batches = tokenised_batches(
         sentences, tokenizer, batch_order(len(sentences), settings.batch_size, settings.seed), steps
     )
@@ -109,7 +99,7 @@ def train(
     started, trained, truncated = time.perf_counter(), 0, 0
     model.train()
     for step, tokens in enumerate(batches, 1):
-        loss, terms = model(to_tensors(tokens, tokenizer.pad_id, method.views, encoder.backend.device))
+        loss, terms = model(to_tensors(tokens, tokenizer.pad_id, views, device))
         accelerator.backward(loss)
         norm = accelerator.clip_grad_norm_(model.parameters(), settings.clip_norm)
         record = {"loss": loss.item(), **{name: value.item() for name, value in terms.items()}}
@@ -138,7 +128,7 @@ def train(
     seconds = time.perf_counter() - started - keeper.seconds
     keeper.restore_best()
     model.eval()
-    result = TrainResult(
+    return TrainResult(
         start_dev_spearman=keeper.start,
         best_dev_spearman=keeper.best,
         best_step=keeper.best_step if keeper.best is not None else steps,
@@ -147,7 +137,6 @@ def train(
         sentences_per_second=trained / seconds,
         truncated=truncated,
     )
-    return result, head
 
 
 class TrainingModel(nn.Module):
@@ -167,7 +156,6 @@ class TrainingModel(nn.Module):
 
         Args:
             batch: token ids ``[m * B, T]``, view by view.
-
         """
         pooled = self.encoder(batch, normalize=False)
         projected = self.head(pooled)
@@ -182,7 +170,7 @@ def _split(vectors: Tensor, views: int) -> Tensor:
     return vectors.view(views, -1, vectors.shape[-1])
 
 
-def to_tensors(tokens: Tokens, pad_id: int, views: int, device: str) -> dict[str, Tensor]:
+def to_tensors(tokens: Tokens, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
     """Pad one batch of token ids, repeat it for each view and move it to the device: ``[views * B, T]``."""
     arrays = pad(tokens, range(len(tokens.ids)), pad_id)
     return {name: torch.from_numpy(array).to(device).repeat(views, 1) for name, array in arrays.items()}

@@ -64,7 +64,6 @@ def prepare(request: TrainRequest) -> Prepared:
 
     Raises:
         InputError: whatever is wrong with the request, the data or the model.
-
     """
     method = get_method(request.method)
     method, rest = apply_settings(method, request.overrides)
@@ -89,7 +88,6 @@ def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.Train
 
     Raises:
         SentcliError: if training fails.
-
     """
     encoder, dev = prepared.encoder, prepared.dev
     folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)

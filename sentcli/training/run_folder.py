@@ -31,7 +31,6 @@ def check_run_folder(path: Path, *, overwrite: bool = False) -> None:
 
     Raises:
         InputError: if it holds something and `overwrite` is false, or something that is not a run.
-
     """
     if path.is_dir() and any(path.iterdir()):
         check_output(path, overwrite=overwrite)

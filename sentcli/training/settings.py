@@ -31,7 +31,6 @@ class Settings:
 
         Raises:
             InputError: naming the setting.
-
         """
         for name in ("batch_size", "epochs", "max_length", "eval_every"):
             if getattr(self, name) < 1:
