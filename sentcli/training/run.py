@@ -6,7 +6,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accelerate.utils import set_seed
+
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.torch_backend import text_tokenizer
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.methods import apply_settings, get_method
@@ -16,6 +19,7 @@ from sentcli.training.data import Corpus, read_corpus
 from sentcli.training.run_folder import RunFolder, check_run_folder
 
 if TYPE_CHECKING:
+    from sentcli.encoder.tokenizing import TextTokenizer
     from sentcli.methods import Method
     from sentcli.training.settings import Settings
 
@@ -50,6 +54,10 @@ class Prepared:
     method: Method
     settings: Settings
     encoder: SentenceEncoder
+    model: loop.TrainingModel
+    """Encoder, head and objectives."""
+    tokenizer: TextTokenizer
+    """Cuts to the training length."""
     corpus: Corpus
     dev: dict[str, list[sts.Pairs]] | None
 
@@ -80,7 +88,10 @@ def prepare(request: TrainRequest) -> Prepared:
     settings.check(len(corpus.sentences))
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
     encoder = SentenceEncoder.load(request.model, device=request.device, precision="fp32", pooling=request.pooling)
-    return Prepared(request, method, settings, encoder, corpus, dev)
+    set_seed(settings.seed)  # the head starts at random
+    model = loop.TrainingModel(encoder.torch_module, method, encoder.dimension).to(encoder.backend.device)
+    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
+    return Prepared(request, method, settings, encoder, model, tokenizer, corpus, dev)
 
 
 def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.TrainResult:
@@ -92,9 +103,9 @@ def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.Train
     encoder, dev = prepared.encoder, prepared.dev
     folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)
     score = (lambda: sts.evaluate(encoder, dev, "dev").tasks[0].spearman) if dev is not None else None
-    result, head = loop.train(
-        encoder,
-        prepared.method,
+    result = loop.train(
+        prepared.model,
+        prepared.tokenizer,
         prepared.settings,
         prepared.corpus.sentences,
         folder,
@@ -102,7 +113,7 @@ def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.Train
         observer=observer,
     )
     config = configuration(prepared, result)
-    folder.finish(encoder, head, config, model_card(config))
+    folder.finish(encoder, prepared.model.head, config, model_card(config))
     return result
 
 

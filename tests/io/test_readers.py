@@ -71,8 +71,8 @@ def problem(*sources, **options):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("a.txt", 'one\ntwo, "2"\nthree\t3\n'.encode()),
-        ("a.unknown", 'one\ntwo, "2"\nthree\t3'.encode()),
+        ("a.txt", b'one\ntwo, "2"\nthree\t3\n'),
+        ("a.unknown", b'one\ntwo, "2"\nthree\t3'),
         ("a.csv", b'text\none\n"two, ""2"""\nthree\t3\n'),
         ("a.CSV", b'text\none\n"two, ""2"""\nthree\t3\n'),
         ("a.tsv", b'n\ttext\n1\tone\n2\ttwo, "2"\n'),

@@ -1,0 +1,296 @@
+"""Vectors go out complete, in order and bit for bit, and unfinished directories continue only where they fit."""
+
+import contextlib
+import datetime
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import safetensors
+import safetensors.numpy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from sentcli.errors import InputError
+from sentcli.io.atomic import replacing, write_json
+from sentcli.io.readers import Block
+from sentcli.io.writers import DatasetWriter, Plan, open_writer, output_kind, read_manifest
+
+FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
+VECTORS = hnp.arrays(np.float32, st.tuples(st.integers(1, 20), st.integers(1, 9)), elements=FLOATS)
+many = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def as_blocks(vectors, size, columns=None):
+    """Return (block, vectors) pairs of `size` rows."""
+    columns = columns or {}
+    for start in range(0, len(vectors), size):
+        rows = range(len(vectors))[start : start + size]
+        kept = {name: [values[i] for i in rows] for name, values in columns.items()}
+        yield Block([f"id{i}" for i in rows], [f"text {i}" for i in rows], kept), vectors[rows.start : rows.stop]
+
+
+def write(path, vectors, size=4, columns=None, types=None, settings=None):
+    with open_writer(str(path), Plan(*vectors.shape, types or {}, settings or {})) as writer:
+        for block, part in as_blocks(vectors, size, columns):
+            writer.write(block, part)
+    return path
+
+
+def read_back(path):
+    if path.suffix == ".npy":
+        return np.load(path, allow_pickle=False)
+    if path.suffix == ".safetensors":
+        return safetensors.numpy.load_file(path)["embeddings"]
+    if path.suffix == ".parquet":
+        return np.array(pq.read_table(path)["embedding"].to_pylist(), np.float32)
+    lines = path.read_text("utf-8").splitlines()
+    return np.array([json.loads(line)["embedding"] for line in lines], np.float64).astype(np.float32)
+
+
+def numbered(rows, dimension):
+    return np.arange(rows * dimension, dtype=np.float32).reshape(rows, dimension)
+
+
+# Files
+
+
+@many
+@given(vectors=VECTORS, size=st.integers(1, 25))
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_vectors_read_back_bit_for_bit(tmp_path, suffix, vectors, size):
+    found = read_back(write(tmp_path / f"v{suffix}", vectors, size))
+    assert found.dtype == np.float32
+    assert found.shape == vectors.shape
+    assert found.tobytes() == vectors.tobytes()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_vectors_that_lie_otherwise_in_memory_come_out_in_order(tmp_path, suffix):
+    vectors = np.asfortranarray(numbered(6, 4)[:, ::-1])
+    assert np.array_equal(read_back(write(tmp_path / f"v{suffix}", vectors)), vectors)
+
+
+def test_a_safetensors_file_carries_its_settings(tmp_path):
+    path = write(tmp_path / "v.safetensors", numbered(3, 2), settings={"model": "é"})
+    with safetensors.safe_open(path, "numpy") as handle:
+        assert json.loads(handle.metadata()["settings"]) == {"model": "é"}
+        assert list(handle.keys()) == ["embeddings"]
+
+
+def test_parquet_has_the_columns_of_the_contract(tmp_path):
+    types = {"n": pa.int64(), "ok": pa.bool_(), "tags": pa.string()}
+    columns = {"n": [1, None], "ok": [True, False], "tags": [["a", "é"], {"b": 1}]}
+    path = write(tmp_path / "v.parquet", numbered(2, 3), columns=columns, types=types, settings={"model": "m"})
+    table = pq.read_table(path)
+    wanted = {"id": pa.string(), "text": pa.string(), **types, "embedding": pa.list_(pa.float32(), 3)}
+    assert {field.name: field.type for field in table.schema} == wanted
+    assert list(wanted) == table.column_names
+    assert json.loads(table.schema.metadata[b"sentcli"]) == {"model": "m"}
+    assert table.select(["id", "text", "n", "ok", "tags"]).to_pylist() == [
+        {"id": "id0", "text": "text 0", "n": 1, "ok": True, "tags": '["a", "é"]'},
+        {"id": "id1", "text": "text 1", "n": None, "ok": False, "tags": '{"b": 1}'},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("a", "a"), (None, None), (2**70, str(2**70)), (True, "true"), (datetime.date(2020, 1, 2), "2020-01-02")],
+)
+def test_values_of_mixed_types_become_text_in_parquet(tmp_path, value, expected):
+    path = write(tmp_path / "v.parquet", numbered(1, 2), columns={"n": [value]}, types={"n": pa.string()})
+    assert pq.read_table(path)["n"].to_pylist() == [expected]
+
+
+def test_jsonl_rows_are_one_object_each(tmp_path):
+    columns = {"n": [1, None], "day": [datetime.date(2020, 1, 2), "b\nc"]}
+    path = write(tmp_path / "v.jsonl", numbered(2, 2), columns=columns)
+    assert [json.loads(line) for line in path.read_text("utf-8").splitlines()] == [
+        {"id": "id0", "text": "text 0", "n": 1, "day": "2020-01-02", "embedding": [0, 1]},
+        {"id": "id1", "text": "text 1", "n": None, "day": "b\nc", "embedding": [2, 3]},
+    ]
+
+
+def test_numbers_that_json_does_not_have_become_null(tmp_path):
+    columns = {"n": [float("nan"), 1.5, float("inf")], "deep": [[1, float("nan")], None, "NaN"]}
+    lines = write(tmp_path / "v.jsonl", numbered(3, 2), columns=columns).read_text("utf-8").splitlines()
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    assert [(row["n"], row["deep"]) for row in rows] == [(None, [1, None]), (1.5, None), (None, "NaN")]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path, suffix):
+    path = tmp_path / f"v{suffix}"
+    path.write_bytes(b"old")
+    with pytest.raises(RuntimeError), open_writer(str(path), Plan(4, 2)) as writer:
+        writer.write(Block(["0"], ["a"]), numbered(1, 2))
+        raise RuntimeError
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [("v.parqet", "did you mean '.parquet'?"), ("v.json", "did you mean '.jsonl'?"), ("v.pkl", "use .npy, .parquet")],
+)
+def test_an_unknown_suffix_names_the_formats(target, hint):
+    with pytest.raises(InputError) as caught:
+        output_kind(target)
+    assert str(caught.value).startswith(f"{target}: unknown output format")
+    assert hint in str(caught.value)
+    assert ".npy, .parquet, .jsonl, .safetensors or no suffix" in str(caught.value)
+
+
+def test_output_kinds():
+    targets = ("-", "a/b", "a.d/b", "v.NPY", "v.x.parquet")
+    assert [output_kind(t) for t in targets] == ["stdout", "directory", "directory", ".npy", ".parquet"]
+
+
+# Replacing
+
+
+def test_replacing_a_folder_puts_the_new_one_in_its_place(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "old").touch()
+    with replacing(folder) as temporary:
+        temporary.mkdir()
+        (temporary / "new").touch()
+    assert [p.name for p in folder.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_replacing_a_folder_keeps_the_old_one_on_an_error(tmp_path, error):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "old").touch()
+    with pytest.raises(error), replacing(folder) as temporary:
+        temporary.mkdir()
+        raise error
+    assert [p.name for p in folder.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_write_json_refuses_what_json_does_not_have_and_keeps_the_old(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"a": "é"})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text("utf-8")) == {"a": "é"}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# Directories
+
+PLAN = Plan(10, 3, {"n": pa.int64()}, {"model": "m", "inputs": [{"name": "a"}]})
+DATA = numbered(10, 3)
+
+
+def write_shards(folder, plan=PLAN, shard_rows=4, resume=False, stop_after=None):
+    """Write DATA in shards; `stop_after` blocks the run is interrupted."""
+    with contextlib.suppress(KeyboardInterrupt), DatasetWriter(folder, plan, shard_rows, resume=resume) as writer:
+        for start in range(writer.rows_done, plan.rows, shard_rows):
+            part = slice(start, start + shard_rows)
+            for number, (block, vectors) in enumerate(as_blocks(DATA[part], 2, {"n": list(range(start, plan.rows))})):
+                if stop_after is not None and start // shard_rows * 2 + number == stop_after:
+                    raise KeyboardInterrupt
+                writer.write(block, vectors)
+    return folder
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_directory_holds_shards_of_the_given_size_and_a_manifest(tmp_path):
+    folder = write_shards(tmp_path / "deep" / "out")
+    shards = [(f"vectors-{i:05d}.npy", f"rows-{i:05d}.parquet") for i in range(3)]
+    assert sorted(contents(folder)) == sorted(["manifest.json", *(name for pair in shards for name in pair)])
+    vectors = [np.load(folder / name, allow_pickle=False) for name, _ in shards]
+    assert [len(part) for part in vectors] == [4, 4, 2]
+    assert np.array_equal(np.concatenate(vectors), DATA)
+    tables = [pq.read_table(folder / name) for _, name in shards]
+    assert tables[0].column_names == ["id", "text", "n"]
+    assert [n for table in tables for n in table["n"].to_pylist()] == list(range(10))
+    assert read_manifest(folder) == {
+        "format": 1,
+        "rows_total": 10,
+        "rows_done": 10,
+        "dimension": 3,
+        "shard_rows": 4,
+        "shards": [{"vectors": v, "rows": r, "count": n} for (v, r), n in zip(shards, (4, 4, 2), strict=True)],
+        "settings": PLAN.settings,
+    }
+
+
+def test_rows_that_fill_the_last_shard_leave_no_empty_one(tmp_path):
+    folder = write_shards(tmp_path / "out", shard_rows=5)
+    assert [shard["count"] for shard in read_manifest(folder)["shards"]] == [5, 5]
+    assert len(contents(folder)) == 5
+
+
+@pytest.mark.parametrize(("stop_after", "rows_done"), [(0, 0), (1, 0), (2, 4), (3, 4), (4, 8)])
+def test_an_interrupted_directory_continues_to_the_same_bytes(tmp_path, stop_after, rows_done):
+    whole = contents(write_shards(tmp_path / "whole"))
+    folder = write_shards(tmp_path / "out", stop_after=stop_after)
+    assert read_manifest(folder)["rows_done"] == rows_done
+    assert len(contents(folder)) == 1 + rows_done // 4 * 2, "a shard that is not full was published"
+    assert contents(write_shards(folder, resume=True)) == whole
+
+
+def test_what_a_killed_run_left_is_cleared_on_resume(tmp_path):
+    whole = contents(write_shards(tmp_path / "whole"))
+    folder = write_shards(tmp_path / "out", stop_after=2)
+    (folder / ".vectors-00001.npy.123.partial").write_bytes(b"half")
+    (folder / "vectors-00001.npy").write_bytes(b"published before the manifest was")
+    assert contents(write_shards(folder, resume=True)) == whole
+
+
+def test_a_complete_directory_is_left_as_it_is_on_resume(tmp_path):
+    folder = write_shards(tmp_path / "out")
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    write_shards(folder, resume=True)
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_without_resume_old_shards_go_and_other_files_stay(tmp_path):
+    folder = write_shards(tmp_path / "out", shard_rows=2)
+    (folder / "notes.txt").write_text("mine")
+    write_shards(folder, shard_rows=8)
+    assert sorted(p.name for p in folder.glob("vectors-*")) == ["vectors-00000.npy", "vectors-00001.npy"]
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("plan", "shard_rows", "words"),
+    [
+        (Plan(10, 3, {}, {**PLAN.settings, "model": "other"}), 4, "settings differ: model 'm' there, 'other' now"),
+        (Plan(10, 3, {}, {**PLAN.settings, "prompt": "q"}), 4, "settings differ: prompt None there, 'q' now"),
+        (Plan(9, 3, {}, PLAN.settings), 4, "rows_total differ: 10 there, 9 now"),
+        (PLAN, 5, "shard_rows differ: 4 there, 5 now"),
+    ],
+)
+def test_a_directory_made_otherwise_is_not_continued(tmp_path, plan, shard_rows, words):
+    folder = write_shards(tmp_path / "out", stop_after=2)
+    before = contents(folder)
+    with pytest.raises(InputError) as caught:
+        DatasetWriter(folder, plan, shard_rows, resume=True)
+    assert str(caught.value) == f"{folder} cannot be resumed, {words}; use --overwrite"
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2, "shards": []}', '{"format": 1, "shards": 5}'])
+def test_a_damaged_manifest_is_named(tmp_path, content):
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(InputError, match=r"manifest\.json is damaged .*--overwrite"):
+        read_manifest(tmp_path)
+
+
+def test_a_folder_without_a_manifest_was_not_written_by_encode(tmp_path):
+    with pytest.raises(InputError, match=r"was not written by 'sentcli encode': it has no manifest\.json"):
+        read_manifest(tmp_path)
