@@ -10,10 +10,10 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
-WORDS = (
-    "the a cat dog bird fish sat ran flew swam on under over near mat house river tree and or not is was big small "
-    "red blue green old new man woman child plays eats sees finds . , ! ? ##s ##ing ##ed un ##known"
-).split()
+WORDS = """
+the a cat dog bird fish sat ran flew swam on under over near mat house river tree and or not is was big small red blue
+green old new man woman child plays eats sees finds . , ! ? ##s ##ing ##ed un ##known
+""".split()
 
 
 def wordpiece_tokenizer():

@@ -31,7 +31,9 @@ def train(
         Path,
         typer.Option("--output", "-o", metavar="DIR", help="The folder of the trained model.", show_default=False),
     ],
-    more_data: Annotated[list[Path] | None, typer.Argument(hidden=True, metavar="")] = None,
+    more_data: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="More text files, as for --data.", show_default=False)
+    ] = None,
     pooling: Annotated[str, typer.Option(help=options.POOLING_HELP, rich_help_panel="Model")] = "cls",
     text_field: Annotated[
         str, typer.Option(help="Column of a table that holds the text.", rich_help_panel="Data")

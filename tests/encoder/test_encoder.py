@@ -44,8 +44,8 @@ def test_vectors_do_not_depend_on_the_batch_budget(tiny_bert, sentences, budget)
 
 def test_folders_written_by_sentence_transformers(tiny_bert, sentences, tmp_path):
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer import modules as parts
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.sentence_transformer import modules as parts
 
     chains = {
         "dense": lambda t: [parts.Pooling(32, "cls"), Dense(32, 8), Normalize()],
@@ -80,7 +80,7 @@ def test_prompts_and_prompt_exclusion(tiny_bert, sentences, tmp_path):
         ours = encoder.encode(texts, prompt_name="query")
         assert cosines(ours, peer(folder, texts, prompt_name="query")).min() > LIMIT
         assert encoder.role_prompt("query") == "find the "
-        with pytest.raises(InputError, match="no prompt 'qery'.*did you mean 'query'"):
+        with pytest.raises(InputError, match=r"no prompt 'qery'.*did you mean 'query'"):
             encoder.encode(texts, prompt_name="qery")
 
 

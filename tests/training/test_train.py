@@ -216,7 +216,7 @@ def test_epochs_are_permutations_and_depend_on_the_seed():
     first = take(1, 6)  # 3 batches an epoch: 4, 4, 2
     assert [len(batch) for batch in first] == [4, 4, 2] * 2
     for epoch in (first[:3], first[3:]):
-        assert sorted(sum(epoch, [])) == list(range(10))
+        assert sorted(i for batch in epoch for i in batch) == list(range(10))
     assert first[:3] != first[3:]
     assert take(1, 6) == first != take(2, 6)
     assert [len(b) for b in [next(o) for o in [training_data.batch_order(9, 4, 0)] for _ in range(4)]] == [4, 4, 4, 4]

@@ -1,0 +1,39 @@
+# make demo   everything from an empty machine: environment, install, train, encode, score, search
+# make test   environment, install, checks and tests
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: install demo test test-slow check docs clean
+.DEFAULT_GOAL := install
+
+install: $(VENV)/.installed
+
+# torch first and by itself: the constraint then keeps every later step from choosing another build of it
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu,minilm,plots,dev]'
+	@touch $@
+	@$(BIN)/sentcli --version
+
+demo: install
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh demo/run.sh
+
+test: check
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-slow: install
+	$(BIN)/python -m pytest -q -m slow
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python docs/make_cli.py --check
+
+docs: install
+	$(BIN)/python docs/make_cli.py
+
+clean:
+	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,31 @@
+"""Write docs/cli.md from the help texts: ``python docs/make_cli.py`` (``make docs``); CI fails when it is stale."""
+
+import os
+import sys
+from pathlib import Path
+
+os.environ |= {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "TERM": "dumb", "NO_COLOR": "1"}
+
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from sentcli.cli.app import app
+
+
+def manual() -> str:
+    """Return the page."""
+    parts = ["# Command line\n\nWhat `sentcli COMMAND --help` prints, for every command.\n"]
+    for command in ([], *([name] for name in get_command(app).commands)):
+        text = CliRunner().invoke(app, [*command, "--help"], prog_name="sentcli").stdout
+        lines = "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+        parts.append(f"## {' '.join(['sentcli', *command])}\n\n```text\n{lines}\n```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    page = Path(__file__).parent / "cli.md"
+    if "--check" in sys.argv:
+        if page.read_text("utf-8") != manual():
+            sys.exit("docs/cli.md is stale: run 'make docs'")
+    else:
+        page.write_text(manual(), "utf-8")

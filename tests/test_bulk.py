@@ -1,0 +1,363 @@
+"""`sentcli encode` from files to vectors: order, formats, and what happens to an output that is there already."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import safetensors.numpy
+
+from sentcli.io.writers import DatasetWriter
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_bert, sentences):
+    """The vectors of `sentences` from the library."""
+    from sentcli import SentenceEncoder
+
+    return SentenceEncoder.load(tiny_bert).encode(sentences)
+
+
+@pytest.fixture
+def text(tmp_path, sentences):
+    """`sentences` as a text file."""
+    path = tmp_path / "in" / "sentences.txt"
+    path.parent.mkdir()
+    path.write_text("".join(f"{s}\n" for s in sentences), "utf-8")
+    return path
+
+
+@pytest.fixture
+def encode(invoke, tiny_bert):
+    """Run `encode` with the tiny BERT."""
+
+    def call(*arguments, check=0, model=tiny_bert, stdin=None):
+        return invoke("encode", *arguments, "-m", model, check=check, stdin=stdin)
+
+    return call
+
+
+def jsonl(path, rows):
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def vectors_of(path):
+    if path.is_dir():
+        return np.concatenate([np.load(p) for p in sorted(path.glob("vectors-*.npy"))])
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".safetensors":
+        return safetensors.numpy.load_file(path)["embeddings"]
+    if path.suffix == ".parquet":
+        return np.array(pq.read_table(path)["embedding"].to_pylist(), np.float32)
+    return np.array([json.loads(line)["embedding"] for line in path.open(encoding="utf-8")], np.float32)
+
+
+def contents(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+# Vectors
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl", "v.safetensors", "v"])
+def test_row_i_of_the_output_is_row_i_of_the_input(encode, text, tmp_path, sentences, expected, name):
+    out = tmp_path / "deep" / "er" / name
+    encode(text, "-o", out, "--shard-rows", 50)
+    found = vectors_of(out)
+    assert found.dtype == np.float32
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    twins = slice(120, 130)
+    assert sentences[twins] == sentences[:10]
+    np.testing.assert_allclose(found[twins], found[:10], atol=2e-6)
+    assert [p.name for p in out.parent.iterdir()] == [name], "something was left beside the output"
+
+
+@pytest.mark.parametrize("name", ["v.parquet", "v.jsonl"])
+def test_rows_keep_their_id_text_and_other_columns(encode, tmp_path, name):
+    rows = [{"key": 7, "body": "a cat", "year": 1999}, {"key": "b", "body": "", "year": None}]
+    source = jsonl(tmp_path / "a.jsonl", rows)
+    encode(source, "-o", tmp_path / name, "--text-field", "body", "--id-field", "key")
+    if name == "v.jsonl":
+        found = [json.loads(line) for line in (tmp_path / name).open()]
+    else:
+        found = pq.read_table(tmp_path / name).to_pylist()
+    assert [list(row) for row in found] == [["id", "text", "year", "embedding"]] * 2
+    assert [(r["id"], r["text"], r["year"]) for r in found] == [("7", "a cat", 1999), ("b", "", None)]
+    assert all(len(row["embedding"]) == 32 for row in found)
+
+
+def test_a_directory_has_shards_with_their_rows_and_a_manifest(encode, text, tmp_path, sentences):
+    out = tmp_path / "out"
+    encode(text, "-o", out, "--shard-rows", 50)
+    assert sorted(p.name for p in out.iterdir()) == [
+        "manifest.json",
+        *(f"rows-{i:05d}.parquet" for i in range(3)),
+        *(f"vectors-{i:05d}.npy" for i in range(3)),
+    ]
+    tables = [pq.read_table(p).to_pylist() for p in sorted(out.glob("rows-*"))]
+    rows = [row for table in tables for row in table]
+    assert [row["text"] for row in rows] == sentences
+    assert [row["id"] for row in rows] == [str(i) for i in range(len(sentences))]
+    assert json.loads((out / "manifest.json").read_text())["rows_done"] == len(sentences)
+
+
+def test_several_inputs_are_encoded_as_one(encode, text, tmp_path, sentences):
+    half = tmp_path / "half.csv"
+    half.write_text("text\nthe cat sat\n", "utf-8")
+    encode(text, half, text, "-o", tmp_path / "v.npy")
+    found = np.load(tmp_path / "v.npy")
+    assert len(found) == 2 * len(sentences) + 1
+    assert np.array_equal(found[: len(sentences)], found[len(sentences) + 1 :])
+
+
+def test_standard_input_to_standard_output_is_clean_json_lines(run, tiny_bert, sentences, expected):
+    done = run("encode", "-", "-o", "-", "-m", tiny_bert, stdin="".join(f"{s}\n" for s in sentences), check=0)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["text"] for row in rows] == sentences
+    np.testing.assert_allclose(np.array([row["embedding"] for row in rows], np.float32), expected, atol=2e-6)
+    assert f"{len(sentences)} rows -> -" in done.stderr
+
+
+def test_lone_surrogates_do_not_stop_a_run(encode, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": "\\ud800", "text": "a\\udc00 cat", "n": "\\ud800"}\n')
+    for name in ("v.jsonl", "v.parquet", "v"):
+        encode(tmp_path / "a.jsonl", "-o", tmp_path / name)
+    assert json.loads((tmp_path / "v.jsonl").read_text("utf-8"))["text"] == "a\ufffd cat"
+
+
+def test_a_prompt_stands_in_front_of_every_text(encode, tmp_path):
+    (tmp_path / "a.txt").write_text("cat\ndog\n")
+    (tmp_path / "b.txt").write_text("the cat\nthe dog\n")
+    encode(tmp_path / "a.txt", "-o", tmp_path / "a.npy", "--prompt", "the ")
+    encode(tmp_path / "b.txt", "-o", tmp_path / "b.npy")
+    assert np.array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"))
+
+
+def test_truncated_texts_are_counted(encode, text, tmp_path):
+    done = encode(text, "-o", tmp_path / "v.npy", "--json", tmp_path / "r.json")
+    assert "distinct texts are longer than 32 tokens and were cut" in done.stderr
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert results["truncated"] >= 1
+    assert results["tokens_lost"] >= 30
+
+
+# Rows without text
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.jsonl", "v"])
+def test_a_null_is_an_error_that_names_the_row_unless_told_otherwise(encode, tmp_path, name):
+    source = jsonl(tmp_path / "a.jsonl", [{"text": "cat"}, {"text": None}, {"text": ""}, {"text": "dog"}])
+    failed = encode(source, "-o", tmp_path / name, check=2)
+    assert f"{source}, line 2: 'text' is missing or null" in failed.stderr
+    assert not (tmp_path / name).exists()
+    encode(source, "-o", tmp_path / name, "--on-null", "empty")
+    filled = vectors_of(tmp_path / name)
+    done = encode(source, "-o", tmp_path / name, "--on-null", "skip", "--overwrite")
+    assert "1 rows without text were left out" in done.stderr
+    kept = vectors_of(tmp_path / name)
+    np.testing.assert_array_equal(filled[1], filled[2])
+    np.testing.assert_allclose(kept, filled[[0, 2, 3]], atol=2e-6)
+
+
+# JSON and messages
+
+
+def test_json_on_standard_output_stands_alone(encode, text, tmp_path, tiny_bert, sentences):
+    done = encode(text, "-o", tmp_path / "v.npy", "--json", "-", "--verbose")
+    found = json.loads(done.stdout)
+    assert list(found) == ["command", "model", "protocol", "results", "environment", "elapsed_seconds"]
+    assert (found["command"], found["model"]) == ("encode", str(tiny_bert))
+    assert {"pooling", "normalize", "max_length", "backend", "precision", "prompt", "on_null"} <= set(found["protocol"])
+    assert {"torch", "transformers", "sentcli", "device", "precision", "seed"} <= set(found["environment"])
+    assert found["results"]["rows"] == len(sentences)
+    assert found["results"]["distinct"] == len(set(sentences))
+    assert found["results"]["dimension"] == 32
+
+
+def test_vectors_and_json_cannot_both_go_to_standard_output(encode, text):
+    assert "-o - and --json -" in encode(text, "-o", "-", "--json", "-", check=2).stderr
+
+
+def test_quiet_says_nothing(encode, text, tmp_path):
+    done = encode(text, "-o", tmp_path / "v.npy", "--quiet", "--pooling", "cls")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_verbose_names_rows_and_model(encode, text, tmp_path, sentences, tiny_bert):
+    done = encode(text, "-o", tmp_path / "v.npy", "--verbose", "--pooling", "cls")
+    assert f"{len(sentences)} rows in 1 inputs" in done.stderr
+    assert f"{tiny_bert}: pooling cls" in done.stderr
+
+
+# Outputs that exist
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.jsonl", "v.safetensors", "v"])
+def test_an_output_that_exists_is_kept_unless_overwritten(encode, text, tmp_path, name):
+    out = tmp_path / "out" / name
+    other = tmp_path / "other.txt"
+    other.write_text("a dog\n" * 3)
+    encode(text, "-o", out, "--shard-rows", 50)
+    before = contents(out.parent)
+    failed = encode(other, "-o", out, check=2)
+    assert f"{out} exists" in failed.stderr
+    assert "--overwrite" in failed.stderr
+    assert contents(out.parent) == before
+    encode(other, "-o", out, "--overwrite")
+    assert len(vectors_of(out)) == 3
+    assert len(contents(out.parent)) == (3 if name == "v" else 1)
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v"])
+def test_bad_input_does_not_touch_the_output_that_it_was_to_replace(encode, text, tmp_path, name):
+    out = tmp_path / "out" / name
+    encode(text, "-o", out)
+    before = contents(out.parent)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"text": "x"}\n{\n')
+    assert f"{bad}, line 2: broken JSON" in encode(bad, "-o", out, "--overwrite", check=2).stderr
+    encode(text, "-o", out, "--overwrite", model=tmp_path / "no-model", check=2)
+    assert contents(out.parent) == before
+
+
+@pytest.mark.parametrize(("name", "kind"), [("v.npy", "folder"), ("v", "file")])
+def test_a_file_does_not_replace_a_folder_nor_the_other_way_round(encode, text, tmp_path, name, kind):
+    out = tmp_path / name
+    if kind == "folder":
+        out.mkdir()
+    else:
+        out.write_text("mine")
+    assert f"{out} exists and is a {kind}" in encode(text, "-o", out, "--overwrite", check=2).stderr
+    assert out.is_dir() == (kind == "folder")
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.jsonl", "v"])
+def test_resume_where_nothing_is_starts(encode, text, tmp_path, sentences, name):
+    encode(text, "-o", tmp_path / "new" / name, "--resume")
+    assert len(vectors_of(tmp_path / "new" / name)) == len(sentences)
+
+
+def test_resume_of_a_complete_directory_changes_nothing(encode, text, tmp_path):
+    out = tmp_path / "out"
+    encode(text, "-o", out, "--shard-rows", 50)
+    before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in out.iterdir()}
+    done = encode(text, "-o", out, "--shard-rows", 50, "--resume", "--json", "-")
+    assert json.loads(done.stdout)["results"]["rows_encoded"] == 0
+    assert {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in out.iterdir()} == before
+
+
+@pytest.mark.parametrize("finished", [0, 1, 3])
+def test_an_interrupted_run_resumes_to_the_same_bytes(encode, text, tmp_path, monkeypatch, sentences, finished):
+    encode(text, "-o", tmp_path / "whole", "--shard-rows", 30)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetWriter, "_publish", interrupted_after(finished))
+        encode(text, "-o", out, "--shard-rows", 30, check=130)
+    assert json.loads((out / "manifest.json").read_text())["rows_done"] == 30 * finished
+    assert len(contents(out)) == 1 + 2 * finished, "a shard that is not full was published, or a partial file left"
+    done = encode(text, "-o", out, "--shard-rows", 30, "--resume", "--json", "-")
+    assert json.loads(done.stdout)["results"]["rows_encoded"] == len(sentences) - 30 * finished
+    assert contents(out) == contents(tmp_path / "whole")
+
+
+def interrupted_after(finished):
+    publish = DatasetWriter._publish
+
+    def call(writer):
+        if len(writer.shards) == finished:
+            raise KeyboardInterrupt
+        publish(writer)
+
+    return call
+
+
+def test_a_directory_without_its_last_shard_resumes_to_the_same_bytes(encode, text, tmp_path):
+    arguments = (text, "-o", tmp_path / "out", "--shard-rows", 30)
+    encode(*arguments)
+    whole = contents(tmp_path / "out")
+    manifest = json.loads(whole["manifest.json"])
+    last = manifest["shards"].pop()
+    manifest["rows_done"] -= last["count"]
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    for name in (last["vectors"], last["rows"]):
+        (tmp_path / "out" / name).unlink()
+    encode(*arguments, "--resume")
+    assert contents(tmp_path / "out") == whole
+
+
+@pytest.fixture(scope="module")
+def unfinished(tiny_bert, tmp_path_factory):
+    """An input of 90 rows and a directory in which its first 30 are done."""
+    from typer.testing import CliRunner
+
+    from sentcli.cli.app import app
+
+    folder = tmp_path_factory.mktemp("unfinished")
+    rows = [{"id": str(i), "text": f"the {i}", "title": f"a {i}"} for i in range(90)]
+    source = jsonl(folder / "a.jsonl", rows)
+    arguments = ["encode", str(source), "-o", str(folder / "out"), "--shard-rows", "30", "-m", str(tiny_bert)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DatasetWriter, "_publish", interrupted_after(1))
+        assert CliRunner().invoke(app, arguments).exit_code == 130
+    return source, folder / "out"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (["--pooling", "cls"], "pooling 'mean' there, 'cls' now"),
+        (["--normalize"], "normalize False there, True now"),
+        (["--max-length", 20], "max_length 32 there, 20 now"),
+        (["--prompt", "a "], "prompt '' there, 'a ' now"),
+        (["--id-field", "title"], "id_field None there, 'title' now"),
+        (["--on-null", "skip"], "on_null 'error' there, 'skip' now"),
+        (["--shard-rows", 45], "shard_rows differ: 30 there, 45 now"),
+        (["--input-format", "txt"], "'format': 'jsonl'"),
+    ],
+)
+def test_resume_refuses_another_setting_and_names_it(encode, unfinished, tmp_path, changed, words):
+    source, partial = unfinished
+    out = shutil.copytree(partial, tmp_path / "out")
+    if changed[0] == "--id-field":  # "id" would stand twice in the output
+        source = jsonl(source.with_name("no-id.jsonl"), [{"text": "x", "title": "t"}] * 90)
+    failed = encode(source, "-o", out, "--shard-rows", 30, *changed, "--resume", check=2)
+    assert f"{out} cannot be resumed" in failed.stderr
+    assert words in failed.stderr
+    assert "--overwrite" in failed.stderr
+    assert contents(out) == contents(partial)
+
+
+def test_resume_refuses_another_model(encode, unfinished, tmp_path, tiny_roberta):
+    source, partial = unfinished
+    out = shutil.copytree(partial, tmp_path / "out")
+    failed = encode(source, "-o", out, "--shard-rows", 30, "--resume", model=tiny_roberta, check=2)
+    assert "tiny-bert" in failed.stderr
+    assert "tiny-roberta" in failed.stderr
+    assert contents(out) == contents(partial)
+
+
+def test_resume_refuses_other_weights_under_the_same_name(encode, text, tmp_path, tiny_bert):
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    model = shutil.copytree(tiny_bert, tmp_path / "model")
+    encode(text, "-o", tmp_path / "out", model=model)
+    before = contents(tmp_path / "out")
+    weights = load_file(model / "model.safetensors")
+    save_file({name: value + torch.ones(()) for name, value in weights.items()}, model / "model.safetensors")
+    failed = encode(text, "-o", tmp_path / "out", "--resume", model=model, check=2)
+    assert "model_sha256" in failed.stderr
+    assert contents(tmp_path / "out") == before
+
+
+def test_resume_refuses_an_input_that_has_changed(encode, text, tmp_path):
+    encode(text, "-o", tmp_path / "out", "--shard-rows", 50)
+    before = contents(tmp_path / "out")
+    text.write_text(text.read_text("utf-8").replace("the", "not"), "utf-8")
+    failed = encode(text, "-o", tmp_path / "out", "--shard-rows", 50, "--resume", check=2)
+    assert "settings differ: inputs" in failed.stderr
+    assert contents(tmp_path / "out") == before
