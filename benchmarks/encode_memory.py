@@ -2,7 +2,7 @@
 
     python benchmarks/encode_memory.py [--rows 200000]
 
-Claim: under 1.2 GB (the resident set of the process at its largest, as the kernel counts it; torch itself is part of it).
+Claim: under 1.2 GB (the resident set of the process at its largest, as the kernel counts it, torch included).
 """
 
 import argparse
@@ -47,9 +47,8 @@ def main() -> None:
         command = [sys.executable, "-m", "sentcli", "encode", folder / "lines.txt", "-o", folder / "v.npy"]
         subprocess.run([*command, "-m", folder / "model", "--pooling", "mean"], check=True)
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        print(
-            f"{rows} rows: peak resident set {peak / 1e9:.2f} GB, output {(folder / 'v.npy').stat().st_size / 1e9:.2f} GB"
-        )
+        size = (folder / "v.npy").stat().st_size
+        print(f"{rows} rows: peak resident set {peak / 1e9:.2f} GB, output {size / 1e9:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ def _run(function: Callable[..., None], arguments: dict[str, Any]) -> None:
     from sentcli.io.readers import remove_temporary_files
 
     try:
+        _check_report(arguments.get("json"))
         function(**arguments)
     except typer.Exit:
         raise
@@ -81,6 +82,20 @@ def _run(function: Callable[..., None], arguments: dict[str, Any]) -> None:
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     finally:
         remove_temporary_files()
+
+
+def _check_report(target: str | None) -> None:
+    """Refuse a --json that cannot be written before the work, not after it."""
+    if target is None or target == "-":
+        return
+    from pathlib import Path
+
+    from sentcli.errors import InputError
+    from sentcli.io.atomic import check_output
+
+    if Path(target).is_dir():
+        raise InputError(f"--json {target} is a folder")
+    check_output(Path(target), overwrite=True)
 
 
 def _message(error: Exception) -> str:

@@ -24,6 +24,8 @@ class _State:
     verbose: bool = False
     debug: bool = False
     data_on_stdout: bool = False
+    live: Console | None = None
+    """The console of the progress bar that is shown: notes are printed above it."""
 
 
 state = _State()
@@ -31,7 +33,7 @@ state = _State()
 
 def stderr() -> Console:
     """Return the console for progress and notes."""
-    return Console(stderr=True, soft_wrap=True, highlight=False)
+    return state.live or Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def output() -> Console:
@@ -155,5 +157,9 @@ def _progress(status: str) -> Iterator[RichProgress | None]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), expand=True) as progress:
-        yield progress
+    with Progress(*columns, console=Console(stderr=True, highlight=False), expand=True) as progress:
+        state.live = progress.console
+        try:
+            yield progress
+        finally:
+            state.live = None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from sentcli.encoder.spec import (
@@ -19,6 +20,7 @@ from sentcli.encoder.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
+from sentcli.errors import SentcliError
 from sentcli.io.atomic import check_output, replacing, write_json
 
 if TYPE_CHECKING:
@@ -84,7 +86,10 @@ def save_weights(module: torch.nn.Module, path: Path) -> None:
             written.add(place)
             tensors[name] = _float32(tensor)
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt"})
+        try:
+            save_file(tensors, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:
+            raise SentcliError(f"cannot write {path}: {error}") from error
         temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
 
 

@@ -174,7 +174,8 @@ def read_spec(folder: Path) -> EncoderSpec:
         raise InputError(f"no such model folder: {folder}")
     if (folder / "modules.json").exists():
         return _sentence_transformers_spec(folder)
-    config = read_json(folder / "config.json", f"{folder} holds no model: there is no config.json")
+    reason = "its training has not finished" if (folder / "metrics.jsonl").exists() else "there is no config.json"
+    config = read_json(folder / "config.json", f"{folder} holds no model: {reason}")
     return EncoderSpec(folder, (PoolingSpec(),), config=config, assumed_pooling=True)
 
 

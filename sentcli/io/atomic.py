@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
@@ -46,11 +49,13 @@ def replacing(path: Path) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
+            error.filename = str(path)  # a failed write does not say where
         raise
 
 
