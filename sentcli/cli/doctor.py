@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentcli.cli import console, options
-from sentcli.cli.app import command
+from sentcli.cli.base import command
 
 
 @command("doctor")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from sentcli.cli import console, options
-from sentcli.cli.app import command
+from sentcli.cli.base import command
 
 
 @command("sts-eval")

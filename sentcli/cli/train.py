@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sentcli.cli import console, options
-from sentcli.cli.app import command
+from sentcli.cli.base import command
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:

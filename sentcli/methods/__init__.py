@@ -11,8 +11,8 @@ from sentcli.methods.simcse import SimCSE
 if TYPE_CHECKING:
     from torch import nn
 
+    from sentcli.methods.settings import Settings
     from sentcli.objectives import Objective
-    from sentcli.training.settings import Settings
 
 
 class Method(Protocol):

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.errors import InputError
+from sentcli.methods.settings import Settings
 from sentcli.objectives import Contrastive, Objective
-from sentcli.training.settings import Settings
 
 
 class TanhHead(nn.Module):

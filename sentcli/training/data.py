@@ -13,7 +13,7 @@ import numpy as np
 from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
 from sentcli.io.readers import ReadOptions, open_source, rows
-from sentcli.training.settings import steps_per_epoch
+from sentcli.methods.settings import steps_per_epoch
 
 if TYPE_CHECKING:
     from sentcli.encoder.tokenizing import TextTokenizer, Tokens

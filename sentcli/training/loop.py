@@ -22,10 +22,10 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from sentcli.encoder.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.errors import SentcliError
+from sentcli.methods.settings import Settings
 from sentcli.objectives import Objective, Views
 from sentcli.training.data import batch_order, tokenised_batches
 from sentcli.training.run_folder import RunFolder
-from sentcli.training.settings import Settings
 
 if TYPE_CHECKING:
     from sentcli.methods import Method

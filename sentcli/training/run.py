@@ -21,7 +21,7 @@ from sentcli.training.run_folder import RunFolder, check_run_folder
 if TYPE_CHECKING:
     from sentcli.encoder.tokenizing import TextTokenizer
     from sentcli.methods import Method
-    from sentcli.training.settings import Settings
+    from sentcli.methods.settings import Settings
 
 DEV_TASK = "STSBenchmark"
 

@@ -13,9 +13,9 @@ import torch
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.methods import METHODS, get_method
+from sentcli.methods.settings import Settings
 from sentcli.training import data as training_data
 from sentcli.training.loop import make_optimizer
-from sentcli.training.settings import Settings
 from tests.conftest import save_backbone
 
 

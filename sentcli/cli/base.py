@@ -1,0 +1,129 @@
+"""What all commands share: the Typer application they register with, and how errors reach the user."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from sentcli import __version__
+from sentcli.cli import console
+from sentcli.errors import SentcliError
+
+app = typer.Typer(
+    name="sentcli",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notes or warnings.", rich_help_panel="Output")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Say what is loaded and what runs.", rich_help_panel="Output")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.", rich_help_panel="Output")]
+SHARED = {"quiet": Quiet, "verbose": Verbose, "debug": Debug}
+
+
+def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command: adds -q, -v and --debug, and turns errors into one message and an exit code."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(function, eval_str=True)
+        shared = [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+            for key, kind in SHARED.items()
+        ]
+
+        @functools.wraps(function)
+        def wrapper(**arguments: Any) -> None:
+            flags = {key: arguments.pop(key) for key in SHARED}
+            data = "-" in (arguments.get("json"), arguments.get("output"))
+            console.state.__dict__.update(flags, data_on_stdout=data)
+            _run(function, arguments)
+
+        wrapper.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *shared])  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {p.name: p.annotation for p in wrapper.__signature__.parameters.values()}  # type: ignore[attr-defined]
+        app.command(name, no_args_is_help=_has_required(signature))(wrapper)
+        return wrapper
+
+    return register
+
+
+def _has_required(signature: inspect.Signature) -> bool:
+    return any(p.default is inspect.Parameter.empty for p in signature.parameters.values())
+
+
+def _run(function: Callable[..., None], arguments: dict[str, Any]) -> None:
+    from sentcli.io.readers import remove_temporary_files
+
+    try:
+        _check_report(arguments.get("json"))
+        function(**arguments)
+    except typer.Exit:
+        raise
+    except KeyboardInterrupt:
+        console.fail("interrupted")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except Exception as error:
+        if console.state.debug:
+            traceback.print_exc()
+        console.fail(_message(error))
+        raise typer.Exit(getattr(error, "exit_code", 1)) from None
+    finally:
+        remove_temporary_files()
+
+
+def _check_report(target: str | None) -> None:
+    """Refuse a --json that cannot be written before the work, not after it."""
+    if target is None or target == "-":
+        return
+    from pathlib import Path
+
+    from sentcli.errors import InputError
+    from sentcli.io.atomic import check_output
+
+    if Path(target).is_dir():
+        raise InputError(f"--json {target} is a folder")
+    check_output(Path(target), overwrite=True)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, SentcliError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"{type(error).__name__}: {error} (a defect of sentcli; --debug shows where)"
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"sentcli {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train, measure, ship and search with sentence embeddings.
+
+    \b
+    Examples:
+      sentcli train --method simcse -m minilm --data sentences.txt -o model
+      sentcli encode sentences.txt -o vectors.npy -m model
+      sentcli sts-eval -m model --data SentEval/data/downstream
+      sentcli retrieve -m model --corpus documents.jsonl --query "how to start"
+    """  # noqa: D301
