@@ -31,13 +31,13 @@ LIBRARIES = (
 
 @dataclass
 class Report:
-    """What a command found, with every choice that moved it."""
+    """What a command found, with every choice that moved it. Made when the command starts, filled as it goes."""
 
     command: str
     model: str
-    protocol: dict[str, Any]
-    results: Any
-    environment: dict[str, Any]
+    protocol: dict[str, Any] = field(default_factory=dict)
+    results: Any = None
+    environment: dict[str, Any] = field(default_factory=dict)
     average: float | None = None
     started: float = field(default_factory=time.perf_counter)
 

@@ -18,8 +18,9 @@ def doctor(json: options.Json = None) -> None:
     from sentcli import diagnosis
     from sentcli.report import Report, environment, write_report
 
+    report = Report("doctor", "")
     found = diagnosis.examine()
-    report = Report("doctor", "", {}, found.to_dict(), environment(found.device, "fp32"))
+    report.results, report.environment = found.to_dict(), environment(found.device, "fp32")
     console.table("Versions", ["library", "version"], [list(item) for item in found.versions.items()], left=2)
     console.table("Devices", ["device", "what"], [list(item) for item in found.devices.items()], left=2)
     console.table("Extras", ["extra", "state"], [list(item) for item in found.extras.items()], left=2)

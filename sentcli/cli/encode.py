@@ -89,19 +89,15 @@ def encode(
     from sentcli.io.readers import ReadOptions
     from sentcli.report import Report, environment, write_report
 
+    report = Report("encode", model)
     if output == "-" and json == "-":
         raise InputError("-o - and --json - would both write to standard output")
     bulk.check_target(output, overwrite=overwrite, resume=resume)
     found = bulk.read_inputs(inputs, ReadOptions(text_field, id_field, on_null), input_format)
     console.detail(f"{found.survey.rows} rows in {len(inputs)} inputs")
     encoder = options.load(model, backend, precision, device, pooling, normalize, max_length)
-    report = Report(
-        "encode",
-        model,
-        encoder.describe(),
-        {},
-        environment(encoder.backend.device, encoder.backend.precision),
-    )
+    report.protocol = encoder.describe()
+    report.environment = environment(encoder.backend.device, encoder.backend.precision)
     prefix = encoder.prompt_text(prompt_name, prompt)
     with console.encoding("encoding", found.survey.rows) as bar:
         summary = bulk.encode_files(
@@ -118,7 +114,8 @@ def encode(
     before = f", {summary.rows_before} were there" if summary.rows_before else ""
     console.note(
         f"{rows} rows{before} -> {output} [{summary.rows}, {summary.dimension}] in {summary.seconds:.1f} s "
-        f"({rows / max(summary.seconds, 1e-9):,.0f} rows/s); {summary.stats.distinct} distinct texts"
+        f"({rows / max(summary.seconds, 1e-9):,.0f} rows/s, {summary.stats.distinct} distinct texts; "
+        f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision})"
     )
     if summary.nulls_skipped:
         console.warn(f"{summary.nulls_skipped} rows without text were left out")

@@ -78,6 +78,7 @@ def retrieve(
     """  # noqa: D301
     from sentcli.report import Report, environment, write_report
 
+    report = Report("retrieve", model)
     _check_usage(beir, corpus, query)
     if run is not None:
         from sentcli.io.atomic import check_output
@@ -91,7 +92,7 @@ def retrieve(
     }
     k = top_k or (1000 if beir is not None else 10)
     protocol = {"similarity": "cosine", "index": "exact", "top_k": k, **prompts, **encoder.describe()}
-    report = Report("retrieve", model, protocol, {}, environment(encoder.backend.device, encoder.backend.precision))
+    report.protocol, report.environment = protocol, environment(encoder.backend.device, encoder.backend.precision)
     if loaded is not None:
         from sentcli.evaluation import retrieval
 

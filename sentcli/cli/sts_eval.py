@@ -41,6 +41,7 @@ def sts_eval(
     from sentcli.evaluation import sts
     from sentcli.report import Report, environment, write_report
 
+    report = Report("sts-eval", model)
     chosen = [name.strip() for name in tasks.split(",") if name.strip()] if tasks else None
     loaded = sts.load_tasks(data, chosen, split)
     encoder = options.load(model, backend, precision, device, pooling, None, max_length)
@@ -51,7 +52,7 @@ def sts_eval(
         "split": split,
         **encoder.describe(),
     }
-    report = Report("sts-eval", model, protocol, {}, environment(encoder.backend.device, encoder.backend.precision))
+    report.protocol, report.environment = protocol, environment(encoder.backend.device, encoder.backend.precision)
     with console.encoding("encoding", sts.distinct_sentences(loaded)) as bar:
         result = sts.evaluate(encoder, loaded, split, bar)
     report.results = {task.task: task.to_dict() for task in result.tasks}

@@ -99,6 +99,7 @@ def train(
     from sentcli.report import Report, environment, write_report
     from sentcli.training.run import TrainRequest, prepare, run
 
+    report = Report("train", model)
     given = {
         "batch_size": batch_size,
         "learning_rate": learning_rate,
@@ -125,7 +126,7 @@ def train(
     prepared = prepare(request)
     encoder, settings = prepared.encoder, prepared.settings
     protocol = {"method": method, **vars(prepared.method), **vars(settings), **encoder.describe()}
-    report = Report("train", model, protocol, {}, environment(encoder.backend.device, "fp32", settings.seed))
+    report.protocol, report.environment = protocol, environment(encoder.backend.device, "fp32", settings.seed)
     console.note(
         f"{method} from {model}, pooling {encoder.spec.pooling}: {len(prepared.corpus.sentences)} sentences, "
         f"{prepared.steps} steps of {settings.batch_size} on {encoder.backend.device}"
