@@ -1,0 +1,241 @@
+"""Exact search is numpy's, a directory answers as its file does, and what is shown cannot touch the terminal."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentcli.errors import InputError
+from sentcli.search.corpus import encode_documents, open_corpus, read_documents
+from sentcli.search.exact import ExactIndex, unit_length
+from sentcli.search.trec import write_run
+
+pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
+
+
+def index_of(*blocks):
+    index = ExactIndex(blocks[0].shape[1])
+    index.add(blocks)
+    return index
+
+
+def normal(rows, dimension, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, dimension)).astype(np.float32)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 60),
+    queries=st.integers(0, 6),
+    dimension=st.integers(1, 24),
+    k=st.integers(1, 70),
+    seed=st.integers(0, 1000),
+)
+def test_search_equals_brute_force(rows, queries, dimension, k, seed):
+    corpus, asked = normal(rows, dimension, seed), normal(queries, dimension, seed + 1)
+    found = index_of(corpus[: rows // 2], corpus[rows // 2 :]).search(asked, k)
+    exact = unit_length(asked.astype(np.float64)) @ unit_length(corpus.astype(np.float64)).T
+    best = -np.sort(-exact, axis=1)[:, : min(k, rows)]
+    np.testing.assert_allclose(found.scores, best, atol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(exact, found.positions, 1), best, atol=1e-5)
+    assert all(len(set(row)) == len(row) for row in found.positions.tolist()), "a document was found twice"
+
+
+def test_cosine_does_not_depend_on_length_and_does_not_change_its_arguments():
+    corpus, query = normal(50, 8), normal(1, 8, 1)
+    scaled = corpus * np.logspace(-3, 3, 50, dtype=np.float32)[:, None]
+    kept = scaled.copy()
+    assert np.array_equal(index_of(corpus).search(query, 9).positions, index_of(scaled).search(query * 5, 9).positions)
+    assert np.array_equal(scaled, kept)
+
+
+def test_zero_vectors_score_zero():
+    corpus = np.array([[0, 0], [1, 0], [-1, 0]], np.float32)
+    found = index_of(corpus).search(np.array([[2, 0], [0, 0]], np.float32), 3)
+    assert found.positions[0].tolist() == [1, 0, 2]
+    assert found.scores.tolist() == [[1, 0, -1], [0, 0, 0]]
+
+
+def test_an_empty_index_finds_nothing():
+    found = ExactIndex(4).search(normal(2, 4), 3)
+    assert found.positions.shape == found.scores.shape == (2, 0)
+
+
+@pytest.mark.parametrize("what", ["corpus", "query"])
+def test_vectors_of_another_width_are_refused(what):
+    index = index_of(normal(5, 8))
+    with pytest.raises(InputError, match=f"{what} vectors are 6 wide, the index is 8: another model"):
+        index.add([normal(2, 6)]) if what == "corpus" else index.search(normal(2, 6), 1)
+
+
+# TREC runs
+
+
+def test_a_trec_run_has_six_columns_best_first(tmp_path):
+    write_run({"q1": {"a": 0.25, "b": 0.5, "c": -0.125}, "q2": {"ü": 1.0}}, tmp_path / "r.trec")
+    assert (tmp_path / "r.trec").read_text("utf-8") == (
+        "q1 Q0 b 1 0.500000 sentcli\nq1 Q0 a 2 0.250000 sentcli\nq1 Q0 c 3 -0.125000 sentcli\n"
+        "q2 Q0 ü 1 1.000000 sentcli\n"
+    )
+
+
+@pytest.mark.parametrize(("query", "document"), [("q 1", "a"), ("q", "a\tb"), ("q", ""), ("q", "a\u00a0b")])
+def test_a_trec_run_refuses_ids_that_it_cannot_hold_and_keeps_the_old_file(tmp_path, query, document):
+    path = tmp_path / "r.trec"
+    path.write_text("old")
+    with pytest.raises(InputError) as caught:
+        write_run({"good": {"d": 1.0}, query: {document: 0.5}}, path)
+    assert f"a TREC run cannot hold the ids {query!r} and {document!r}" in str(caught.value)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# Corpora
+
+ROWS = [
+    {"_id": "d1", "text": "the cat sat on the mat"},
+    {"_id": "d2", "text": "a red fish swam"},
+    {"_id": "d3", "text": "the old man sees a bird"},
+    {"_id": "d4", "text": ""},
+    {"_id": "d5", "text": "blue river and tree"},
+]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+@pytest.fixture
+def folder(corpus, tmp_path, invoke, tiny_bert):
+    """`corpus`, encoded in shards of two."""
+    invoke("encode", corpus, "-o", tmp_path / "vectors", "-m", tiny_bert, "--shard-rows", 2, check=0)
+    return tmp_path / "vectors"
+
+
+def hits(result):
+    """The hits of every query in --json -, scores rounded."""
+    return [
+        [(hit["rank"], hit["id"], round(hit["score"], 4), hit["text"]) for hit in answer["hits"]]
+        for answer in json.loads(result.stdout)["results"]
+    ]
+
+
+def test_a_directory_gives_the_hits_of_its_file(invoke, corpus, folder, tiny_bert):
+    options = ("--query", "the cat", "--query", "red fish", "--top-k", 3, "-m", tiny_bert, "--json", "-")
+    from_file = hits(invoke("retrieve", "--corpus", corpus, *options, check=0))
+    assert hits(invoke("retrieve", "--corpus", folder, *options, check=0)) == from_file
+    assert [[hit[0] for hit in answer] for answer in from_file] == [[1, 2, 3]] * 2
+
+
+def test_hits_are_those_of_the_vectors(corpus, tiny_bert):
+    from sentcli import SentenceEncoder
+    from sentcli.io.readers import ReadOptions
+
+    encoder = SentenceEncoder.load(tiny_bert)
+    found = encode_documents(read_documents(str(corpus), ReadOptions()), encoder)
+    query = encoder.encode(["the cat sat"])
+    cosines = (unit_length(query) @ unit_length(encoder.encode([row["text"] for row in ROWS])).T)[0]
+    answer = found.search(query, 100)[0]
+    assert [hit.id for hit in answer] == [ROWS[i]["_id"] for i in np.argsort(-cosines)]
+    assert [hit.score for hit in answer] == pytest.approx(sorted(cosines.tolist(), reverse=True), abs=1e-5)
+    assert [hit.to_dict()["rank"] for hit in answer] == [1, 2, 3, 4, 5]
+
+
+def test_a_query_that_is_a_document_finds_it_first(invoke, corpus, tiny_bert):
+    done = invoke("retrieve", "--corpus", corpus, "--query", ROWS[2]["text"], "-m", tiny_bert, "--json", "-", check=0)
+    assert hits(done)[0][0] == (1, "d3", 1.0, ROWS[2]["text"])
+    assert len(hits(done)[0]) == 5, "fewer documents than the ten asked for: all of them"
+
+
+@pytest.mark.parametrize("change", [["--pooling", "cls"], ["--max-length", "10"], "another model"])
+def test_a_directory_of_another_model_is_refused(invoke, folder, tiny_bert, tiny_roberta, change):
+    model = tiny_roberta if change == "another model" else tiny_bert
+    options = [] if change == "another model" else change
+    failed = invoke("retrieve", "--corpus", folder, "--query", "x", "-m", model, *options, check=2)
+    assert f"{folder} was encoded with {tiny_bert} (pooling mean, maximum length 32)" in failed.stderr
+    assert "the vectors do not compare" in failed.stderr
+
+
+def test_an_unfinished_directory_is_refused(invoke, folder, tiny_bert):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["rows_done"] -= manifest["shards"].pop()["count"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    failed = invoke("retrieve", "--corpus", folder, "--query", "x", "-m", tiny_bert, check=2)
+    assert f"{folder} is unfinished (4 of 5 rows): run the same encode with --resume" in failed.stderr
+
+
+@pytest.mark.parametrize("name", ["vectors-00001.npy", "rows-00001.parquet"])
+@pytest.mark.parametrize("damage", ["cut", "missing"])
+def test_a_damaged_shard_is_named(invoke, folder, tiny_bert, name, damage):
+    path = folder / name
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:60])
+    else:
+        path.unlink()
+    failed = invoke("retrieve", "--corpus", folder, "--query", "x", "-m", tiny_bert, check=2)
+    assert f"{path}: damaged (" in failed.stderr
+    assert "encode again with --overwrite" in failed.stderr
+
+
+def test_shards_that_do_not_belong_together_are_refused(folder, tiny_bert):
+    from sentcli import SentenceEncoder
+
+    shutil.copy(folder / "vectors-00002.npy", folder / "vectors-00001.npy")
+    with pytest.raises(InputError, match="4 vectors, but 5 rows; encode again with --overwrite"):
+        open_corpus(folder, SentenceEncoder.load(tiny_bert))
+
+
+def test_a_directory_without_rows_finds_nothing(invoke, tmp_path, tiny_bert):
+    (tmp_path / "a.jsonl").write_text('{"text": null}\n')
+    invoke("encode", tmp_path / "a.jsonl", "-o", tmp_path / "v", "-m", tiny_bert, "--on-null", "skip", check=0)
+    done = invoke("retrieve", "--corpus", tmp_path / "v", "--query", "x", "-m", tiny_bert, "--json", "-", check=0)
+    assert hits(done) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("", "the file is empty: there is nothing to search"), ('{"body": "x"}\n', "line 1: no column 'text'")],
+)
+def test_a_corpus_without_texts_is_refused(invoke, tmp_path, tiny_bert, content, words):
+    (tmp_path / "c.jsonl").write_text(content)
+    failed = invoke("retrieve", "--corpus", tmp_path / "c.jsonl", "--query", "x", "-m", tiny_bert, check=2)
+    assert f"{tmp_path / 'c.jsonl'}" in failed.stderr
+    assert words in failed.stderr
+
+
+def test_a_folder_that_encode_did_not_write_is_refused(invoke, tmp_path, tiny_bert):
+    failed = invoke("retrieve", "--corpus", tmp_path, "--query", "x", "-m", tiny_bert, check=2)
+    assert f"{tmp_path} was not written by 'sentcli encode'" in failed.stderr
+
+
+def test_what_a_document_says_is_shown_and_not_obeyed(run, tmp_path, tiny_bert):
+    text = "[bold]cat[/bold] \x1b[2J\x1b[31mred \x07[link=http://x]\u202e[/nothing]"
+    (tmp_path / "c.jsonl").write_text(json.dumps({"id": "[i]1\x1b[0m", "text": text}) + "\n")
+    arguments = ("retrieve", "--corpus", tmp_path / "c.jsonl", "--query", "[red]q\x1b[2J", "-m", tiny_bert)
+    done = run(*arguments, check=0, env={"FORCE_COLOR": "1"})
+    for shown in ("[bold]cat[/bold]", "\N{REPLACEMENT CHARACTER}[2J", "[link=http://x]", "[i]1", "[red]q"):
+        assert shown in done.stdout
+    for obeyed in ("\x1b[2J", "\x1b[31m", "\x07", "\u202e"):
+        assert obeyed not in done.stdout
+    found = json.loads(run(*arguments, "--json", "-", check=0).stdout)
+    assert found["results"][0]["query"] == "[red]q\x1b[2J"
+    assert found["results"][0]["hits"][0]["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "give either --beir DIR to score a set, or --corpus FILE with --query TEXT"),
+        (["--corpus", "c"], "--corpus needs at least one --query TEXT"),
+        (["--corpus", "c", "--beir", "b", "--query", "x"], "give either --beir DIR"),
+        (["--beir", "b", "--query", "x"], "--query goes with --corpus"),
+    ],
+)
+def test_wrong_combinations_are_told(invoke, tiny_bert, arguments, words):
+    assert words in invoke("retrieve", "-m", tiny_bert, *arguments, check=2).stderr
