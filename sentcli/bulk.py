@@ -13,10 +13,13 @@ from sentcli.encoder.checkpoint import file_digest
 from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
-from sentcli.io.readers import ReadOptions, Source, Survey, blocks, open_source, survey
+from sentcli.io.readers import ReadOptions, Survey, blocks, survey
+from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import DatasetWriter, Plan, Writer, open_writer, output_kind
 
 BLOCK_ROWS = 8192
+RESERVED = ("id", "text", "embedding")
+"""Columns that the output adds itself."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +54,45 @@ def check_target(output: str, *, overwrite: bool, resume: bool) -> None:
     kind = output_kind(output)
     if kind == "stdout":
         return
+    if overwrite and resume:
+        raise InputError("--overwrite starts again and --resume goes on: give one of them")
     path = Path(output)
     if resume and kind != "directory" and path.exists():
         raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
     if path.exists() and path.is_dir() != (kind == "directory"):
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another -o")
+    if kind == "directory" and path.exists() and not overwrite and not resume:
+        raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
     check_output(path, overwrite=overwrite, resume=resume)
 
 
-def read_inputs(names: Sequence[str], options: ReadOptions, input_format: str | None = None) -> Inputs:
+def read_inputs(
+    names: Sequence[str], options: ReadOptions, input_format: str | None = None, *, output: str = "vectors"
+) -> Inputs:
     """Open and survey the input files.
+
+    Args:
+        names: paths, or ``-``.
+        options: fields and null handling.
+        input_format: as in `open_source`.
+        output: where the vectors will go; formats that keep the other columns refuse one named like their own.
 
     Raises:
         InputError: as the readers: every bad row is found here, before any encoding.
     """
     sources = [open_source(name, input_format) for name in names]
-    return Inputs(sources, options, survey(sources, options))
+    found = survey(sources, options)
+    if not _keeps_columns(output):
+        found.column_types = {}
+    clash = [name for name in found.column_types if name in RESERVED]
+    if clash:
+        fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
+        raise InputError(f"{sources[0].name}: column {clash[0]!r} would stand twice in the output ({fields})")
+    return Inputs(sources, options, found)
+
+
+def _keeps_columns(output: str) -> bool:
+    return output_kind(output) not in (".npy", ".safetensors")
 
 
 def encode_files(
@@ -96,11 +122,10 @@ def encode_files(
         InputError: if what is there to resume was made from another input, model or setting.
     """
     began = time.perf_counter()
-    with_fields = output_kind(output) not in (".npy", ".safetensors")
     plan = Plan(
         rows=inputs.survey.rows,
         dimension=encoder.dimension,
-        column_types=inputs.survey.column_types if with_fields else {},
+        column_types=inputs.survey.column_types,
         settings=_settings(encoder, inputs, prompt),
     )
     stats = EncodeStats()

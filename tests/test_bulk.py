@@ -361,3 +361,64 @@ def test_resume_refuses_an_input_that_has_changed(encode, text, tmp_path):
     failed = encode(text, "-o", tmp_path / "out", "--shard-rows", 50, "--resume", check=2)
     assert "settings differ: inputs" in failed.stderr
     assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "column"),
+    [
+        ("text,embedding\nx,1\n", [], "embedding"),
+        ("text,body\nx,y\n", ["--text-field", "body"], "text"),
+        ("text,id,key\nx,y,z\n", ["--id-field", "key"], "id"),
+    ],
+)
+def test_a_column_that_the_output_adds_itself_is_refused_where_columns_are_kept(
+    invoke, tiny_bert, tmp_path, content, options, column
+):
+    (tmp_path / "a.csv").write_text(content)
+    call = ["encode", tmp_path / "a.csv", "-m", tiny_bert, *options, "-o"]
+    message = invoke(*call, tmp_path / "a.parquet", check=2).stderr
+    assert f"a.csv: column {column!r} would stand twice in the output" in " ".join(message.split())
+    assert not (tmp_path / "a.parquet").exists()
+    invoke(*call, tmp_path / "a.npy", check=0)  # vectors alone
+
+
+def test_overwrite_and_resume_exclude_each_other(invoke, tiny_bert, tmp_path):
+    (tmp_path / "a.txt").write_text("the cat\n")
+    call = ["encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v"]
+    assert "one of them" in invoke(*call, "--overwrite", "--resume", check=2).stderr
+    invoke(*call, check=0)
+    assert "--resume continues it" in " ".join(invoke(*call, check=2).stderr.split())
+
+
+def test_vectors_that_are_not_finite_are_an_error(invoke, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    from tests.conftest import save_backbone
+
+    model = save_backbone(tmp_path / "broken")
+    state = load_file(model / "model.safetensors")
+    state["embeddings.LayerNorm.weight"][0] = float("nan")
+    save_file(state, model / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "a.txt").write_text("the cat\na dog\n")
+    result = invoke("encode", tmp_path / "a.txt", "-m", model, "-o", tmp_path / "v.npy", check=1)
+    assert "2 of 2 vectors are not finite" in " ".join(result.stderr.split())
+    assert not (tmp_path / "v.npy").exists()
+
+
+def test_sigterm_leaves_no_partial_file(tiny_bert, tmp_path):
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    (tmp_path / "a.txt").write_text("".join(f"the cat {i}\n" for i in range(400_000)))
+    call = [sys.executable, "-m", "sentcli", "encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v.npy"]
+    process = subprocess.Popen([str(word) for word in call], stderr=subprocess.PIPE)
+    deadline = time.time() + 120
+    while not list(tmp_path.glob(".v.npy*")):
+        assert time.time() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert {p.name for p in tmp_path.iterdir()} == {"a.txt"}

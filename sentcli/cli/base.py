@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -62,8 +63,9 @@ def _has_required(signature: inspect.Signature) -> bool:
 
 
 def _run(function: Callable[..., None], arguments: dict[str, Any]) -> None:
-    from sentcli.io.readers import remove_temporary_files
+    from sentcli.io.sources import remove_temporary_files
 
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         _check_report(arguments.get("json"))
         function(**arguments)
@@ -82,6 +84,11 @@ def _run(function: Callable[..., None], arguments: dict[str, Any]) -> None:
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     finally:
         remove_temporary_files()
+
+
+def _terminated(number: int, frame: object) -> None:
+    """Leave through the clean-up of unfinished outputs, with the shell's exit code for SIGTERM."""
+    raise SystemExit(128 + number)
 
 
 def _check_report(target: str | None) -> None:

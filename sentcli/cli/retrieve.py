@@ -159,6 +159,9 @@ def _search(
 
     if Path(corpus).is_dir():
         found = open_corpus(Path(corpus), encoder)
+        if found.prompt != prompts["document_prompt"]:
+            wanted = prompts["document_prompt"]
+            console.warn(f"{corpus} was encoded with the prompt {found.prompt!r}, documents should have {wanted!r}")
     else:
         documents = read_documents(corpus, ReadOptions(text_field, id_field))
         with console.encoding("encoding", len(set(documents.texts))) as bar:

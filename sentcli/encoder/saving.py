@@ -20,7 +20,7 @@ from sentcli.encoder.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
-from sentcli.errors import SentcliError
+from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, replacing, write_json
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ ST_NAMES = {
 def save_encoder(encoder: SentenceEncoder, folder: Path, *, overwrite: bool = False) -> None:
     """Write `folder` whole or not at all; see `SentenceEncoder.save`."""
     check_output(folder, overwrite=overwrite)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").exists():
+        raise InputError(f"{folder} holds files that are not a model's; choose another folder")
     with replacing(folder) as temporary:
         temporary.mkdir()
         write_model_files(encoder, temporary)

@@ -16,7 +16,7 @@ from sentcli import zoo
 from sentcli.encoder import batching
 from sentcli.encoder.spec import EncoderSpec, read_spec
 from sentcli.encoder.tokenizing import TextTokenizer, Tokens, pad
-from sentcli.errors import InputError, nearest
+from sentcli.errors import InputError, SentcliError, nearest
 
 if TYPE_CHECKING:
     from sentcli.encoder.torch_model import TorchEncoder
@@ -171,6 +171,7 @@ class SentenceEncoder:
         Raises:
             TypeError: if `sentences` is a single str, or holds something else than str.
             InputError: for an unknown prompt name.
+            SentcliError: if a vector is not finite.
         """
         return self.encode_counted(
             sentences, prompt_name=prompt_name, prompt=prompt, batch_tokens=batch_tokens, progress=progress
@@ -203,6 +204,12 @@ class SentenceEncoder:
                 vectors[order[rows.start + batch]] = self.backend.run(padded, prompt_length)
                 if progress is not None:
                     progress(EncodeStats(texts=len(batch), tokens=int(lengths[batch].sum())))
+        broken = int((~np.isfinite(vectors).all(axis=1)).sum())
+        if broken:
+            raise SentcliError(
+                f"{broken} of {len(unique)} vectors are not finite: broken weights, or an overflow in "
+                f"{self.backend.precision}"
+            )
         return (vectors if len(unique) == len(sentences) else vectors[twin]), stats
 
     def prompt_text(self, prompt_name: str | None = None, prompt: str | None = None) -> str:
@@ -252,7 +259,7 @@ class SentenceEncoder:
         save_encoder(self, Path(folder), overwrite=overwrite)
 
     def fingerprint(self) -> str:
-        """Return a hash of everything that decides a vector: weights, tokenizer, modules, length, prompts."""
+        """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt)."""
         from sentcli.encoder.checkpoint import file_digest, weight_files
 
         digest = hashlib.sha256()

@@ -11,7 +11,7 @@ from typing import Any
 
 from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
 from sentcli.errors import DataError, InputError
-from sentcli.io.readers import open_source, records
+from sentcli.io.sources import open_source, records
 from sentcli.search.exact import ExactIndex
 from sentcli.search.trec import Run
 

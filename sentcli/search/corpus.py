@@ -10,7 +10,8 @@ import numpy as np
 
 from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
 from sentcli.errors import DataError, InputError
-from sentcli.io.readers import ReadOptions, blocks, open_source
+from sentcli.io.readers import ReadOptions, blocks
+from sentcli.io.sources import open_source
 from sentcli.io.writers import read_manifest
 from sentcli.search.exact import ExactIndex, Vectors
 
@@ -39,6 +40,8 @@ class Corpus:
     index: ExactIndex
     stats: EncodeStats | None
     """None if the vectors were on disk."""
+    prompt: str = ""
+    """What was put in front of each document."""
 
     def search(self, queries: Vectors, k: int) -> list[list[Hit]]:
         """Return the `k` best hits of each query vector ``[queries, dim]``."""
@@ -86,7 +89,7 @@ def encode_documents(
     vectors, stats = encoder.encode_counted(documents.texts, prompt=prompt, progress=progress)
     index = ExactIndex(encoder.dimension)
     index.add([vectors])
-    return Corpus(documents.ids, documents.texts, index, stats)
+    return Corpus(documents.ids, documents.texts, index, stats, prompt or "")
 
 
 def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
@@ -121,7 +124,7 @@ def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
     index.add(_mapped(folder, [shard["vectors"] for shard in manifest["shards"]]))
     if len(index) != len(ids):
         raise DataError(folder, f"{len(index)} vectors, but {len(ids)} rows; encode again with --overwrite")
-    return Corpus(ids, texts, index, None)
+    return Corpus(ids, texts, index, None, there.get("prompt") or "")
 
 
 def _mapped(folder: Path, names: list[str]) -> Iterator[Vectors]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
-from sentcli.io.readers import ReadOptions, open_source, rows
+from sentcli.io.readers import ReadOptions, rows
+from sentcli.io.sources import open_source
 from sentcli.methods.settings import steps_per_epoch
 
 if TYPE_CHECKING:

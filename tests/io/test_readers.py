@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.readers import ReadOptions, blocks, open_source, survey
+from sentcli.io.readers import ReadOptions, blocks, survey
+from sentcli.io.sources import open_source
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), min_size=1, max_size=30)
 many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -140,7 +141,7 @@ def test_several_inputs_are_one_sequence(file):
 
 
 def test_standard_input_is_read_twice_and_then_removed(monkeypatch):
-    from sentcli.io.readers import remove_temporary_files
+    from sentcli.io.sources import remove_temporary_files
 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n")))
     source = open_source("-")
@@ -421,21 +422,6 @@ TABLE = as_parquet([{"text": "a\x01"}] * 500)
 def test_a_damaged_parquet_file_is_named(file, content, gz):
     source = file(f"a.parquet{gz}", content)
     assert problem(source).startswith(f"{source.name}: not a readable Parquet file (")
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "column"),
-    [
-        ("text,embedding\nx,1\n", {}, "embedding"),
-        ("text,body\nx,y\n", {"text_field": "body"}, "text"),
-        ("text,id,key\nx,y,z\n", {"id_field": "key"}, "id"),
-    ],
-)
-def test_a_column_that_the_output_adds_itself_is_refused(file, content, options, column):
-    source = file("a.csv", content)
-    message = problem(source, **options)
-    assert message.startswith(f"{source.name}: column {column!r} would stand twice in the output")
-    assert "--text-field" in message
 
 
 def test_data_errors_are_input_errors():
