@@ -61,6 +61,8 @@ def check_target(output: str, *, overwrite: bool, resume: bool) -> None:
         raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
     if path.exists() and path.is_dir() != (kind == "directory"):
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another -o")
+    if kind == "directory" and path.is_dir() and not any(path.iterdir()):
+        overwrite = True  # an empty folder holds nothing to lose
     if kind == "directory" and path.exists() and not overwrite and not resume:
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
     check_output(path, overwrite=overwrite, resume=resume)
@@ -166,12 +168,12 @@ def _settings(encoder: SentenceEncoder, inputs: Inputs, prompt: str) -> dict[str
     """Return everything that decides the vectors of a row and their order."""
     return {
         "model": encoder.model,
-        "model_sha256": encoder.fingerprint(),
+        "model_fingerprint": encoder.fingerprint(),
         **encoder.describe(),
         "prompt": prompt,
         "inputs": [
             {
-                "name": source.name,
+                "name": Path(source.name).name,
                 "format": source.format,
                 "bytes": source.path.stat().st_size,
                 "sha256": file_digest(source.path),

@@ -111,8 +111,23 @@ def _check_pin(folder: Path, entry: ZooEntry) -> None:
         raise InputError(f"{weights}: SHA-256 {digest} is not the {entry.sha256} of {entry.source}; remove that folder")
 
 
+def _cached(repository: str) -> Path | None:
+    """Return the folder of a model that is whole in the hub's cache; nothing is asked of the network."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    from sentcli.encoder.checkpoint import weight_files
+
+    try:
+        folder = Path(snapshot_download(repository, local_files_only=True))
+        whole = all(path.exists() for path in weight_files(folder)) and (folder / "config.json").exists()
+    except (LocalEntryNotFoundError, InputError):
+        return None
+    return folder if whole else None
+
+
 def download(repository: str) -> Path:
-    """Bring a model from the hub into its cache, the safetensors weights where there are any.
+    """Return a model's folder in the hub's cache; what is not there is fetched, safetensors where there are any.
 
     Raises:
         SentcliError: if the hub or the repository cannot be reached and nothing is cached.
@@ -120,6 +135,8 @@ def download(repository: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
+    if (cached := _cached(repository)) is not None:
+        return cached
     small = ["*.json", "*.txt", "*.model", "*/*.json", "*/model.safetensors", "*/pytorch_model.bin"]
     other_runtimes = ["onnx/*", "openvino/*", "coreml/*"]
     try:

@@ -350,7 +350,7 @@ def test_resume_refuses_other_weights_under_the_same_name(encode, text, tmp_path
     weights = load_file(model / "model.safetensors")
     save_file({name: value + torch.ones(()) for name, value in weights.items()}, model / "model.safetensors")
     failed = encode(text, "-o", tmp_path / "out", "--resume", model=model, check=2)
-    assert "model_sha256" in failed.stderr
+    assert "model_fingerprint" in failed.stderr
     assert contents(tmp_path / "out") == before
 
 

@@ -93,7 +93,12 @@ def encode(
     if output == "-" and json == "-":
         raise InputError("-o - and --json - would both write to standard output")
     bulk.check_target(output, overwrite=overwrite, resume=resume)
-    found = bulk.read_inputs(inputs, ReadOptions(text_field, id_field, on_null), input_format, output=output)
+    found = bulk.read_inputs(
+        inputs,
+        ReadOptions(text_field, id_field, on_null, "; --on-null empty or skip accepts such rows"),
+        input_format,
+        output=output,
+    )
     console.detail(f"{found.survey.rows} rows in {len(inputs)} inputs")
     encoder = options.load(model, backend, precision, device, pooling, normalize, max_length)
     report.protocol = encoder.describe()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,9 +37,10 @@ MaxLength = Annotated[
         min=3, help="Tokens a text, special ones included; longer texts are cut and counted.", rich_help_panel=MODEL
     ),
 ]
-Backend = Annotated[str, typer.Option(help="What runs the model: auto or torch.", rich_help_panel=MODEL)]
+Backend = Annotated[Literal["auto", "torch"], typer.Option(help="What runs the model.", rich_help_panel=MODEL)]
 Precision = Annotated[
-    str, typer.Option(help="auto (fp32), fp32, or bf16 and fp16 where the hardware has them.", rich_help_panel=MODEL)
+    Literal["auto", "fp32", "bf16", "fp16"],
+    typer.Option(help="auto is fp32; bf16 and fp16 where the hardware computes in them.", rich_help_panel=MODEL),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=MODEL)]
 BatchTokens = Annotated[

@@ -74,7 +74,7 @@ def retrieve(
       sentcli retrieve -m minilm --corpus documents.jsonl --query "how do I resume" --top-k 5
       sentcli encode documents.jsonl -o vectors -m minilm
       sentcli retrieve -m minilm --corpus vectors --query "first" --query "second" --json -
-      sentcli retrieve -m minilm --beir scifact --run scifact.trec --json scifact.json
+      sentcli retrieve -m minilm --beir data/scifact --run scifact.trec
     """  # noqa: D301
     from sentcli.report import Report, environment, write_report
 
@@ -103,6 +103,7 @@ def retrieve(
         ) as bar:
             result = retrieval.evaluate(encoder, loaded, k, progress=bar, **prompts)
         report.results = {result.name: result.to_dict()}
+        protocol["truncated_texts"] = result.stats.truncated
         _show_scores(model, result)
         options.warn_truncated(encoder, result.stats.truncated, result.stats.tokens_lost)
         if run is not None:

@@ -57,6 +57,7 @@ def sts_eval(
         result = sts.evaluate(encoder, loaded, split, bar)
     report.results = {task.task: task.to_dict() for task in result.tasks}
     report.average = result.average
+    protocol["truncated_texts"] = result.truncated
     rows = [
         [t.task, t.pairs, *(f"{x:.2f}" for x in (t.spearman, t.pearson, t.spearman_mean, t.spearman_wmean))]
         for t in result.tasks

@@ -125,7 +125,14 @@ def train(
     )
     prepared = prepare(request)
     encoder, settings = prepared.encoder, prepared.settings
-    protocol = {"method": method, **vars(prepared.method), **vars(settings), **encoder.describe()}
+    protocol = {
+        **encoder.describe(),
+        "encoding_max_length": encoder.spec.max_length,
+        "method": method,
+        **vars(prepared.method),
+        **vars(settings),
+        "data": list(prepared.corpus.files),
+    }
     report.protocol, report.environment = protocol, environment(encoder.backend.device, "fp32", settings.seed)
     console.note(
         f"{method} from {model}, pooling {encoder.spec.pooling}: {len(prepared.corpus.sentences)} sentences, "
@@ -136,6 +143,8 @@ def train(
     with console.training(prepared.steps) as update:
         result = run(prepared, _Display(update))
     _summary(result, output)
+    if result.truncated:
+        console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
     report.results = result.to_dict()
     if json is not None:
         write_report(report.to_dict(), json)

@@ -120,7 +120,8 @@ class SentenceEncoder:
         folder, entry = zoo.resolve(str(model))
         spec = read_spec(folder)
         if entry is not None and spec.assumed_pooling:
-            spec = replace(spec.with_pooling(entry.pooling), max_length=spec.max_length or entry.max_length)
+            spec = spec.with_pooling(entry.pooling).with_normalize(entry.normalize)
+            spec = replace(spec, max_length=spec.max_length or entry.max_length)
         if entry is not None and entry.prompts and not spec.prompts:
             spec = replace(spec, prompts=dict(entry.prompts))
         if pooling is not None:

@@ -24,6 +24,8 @@ class ReadOptions:
     id_field: str | None = None
     """None takes ``id``, else ``_id`` (BEIR), else the row number."""
     on_null: OnNull = "error"
+    null_hint: str = ""
+    """Ends the message about a null, where the caller's user can choose `on_null`."""
 
 
 @dataclass
@@ -76,7 +78,7 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
         text = record.get(text_field)
         if text is None:
             if options.on_null == "error":
-                problem = f"{text_field!r} is missing or null; --on-null empty or skip accepts such rows"
+                problem = f"{text_field!r} is missing or null{options.null_hint}"
                 raise DataError(source.name, problem, line=line, unit=unit)
             if options.on_null == "skip":
                 yield None

@@ -106,7 +106,7 @@ def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
         done, total = manifest["rows_done"], manifest["rows_total"]
         raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
     there = manifest["settings"]
-    if there.get("model_sha256") != encoder.fingerprint():
+    if there.get("model_fingerprint") != encoder.fingerprint():
         raise InputError(
             f"{folder} was encoded with {there.get('model')} (pooling {there.get('pooling')}, maximum length "
             f"{there.get('max_length')}), which is not this {encoder.model}: the vectors do not compare"

@@ -122,7 +122,7 @@ def configuration(prepared: Prepared, result: loop.TrainResult) -> dict[str, Any
     request, encoder = prepared.request, prepared.encoder
     return {
         "method": {"name": request.method, **asdict(prepared.method)},  # type: ignore[call-overload]
-        "start_model": {"name": request.model, "sha256": encoder.fingerprint()},
+        "start_model": {"name": request.model, "fingerprint": encoder.fingerprint()},
         "encoder": encoder.describe(),
         "settings": asdict(prepared.settings),
         "data": list(prepared.corpus.files),
