@@ -56,7 +56,7 @@ class Report:
 
 def write_report(value: Any, target: str) -> None:
     """Write JSON to a file, atomically, or to standard output (``-``)."""
-    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -67,12 +67,12 @@ def write_report(value: Any, target: str) -> None:
         temporary.write_text(text, "utf-8")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Replace numbers that JSON cannot hold by null."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

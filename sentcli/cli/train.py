@@ -14,6 +14,9 @@ from sentcli.errors import InputError
 if TYPE_CHECKING:
     from sentcli.training.loop import TrainResult
 
+LOG_EVERY = 100
+"""Steps between two lines where no progress bar is shown."""
+
 
 @command("train")
 def train(
@@ -165,7 +168,10 @@ class _Display:
 
     def step(self, step: int, total: int, terms: dict[str, float], sentences_per_second: float) -> None:
         losses = ", ".join(f"{name} {value:.4f}" for name, value in terms.items())
-        self.update(step, f"{losses}{self.dev}, {sentences_per_second:.0f} sentences/s")
+        status = f"{losses}{self.dev}, {sentences_per_second:.0f} sentences/s"
+        self.update(step, status)
+        if console.state.live is None and step % LOG_EVERY == 0:  # a log file gets lines instead of a bar
+            console.note(f"step {step} of {total}: {status}")
 
     def scored(self, step: int, score: float, best: bool) -> None:
         self.dev = f", dev {score:.2f}"

@@ -19,6 +19,7 @@ from sentcli.encoder.checkpoint import HEAD_FOLDER
 from sentcli.encoder.saving import save_weights, write_model_files
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, write_json
+from sentcli.report import finite
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -30,8 +31,10 @@ def check_run_folder(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a folder that a run must not write to.
 
     Raises:
-        InputError: if it holds something and `overwrite` is false, or something that is not a run.
+        InputError: if it holds something and `overwrite` is false, or something that is not a run, or is a file.
     """
+    if path.is_file():
+        raise InputError(f"{path} is a file; the trained model is a folder: choose another -o")
     if path.is_dir() and any(path.iterdir()):
         check_output(path, overwrite=overwrite)
         if not any((path / name).exists() for name in (METRICS, CONFIG)):
@@ -53,7 +56,7 @@ class RunFolder:
 
     def log(self, record: dict[str, Any]) -> None:
         """Append one line to the metrics and flush it."""
-        self.metrics.write(json.dumps(record) + "\n")
+        self.metrics.write(json.dumps(finite(record), allow_nan=False) + "\n")
         self.metrics.flush()
 
     def keep_best(self, model: nn.Module) -> None:
