@@ -114,14 +114,13 @@ def _check_pin(folder: Path, entry: ZooEntry) -> None:
 def _cached(repository: str) -> Path | None:
     """Return the folder of a model that is whole in the hub's cache; nothing is asked of the network."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
 
     from sentcli.encoder.checkpoint import weight_files
 
     try:
         folder = Path(snapshot_download(repository, local_files_only=True))
         whole = all(path.exists() for path in weight_files(folder)) and (folder / "config.json").exists()
-    except (LocalEntryNotFoundError, InputError):
+    except (OSError, InputError):  # not there, or not whole
         return None
     return folder if whole else None
 

@@ -152,7 +152,7 @@ def test_truncated_texts_are_counted(encode, text, tmp_path):
 def test_a_null_is_an_error_that_names_the_row_unless_told_otherwise(encode, tmp_path, name):
     source = jsonl(tmp_path / "a.jsonl", [{"text": "cat"}, {"text": None}, {"text": ""}, {"text": "dog"}])
     failed = encode(source, "-o", tmp_path / name, check=2)
-    assert f"{source}, line 2: 'text' is missing or null" in failed.stderr
+    assert f"{source}, line 2: 'text' is missing or null; --on-null empty or skip" in failed.stderr
     assert not (tmp_path / name).exists()
     encode(source, "-o", tmp_path / name, "--on-null", "empty")
     filled = vectors_of(tmp_path / name)
