@@ -78,15 +78,20 @@ def table(title: str, columns: list[str], rows: list[list[Any]], *, left: int = 
     output().print(drawn)
 
 
+SNIPPET = 300
+"""Characters of a hit's text that a table shows."""
+
+
 def hits(query: str, rows: list[list[Any]]) -> None:
-    """Print the hits of a query: rank, id, score, text."""
+    """Print the hits of a query: rank, id, score, and the beginning of the text."""
     drawn = Table(title=Text(safe(query)), title_justify="left")
     drawn.add_column("rank", justify="right")
     drawn.add_column("id", overflow="fold")
     drawn.add_column("score", justify="right")
     drawn.add_column("text", overflow="fold", ratio=1)
     for rank, key, score, text in rows:
-        drawn.add_row(str(rank), Text(safe(key)), score, Text(safe(text)))
+        shown = text if len(text) <= SNIPPET else f"{text[:SNIPPET].rstrip()} [...]"
+        drawn.add_row(str(rank), Text(safe(key)), score, Text(safe(shown)))
     output().print(drawn)
 
 

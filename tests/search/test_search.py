@@ -239,3 +239,15 @@ def test_what_a_document_says_is_shown_and_not_obeyed(run, tmp_path, tiny_bert):
 )
 def test_wrong_combinations_are_told(invoke, tiny_bert, arguments, words):
     assert words in invoke("retrieve", "-m", tiny_bert, *arguments, check=2).stderr
+
+
+def test_a_long_text_is_shortened_in_the_table_and_whole_in_the_json(run, tiny_bert, tmp_path):
+    import json
+
+    text = "the cat sat " * 60
+    (tmp_path / "a.txt").write_text(text + "\n")
+    call = ["retrieve", "-m", tiny_bert, "--corpus", tmp_path / "a.txt", "--query", "cat"]
+    done = run(*call, "--json", tmp_path / "hits.json", check=0)
+    assert "[...]" in done.stdout
+    hit = json.loads((tmp_path / "hits.json").read_text())["results"][0]["hits"][0]
+    assert hit["text"] == text
