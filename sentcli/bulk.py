@@ -11,13 +11,15 @@ from typing import Any
 
 from sentcli.encoder.checkpoint import file_digest
 from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output
 from sentcli.io.readers import ReadOptions, Survey, blocks, survey
 from sentcli.io.sources import Source, open_source
-from sentcli.io.writers import DatasetWriter, Plan, Writer, open_writer, output_kind
+from sentcli.io.writers import MANIFEST, DatasetWriter, Plan, Writer, open_writer, output_kind
 
 BLOCK_ROWS = 8192
+UNSIGNED = ("stdout", ".npy", ".jsonl")
+"""Outputs that have no place for the settings of the run."""
 RESERVED = ("id", "text", "embedding")
 """Columns that the output adds itself."""
 
@@ -59,13 +61,13 @@ def check_target(output: str, *, overwrite: bool, resume: bool) -> None:
     path = Path(output)
     if resume and kind != "directory" and path.exists():
         raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
-    if path.exists() and path.is_dir() != (kind == "directory"):
-        raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another -o")
     if kind == "directory" and path.is_dir() and not any(path.iterdir()):
         overwrite = True  # an empty folder holds nothing to lose
     if kind == "directory" and path.exists() and not overwrite and not resume:
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
-    check_output(path, overwrite=overwrite, resume=resume)
+    check_output(path, overwrite=overwrite, resume=resume, folder=kind == "directory")
+    if kind == "directory" and path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).exists():
+        raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
 
 
 def read_inputs(
@@ -83,6 +85,10 @@ def read_inputs(
         InputError: as the readers: every bad row is found here, before any encoding.
     """
     sources = [open_source(name, input_format) for name in names]
+    target = Path(output).resolve()
+    for source in sources:
+        if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
+            raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
     found = survey(sources, options)
     if not _keeps_columns(output):
         found.column_types = {}
@@ -128,7 +134,7 @@ def encode_files(
         rows=inputs.survey.rows,
         dimension=encoder.dimension,
         column_types=inputs.survey.column_types,
-        settings=_settings(encoder, inputs, prompt),
+        settings={} if output_kind(output) in UNSIGNED else _settings(encoder, inputs, prompt),
     )
     stats = EncodeStats()
     with _writer(output, plan, shard_rows, resume) as (writer, done):
@@ -150,6 +156,8 @@ def encode_files(
                 progress(EncodeStats(texts=counted.texts - counted.distinct))
             writer.write(block, vectors)
             stats += counted
+        if done + stats.texts != plan.rows:
+            raise SentcliError(f"the input has changed while it was read: {plan.rows} rows, then {done + stats.texts}")
     seconds = time.perf_counter() - began
     return EncodeSummary(output, plan.rows, plan.dimension, done, inputs.survey.nulls, stats, seconds)
 

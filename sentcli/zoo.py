@@ -75,6 +75,8 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     """
     path = Path(model).expanduser()
     if path.is_dir():
+        if (named := zoo().get(model)) is not None and named.sha256:
+            _check_pin(path, named)
         return path, None
     if path.exists():
         raise InputError(f"{model} is a file; a model is a folder")
@@ -108,7 +110,7 @@ def _check_pin(folder: Path, entry: ZooEntry) -> None:
     weights = folder / "model.safetensors"
     digest = file_digest(weights) if weights.exists() else "missing"
     if digest != entry.sha256:
-        raise InputError(f"{weights}: SHA-256 {digest} is not the {entry.sha256} of {entry.source}; remove that folder")
+        raise InputError(f"{weights}: SHA-256 {digest} is not the {entry.sha256} of {entry.source}")
 
 
 def _cached(repository: str) -> Path | None:

@@ -422,3 +422,61 @@ def test_sigterm_leaves_no_partial_file(tiny_bert, tmp_path):
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert {p.name for p in tmp_path.iterdir()} == {"a.txt"}
+
+
+def test_inputs_inside_the_output_are_refused(invoke, tiny_bert, tmp_path):
+    (tmp_path / "a.txt").write_text("the cat\na dog\n")
+    invoke("encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v", check=0)
+    rows = tmp_path / "v" / "rows-00000.parquet"
+    before = rows.read_bytes()
+    refused = invoke("encode", rows, "-m", tiny_bert, "-o", tmp_path / "v", "--overwrite", check=2)
+    assert "which is read" in " ".join(refused.stderr.split())
+    assert rows.read_bytes() == before
+    table = tmp_path / "b.jsonl"
+    table.write_text('{"text": "the cat"}\n')
+    invoke("encode", table, "-m", tiny_bert, "-o", table, "--overwrite", check=2)
+    invoke("encode", table, "-m", tiny_bert, "-o", tmp_path / "b.npy", "--json", table, check=2)
+    assert table.read_text() == '{"text": "the cat"}\n'
+
+
+@pytest.mark.parametrize("flag", ["--resume", "--overwrite"])
+def test_a_folder_that_encode_did_not_write_is_left_alone(invoke, tiny_bert, tmp_path, flag):
+    (tmp_path / "a.txt").write_text("the cat\n")
+    mine = tmp_path / "v" / "vectors-mine.npy"
+    mine.parent.mkdir()
+    mine.write_bytes(b"precious")
+    refused = invoke("encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v", flag, check=2)
+    assert "holds files" in refused.stderr
+    assert mine.read_bytes() == b"precious"
+
+
+def test_a_pipe_is_an_input_like_any_other(invoke, tiny_bert, tmp_path):
+    import os
+    import threading
+
+    os.mkfifo(tmp_path / "pipe")
+    feeder = threading.Thread(target=lambda: (tmp_path / "pipe").write_text("the cat\na dog\n"))
+    feeder.start()
+    invoke("encode", tmp_path / "pipe", "-m", tiny_bert, "-o", tmp_path / "v.npy", check=0)
+    feeder.join()
+    assert np.load(tmp_path / "v.npy").shape == (2, 32)
+
+
+@pytest.mark.parametrize("on_null", ["empty", "skip"])
+def test_a_misspelt_column_is_no_null(invoke, tiny_bert, tmp_path, on_null):
+    (tmp_path / "a.jsonl").write_text('{"text": "the cat"}\n{"text": "a dog"}\n')
+    call = ["encode", tmp_path / "a.jsonl", "-m", tiny_bert, "-o", tmp_path / "v.npy", "--on-null", on_null]
+    assert "no row has a 'txet'" in invoke(*call, "--text-field", "txet", check=2).stderr
+
+
+def test_data_on_stdout_is_utf8_whatever_the_locale(run, tiny_bert):
+    env = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = run("encode", "-", "-o", "-", "-m", tiny_bert, stdin="Ünïcödé\n".encode(), env=env, check=0)
+    assert "Ünïcödé" in done.stdout.decode("utf-8")
+
+
+def test_resume_with_the_model_under_another_path(invoke, tiny_bert, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("the cat\n")
+    invoke("encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v", check=0)
+    monkeypatch.chdir(tiny_bert.parent)
+    invoke("encode", tmp_path / "a.txt", "-m", f"./{tiny_bert.name}", "-o", tmp_path / "v", "--resume", check=0)

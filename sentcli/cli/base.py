@@ -48,6 +48,8 @@ def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             flags = {key: arguments.pop(key) for key in SHARED}
             data = "-" in (arguments.get("json"), arguments.get("output"))
             console.state.__dict__.update(flags, data_on_stdout=data)
+            if data and hasattr(sys.stdout, "reconfigure"):
+                sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale
             _run(function, arguments)
 
         wrapper.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *shared])  # type: ignore[attr-defined]
@@ -67,7 +69,7 @@ def _run(function: Callable[..., None], arguments: dict[str, Any]) -> None:
 
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        _check_report(arguments.get("json"))
+        _check_report(arguments)
         function(**arguments)
     except typer.Exit:
         raise
@@ -91,8 +93,9 @@ def _terminated(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _check_report(target: str | None) -> None:
-    """Refuse a --json that cannot be written before the work, not after it."""
+def _check_report(arguments: dict[str, Any]) -> None:
+    """Refuse a --json that cannot be written before the work, not after it; a report that exists is replaced."""
+    target = arguments.get("json")
     if target is None or target == "-":
         return
     from pathlib import Path
@@ -100,8 +103,11 @@ def _check_report(target: str | None) -> None:
     from sentcli.errors import InputError
     from sentcli.io.atomic import check_output
 
-    if Path(target).is_dir():
-        raise InputError(f"--json {target} is a folder")
+    others = [value for key, value in arguments.items() if key != "json"]
+    flat = [item for value in others for item in (value if isinstance(value, list) else [value])]
+    for other in flat:
+        if isinstance(other, (str, Path)) and Path(other).resolve() == Path(target).resolve():
+            raise InputError(f"--json {target} would replace {other}; choose another file")
     check_output(Path(target), overwrite=True)
 
 

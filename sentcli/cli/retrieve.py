@@ -77,14 +77,19 @@ def retrieve(
       sentcli retrieve -m minilm --beir data/scifact --run scifact.trec
     """  # noqa: D301
     from sentcli.report import Report, environment, write_report
+    from sentcli.search.exact import require_faiss
+    from sentcli.search.trec import check_ids
 
     report = Report("retrieve", model)
-    _check_usage(beir, corpus, query)
+    _check_usage(beir, corpus, query, run)
     if run is not None:
         from sentcli.io.atomic import check_output
 
         check_output(run, overwrite=overwrite)
+    require_faiss()
     loaded = _load_set(beir, split) if beir is not None else None
+    if loaded is not None and run is not None:
+        check_ids([*loaded.queries, *loaded.documents])
     encoder = options.load(model, backend, precision, device, pooling, None, max_length)
     prompts = {
         "query_prompt": encoder.role_prompt("query") if query_prompt is None else query_prompt,
@@ -116,11 +121,13 @@ def retrieve(
         write_report(report.to_dict(), json)
 
 
-def _check_usage(beir: Path | None, corpus: str | None, query: list[str] | None) -> None:
+def _check_usage(beir: Path | None, corpus: str | None, query: list[str] | None, run: Path | None) -> None:
     if (beir is None) == (corpus is None):
         raise InputError("give either --beir DIR to score a set, or --corpus FILE with --query TEXT to search")
     if corpus is not None and not query:
         raise InputError("--corpus needs at least one --query TEXT")
+    if corpus is not None and run is not None:
+        raise InputError("--run goes with --beir, not with --corpus")
     if beir is not None and query:
         raise InputError("--query goes with --corpus, not with --beir")
 

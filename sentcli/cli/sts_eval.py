@@ -38,11 +38,14 @@ def sts_eval(
       sentcli sts-eval -m minilm --data downstream --pooling cls --tasks STS12,STS13
       sentcli sts-eval -m my-model --data downstream --split dev --json dev.json
     """  # noqa: D301
+    from sentcli.errors import InputError
     from sentcli.evaluation import sts
     from sentcli.report import Report, environment, write_report
 
     report = Report("sts-eval", model)
     chosen = [name.strip() for name in tasks.split(",") if name.strip()] if tasks else None
+    if chosen == []:
+        raise InputError("--tasks names no task")
     loaded = sts.load_tasks(data, chosen, split)
     encoder = options.load(model, backend, precision, device, pooling, None, max_length)
     protocol = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,8 @@ def load_weights(path: Path) -> StateDict:
 
 
 def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return next((line.strip() for line in plain.splitlines() if line.strip()), type(error).__name__)[:200]
 
 
 def head_weights(folder: Path, state: StateDict) -> StateDict:

@@ -37,7 +37,7 @@ ST_NAMES = {
 
 def save_encoder(encoder: SentenceEncoder, folder: Path, *, overwrite: bool = False) -> None:
     """Write `folder` whole or not at all; see `SentenceEncoder.save`."""
-    check_output(folder, overwrite=overwrite)
+    check_output(folder, overwrite=overwrite, folder=True)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").exists():
         raise InputError(f"{folder} holds files that are not a model's; choose another folder")
     with replacing(folder) as temporary:

@@ -118,9 +118,14 @@ class EncoderSpec:
         pooling = next(m for m in modules if isinstance(m, PoolingSpec))
         name = "+".join(pooling.modes)
         if isinstance(modules[0], LayerMeanSpec):
-            name = {0: "first-last-avg", 1: "layer1-last-avg"}.get(modules[0].layer_start, "layers") + (
-                "" if name == "mean" else f"/{name}"
+            mixed = modules[0]
+            published = {0: "first-last-avg", 1: "layer1-last-avg"}.get(mixed.layer_start)
+            ends = (
+                mixed.weights is not None
+                and mixed.weights[0] == mixed.weights[-1] != 0
+                and not any(mixed.weights[1:-1])
             )
+            name = published if published and ends and name == "mean" else f"layers/{name}"
         if isinstance(modules[0], CNNSpec):
             name = f"cnn+{name}"
         dense = [m for m in modules if isinstance(m, DenseSpec)]
@@ -173,9 +178,14 @@ def read_spec(folder: Path) -> EncoderSpec:
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}")
     if (folder / "modules.json").exists():
-        return _sentence_transformers_spec(folder)
+        try:
+            return _sentence_transformers_spec(folder)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise InputError(f"{folder}: a configuration file of its modules is damaged: {error!r}") from error
     reason = "its training has not finished" if (folder / "metrics.jsonl").exists() else "there is no config.json"
     config = read_json(folder / "config.json", f"{folder} holds no model: {reason}")
+    if not isinstance(config, dict):
+        raise InputError(f"{folder / 'config.json'} is not a JSON object")
     return EncoderSpec(folder, (PoolingSpec(),), config=config, assumed_pooling=True)
 
 
@@ -215,7 +225,7 @@ def _read_module(name: str, path: Path) -> ModuleSpec | None:
         return _read_pooling(read_json(path / "config.json"))
     if name == "WeightedLayerPooling":
         config = read_json(path / "config.json")
-        return LayerMeanSpec(int(config["layer_start"]), folder=path)
+        return LayerMeanSpec(int(config["layer_start"]), _layer_weights(path), folder=path)
     if name == "CNN":
         config = read_json(path / "cnn_config.json")
         kernels = tuple(config["kernel_sizes"])
@@ -237,6 +247,15 @@ def _read_module(name: str, path: Path) -> ModuleSpec | None:
         f"{path.parent}: module {name} is not supported; "
         "Transformer, Pooling, WeightedLayerPooling, CNN, Dense, Dropout and Normalize are"
     )
+
+
+def _layer_weights(folder: Path) -> tuple[float, ...] | None:
+    """Read the weights of a mean over layers, if they are stored as safetensors."""
+    if not (folder / "model.safetensors").exists():
+        return None
+    from safetensors.numpy import load_file
+
+    return tuple(float(weight) for weight in load_file(folder / "model.safetensors")["layer_weights"])
 
 
 def _read_pooling(config: dict[str, Any]) -> PoolingSpec:

@@ -225,7 +225,7 @@ def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
         model, report = model_class.from_pretrained(
             None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32
         )
-    except RuntimeError as error:
+    except (RuntimeError, ValueError, TypeError, ZeroDivisionError) as error:
         raise InputError(f"{folder}: the weights do not fit config.json: {_line(error)}") from error
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:

@@ -64,8 +64,8 @@ def load_set(folder: Path, split: str = "test") -> RetrievalSet:
         raise InputError(
             f"{folder} is not a folder; BEIR sets are read from disk (corpus.jsonl, queries.jsonl, qrels/)"
         )
-    documents = _texts(_part(folder, "corpus.jsonl"), lambda r: f"{r.get('title') or ''} {r.get('text') or ''}".strip())
-    queries = _texts(_part(folder, "queries.jsonl"), lambda r: str(r.get("text") or ""))
+    documents = _texts(_part(folder, "corpus.jsonl"), lambda r: f"{r.get('title') or ''} {r['text']}".strip())
+    queries = _texts(_part(folder, "queries.jsonl"), lambda r: str(r["text"]))
     qrels = read_qrels(_part(folder, f"qrels/{split}.tsv"))
     judged = {query: judgements for query, judgements in qrels.items() if query in queries}
     if not judged:
@@ -102,6 +102,8 @@ def _texts(path: Path, text: Callable[[dict[str, Any]], str]) -> dict[str, str]:
             raise DataError(path, "no '_id'", line=line)
         if str(key) in found:
             raise DataError(path, f"the id {key!r} stands twice", line=line)
+        if not isinstance(record.get("text"), str):
+            raise DataError(path, "'text' is missing, null or no string", line=line)
         found[str(key)] = text(record)
     if not found:
         raise DataError(path, "the file is empty")

@@ -16,12 +16,15 @@ from sentcli.errors import InputError
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def check_output(path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
+def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
     """Refuse an output that exists, or whose folder cannot be written, before any work is done.
 
     Raises:
-        InputError: if `path` exists and neither flag is given, or cannot be created.
+        InputError: if `path` exists and neither flag is given, is a folder where a file is wanted (or the other way
+            round: `folder`), or cannot be created.
     """
+    if path.exists() and path.is_dir() != folder:
+        raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
     if path.exists() and not overwrite and not resume:
         raise InputError(f"{path} exists; use --overwrite to replace it, or another -o")
     try:
@@ -35,14 +38,21 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False) -
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` on success, delete it on any error."""
+    """Yield a temporary path beside `path`; rename it to `path` on success, delete it on any error.
+
+    A symbolic link is followed; a device or pipe is written directly.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file() and not path.is_dir():
+        yield path
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield temporary
         if temporary.is_file():
             with temporary.open("rb") as handle:
                 os.fsync(handle.fileno())
-        if path.is_dir():
+        if path.is_dir() and temporary.is_dir():
             old = path.with_name(f".{path.name}.{os.getpid()}.old")
             path.rename(old)
             temporary.replace(path)

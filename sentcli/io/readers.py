@@ -68,7 +68,9 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
     text_field = "text" if source.format == "txt" else options.text_field
     unit = "row" if source.format == "parquet" else "line"
     id_field: str | None = None
+    number, named = -1, False
     for number, (line, record) in enumerate(records(source)):
+        named = named or text_field in record
         if number == 0:
             id_field = _id_field(source, record, options)
             if text_field not in record and (source.format != "jsonl" or options.on_null == "error"):
@@ -91,6 +93,8 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
             raise DataError(source.name, f"{id_field!r} is missing or null", line=line, unit=unit)
         extras = {name: value for name, value in record.items() if name not in (text_field, id_field)}
         yield Row(None if row_id is None else str(row_id), text, extras)
+    if number >= 0 and not named:  # a misspelt name, not rows without text
+        raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
 
 
 def _id_field(source: Source, record: dict[str, Any], options: ReadOptions) -> str | None:

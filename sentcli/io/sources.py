@@ -53,12 +53,17 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     Raises:
         InputError: if the file is missing, is a directory or is a kind of file that is not rows of text.
     """
-    if name == "-":
+    special = Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir()
+    if name == "-" or special:  # a pipe can be read only once
         kept = tempfile.NamedTemporaryFile(prefix="sentcli-stdin-", delete=False)  # noqa: SIM115
         with kept:
-            shutil.copyfileobj(sys.stdin.buffer, kept)
+            if special:
+                with Path(name).open("rb") as pipe:
+                    shutil.copyfileobj(pipe, kept)
+            else:
+                shutil.copyfileobj(sys.stdin.buffer, kept)
         _temporary_files.append(Path(kept.name))
-        return Source("standard input", Path(kept.name), file_format or "txt")
+        return Source(name if special else "standard input", Path(kept.name), file_format or "txt")
     path = Path(name)
     if path.is_dir():
         raise InputError(f"{path} is a directory; name its files, for example {path}/*.jsonl")

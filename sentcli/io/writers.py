@@ -7,6 +7,7 @@ complete; a directory grows by whole shards, and its manifest says how far it ha
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from sentcli.io.readers import Block
 Vectors = npt.NDArray[np.float32]
 SUFFIXES = (".npy", ".parquet", ".jsonl", ".safetensors")
 MANIFEST = "manifest.json"
+SHARD_FILE = r"(vectors-\d{5,}\.npy|rows-\d{5,}\.parquet)"
 
 
 @dataclass(frozen=True)
@@ -197,18 +199,16 @@ class DatasetWriter:
         self.current: tuple[NpyWriter, ParquetWriter] | None = None
         self.count = 0
         folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob(".*.partial"):
-            stale.unlink()
-        if not self.shards:
-            for old in [
-                *folder.glob("vectors-*.npy"),
-                *folder.glob("rows-*.parquet"),
-                *folder.glob(MANIFEST),
-            ]:
+        for old in list(folder.iterdir()):
+            stale = re.fullmatch(rf"\.({SHARD_FILE}|{re.escape(MANIFEST)})\.\d+\.partial", old.name)
+            if stale or (not self.shards and re.fullmatch(SHARD_FILE, old.name)):
                 old.unlink()
 
     def _finished_shards(self) -> list[dict[str, Any]]:
         manifest = read_manifest(self.folder)
+        there, now = manifest["settings"], self.plan.settings
+        if "model_fingerprint" in now and there.get("model_fingerprint") == now["model_fingerprint"]:
+            there["model"] = now["model"]  # the same model under another path
         wanted = {"settings": self.plan.settings, "rows_total": self.plan.rows, "shard_rows": self.shard_rows}
         for key, value in wanted.items():
             if manifest.get(key) != value:

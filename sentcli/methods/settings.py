@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from sentcli.errors import InputError
@@ -32,11 +33,13 @@ class Settings:
         Raises:
             InputError: naming the setting.
         """
-        for name in ("batch_size", "epochs", "max_length", "eval_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.learning_rate <= 0:
-            raise InputError(f"learning_rate must be above 0, not {self.learning_rate}")
+        least = {"epochs": 1, "max_length": 3, "eval_every": 1, "max_steps": 0, "warmup_steps": 0, "weight_decay": 0}
+        for name, limit in {**least, "seed": 0}.items():
+            if not getattr(self, name) >= limit:
+                raise InputError(f"{name} must be at least {limit}, not {getattr(self, name)}")
+        for name in ("learning_rate", "clip_norm"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.batch_size < 2:
             raise InputError("batch_size must be at least 2: the other sentences of a batch are the negatives")
         if sentences < self.batch_size:

@@ -11,6 +11,7 @@ Where paper and reference code leave a choice:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -44,21 +45,20 @@ class SimCSE:
 
     views = 2
 
+    def __post_init__(self) -> None:
+        """Refuse values that the formula has no meaning for."""
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"temperature must be above 0, not {self.temperature}")
+        if self.head not in ("mlp", "none"):
+            raise InputError(f"head {self.head!r} is unknown; mlp or none")
+
     def settings(self) -> Settings:
         """Return batch 64, learning rate 3e-5, one epoch, length 32 (BERT-base; appendix A)."""
         return Settings(batch_size=64, learning_rate=3e-5, epochs=1, max_length=32)
 
     def head_module(self, dimension: int) -> nn.Module:
-        """Return tanh(W x + b), initialised like BERT's layers: normal(0, 0.02), zero bias.
-
-        Raises:
-            InputError: if `head` is neither mlp nor none.
-        """
-        if self.head == "none":
-            return nn.Identity()
-        if self.head != "mlp":
-            raise InputError(f"head {self.head!r} is unknown; mlp or none")
-        return TanhHead(dimension)
+        """Return tanh(W x + b), initialised like BERT's layers: normal(0, 0.02), zero bias."""
+        return TanhHead(dimension) if self.head == "mlp" else nn.Identity()
 
     def objectives(self) -> list[Objective]:
         """Return InfoNCE."""

@@ -33,7 +33,7 @@ class ExactIndex:
     """Inner product over unit vectors (``faiss.IndexFlatIP``), filled block by block."""
 
     def __init__(self, dimension: int) -> None:
-        self.index: Any = _faiss().IndexFlatIP(dimension)
+        self.index: Any = require_faiss().IndexFlatIP(dimension)
 
     def add(self, blocks: Iterable[Vectors]) -> None:
         """Append vectors ``[n, dim]``.
@@ -67,7 +67,12 @@ class ExactIndex:
         return int(self.index.ntotal)
 
 
-def _faiss() -> Any:
+def require_faiss() -> Any:
+    """Return the faiss module.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+    """
     try:
         import faiss
     except ImportError as error:

@@ -202,7 +202,7 @@ class BestKeeper:
         self.start: float | None = None
         self.best: float | None = None
         self.last: float | None = None
-        self.best_step = 0
+        self.best_step = self.last_step = 0
         self.seconds = 0.0
         """Time spent on evaluations since step 0's."""
 
@@ -212,7 +212,7 @@ class BestKeeper:
             return
         began = time.perf_counter()
         self.model.eval()
-        self.last = self.score()
+        self.last, self.last_step = self.score(), step
         self.model.train()
         better = self.best is None or self.last > self.best
         if better:
@@ -228,5 +228,5 @@ class BestKeeper:
 
     def restore_best(self) -> None:
         """Load the best weights, unless the last ones are those."""
-        if self.best is not None and self.last != self.best:
+        if self.best is not None and self.last_step != self.best_step:
             self.folder.load_best(self.model)

@@ -58,6 +58,8 @@ class Prepared:
     """Encoder, head and objectives."""
     tokenizer: TextTokenizer
     """Cuts to the training length."""
+    start_fingerprint: str
+    """Of the start model."""
     corpus: Corpus
     dev: dict[str, list[sts.Pairs]] | None
 
@@ -84,6 +86,7 @@ def prepare(request: TrainRequest) -> Prepared:
         )
     settings = replace(settings, **request.settings)
     check_run_folder(request.output, overwrite=request.overwrite)
+    _refuse_inside(request.output, [*request.data, request.model, request.eval_data])
     corpus = read_corpus(request.data, text_field=request.text_field, limit=request.limit)
     settings.check(len(corpus.sentences))
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
@@ -91,7 +94,14 @@ def prepare(request: TrainRequest) -> Prepared:
     set_seed(settings.seed)  # the head starts at random
     model = loop.TrainingModel(encoder.torch_module, method, encoder.dimension).to(encoder.backend.device)
     tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
-    return Prepared(request, method, settings, encoder, model, tokenizer, corpus, dev)
+    return Prepared(request, method, settings, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev)
+
+
+def _refuse_inside(output: Path, inputs: list[str | Path | None]) -> None:
+    """Refuse an output folder that holds what the run reads: --overwrite would delete it."""
+    for name in inputs:
+        if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(output.resolve()):
+            raise InputError(f"-o {output} would replace {name}, which this run reads; choose another -o")
 
 
 def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.TrainResult:
@@ -122,7 +132,7 @@ def configuration(prepared: Prepared, result: loop.TrainResult) -> dict[str, Any
     request, encoder = prepared.request, prepared.encoder
     return {
         "method": {"name": request.method, **asdict(prepared.method)},  # type: ignore[call-overload]
-        "start_model": {"name": request.model, "fingerprint": encoder.fingerprint()},
+        "start_model": {"name": request.model, "fingerprint": prepared.start_fingerprint},
         "encoder": encoder.describe(),
         "settings": asdict(prepared.settings),
         "data": list(prepared.corpus.files),

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 METRICS, CONFIG, BEST = "metrics.jsonl", "sentcli.json", "best.safetensors"
+OWN_FILES = (
+    METRICS, CONFIG, BEST, HEAD_FOLDER, "README.md", "model.safetensors", "config.json", "modules.json",
+    "sentence_bert_config.json", "config_sentence_transformers.json", "*token*.json", "vocab.*", "merges.txt",
+    "*.model", "[0-9]_*", ".*.partial",
+)  # fmt: skip
+"""What a run leaves in its folder: --overwrite removes a folder only if it holds nothing else."""
 
 
 def check_run_folder(path: Path, *, overwrite: bool = False) -> None:
@@ -33,14 +39,16 @@ def check_run_folder(path: Path, *, overwrite: bool = False) -> None:
     Raises:
         InputError: if it holds something and `overwrite` is false, or something that is not a run, or is a file.
     """
-    if path.is_file():
-        raise InputError(f"{path} is a file; the trained model is a folder: choose another -o")
-    if path.is_dir() and any(path.iterdir()):
-        check_output(path, overwrite=overwrite)
-        if not any((path / name).exists() for name in (METRICS, CONFIG)):
-            raise InputError(f"{path} holds files that are not a training run's; choose another -o")
-    else:
-        check_output(path, overwrite=path.is_dir())
+    if str(path) == "-":
+        raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
+    empty = path.is_dir() and not any(path.iterdir())
+    check_output(path, overwrite=overwrite or empty, folder=True)
+    if path.is_dir():
+        if Path.cwd().is_relative_to(path.resolve()):
+            raise InputError(f"{path} is the folder that you are in; choose another -o")
+        foreign = [p.name for p in path.iterdir() if not any(p.match(pattern) for pattern in OWN_FILES)]
+        if foreign:
+            raise InputError(f"{path} holds files that are not a training run's ({foreign[0]}); choose another -o")
 
 
 class RunFolder:
@@ -48,7 +56,7 @@ class RunFolder:
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         check_run_folder(path, overwrite=overwrite)
-        self.path = path
+        self.path = path = path.resolve()
         if path.is_dir():
             shutil.rmtree(path)
         path.mkdir()

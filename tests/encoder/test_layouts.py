@@ -221,3 +221,45 @@ def test_download_errors_are_told_apart(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     with pytest.raises(SentcliError, match="copy the model folder here"):
         zoo.download("someone/something")
+
+
+def test_another_mean_over_layers_keeps_its_weights_and_its_name(tiny_bert, tmp_path):
+    encoder = SentenceEncoder.load(tiny_bert, pooling="first-last-avg")
+    encoder.save(tmp_path / "m")
+    weights = tmp_path / "m" / "1_WeightedLayerPooling" / "model.safetensors"
+    save_file({"layer_weights": torch.ones(3)}, weights)
+    other = SentenceEncoder.load(tmp_path / "m")
+    assert other.spec.pooling == "layers/mean"
+    published = SentenceEncoder.load(tmp_path / "m", pooling="first-last-avg").encode(["the cat"])
+    np.testing.assert_allclose(published, encoder.encode(["the cat"]), atol=1e-6)
+    assert np.abs(other.encode(["the cat"]) - published).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1_Pooling/config.json", "[]"),
+        ("sentence_bert_config.json", "[]"),
+        ("config.json", "[]"),
+        ("config.json", '{"model_type": "bert", "hidden_size": 30}'),
+    ],
+)
+def test_damaged_configurations_are_bad_input(tiny_bert, tmp_path, name, content):
+    SentenceEncoder.load(tiny_bert).save(tmp_path / "m")
+    (tmp_path / "m" / name).write_text(content)
+    with pytest.raises(InputError):
+        SentenceEncoder.load(tmp_path / "m")
+
+
+def test_a_folder_with_a_pinned_name_is_checked_too(tiny_bert, tmp_path, monkeypatch):
+    shutil.copytree(tiny_bert, tmp_path / "minilm")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="SHA-256"):
+        SentenceEncoder.load("minilm")
+    assert SentenceEncoder.load("./minilm").dimension == 32
+
+
+@pytest.mark.parametrize("odd", [("a", "b"), b"bytes", None, 3])
+def test_only_strings_are_encoded(tiny_bert, odd):
+    with pytest.raises(TypeError, match="encode takes strings"):
+        SentenceEncoder.load(tiny_bert).encode(["the cat", odd])

@@ -131,7 +131,7 @@ def test_a_set_that_is_no_folder_is_refused(tmp_path):
         ({"queries": [QUERIES[0]] * 2}, "queries.jsonl, line 2", "the id 'q1' stands twice"),
         ({"corpus": [CORPUS[0], {"text": "x"}]}, "corpus.jsonl, line 2", "no '_id'"),
         ({"queries": [{"_id": "", "text": "x"}]}, "queries.jsonl, line 1", "no '_id'"),
-        ({"corpus": '{"_id": "a"}\n{\n'}, "corpus.jsonl, line 2", "broken JSON"),
+        ({"corpus": '{"_id": "a", "text": "x"}\n{\n'}, "corpus.jsonl, line 2", "broken JSON"),
         ({"corpus": ""}, "corpus.jsonl", "the file is empty"),
         ({"qrels": QRELS + "q2 d1 1\n"}, "qrels/test.tsv, line 6", "expected query-id, corpus-id and a whole number"),
         ({"qrels": QRELS + "q2\td1\t0.5\n"}, "qrels/test.tsv, line 6", "a whole number"),
@@ -261,3 +261,19 @@ def test_scifact_with_minilm(invoke, minilm, data, tmp_path):
     assert {"ndcg@10", "recall@100", "map@100", "mrr@10"} <= set(found)
     assert (found["queries"], found["documents"]) == (300, 5183)
     assert len(run.read_text().splitlines()) == 300 * 1000
+
+
+def test_a_run_never_replaces_a_folder(invoke, tiny_bert, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.txt").write_text("x")
+    set_ = tmp_path / "set"
+    (set_ / "qrels").mkdir(parents=True)
+    (set_ / "corpus.jsonl").write_text('{"_id": "d1", "text": "the cat"}\n')
+    (set_ / "queries.jsonl").write_text('{"_id": "q1", "text": "cat"}\n')
+    (set_ / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    call = ["retrieve", "-m", tiny_bert, "--beir", set_, "--overwrite", "--run"]
+    invoke(*call, tmp_path / "precious", check=2)
+    assert (tmp_path / "precious" / "thesis.txt").exists()
+    invoke(*call, tmp_path / "run.trec", check=0)
+    (set_ / "corpus.jsonl").write_text('{"_id": "d1", "text": null}\n')
+    assert "corpus.jsonl, line 1" in invoke(*call, tmp_path / "run.trec", check=2).stderr

@@ -88,7 +88,8 @@ def test_a_trec_run_refuses_ids_that_it_cannot_hold_and_keeps_the_old_file(tmp_p
     path.write_text("old")
     with pytest.raises(InputError) as caught:
         write_run({"good": {"d": 1.0}, query: {document: 0.5}}, path)
-    assert f"a TREC run cannot hold the ids {query!r} and {document!r}" in str(caught.value)
+    odd = query if " " in query else document
+    assert f"a TREC run cannot hold the id {odd!r}" in str(caught.value)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

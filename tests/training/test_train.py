@@ -263,3 +263,58 @@ def test_simcse_lifts_minilm_cls(invoke, minilm, data, tmp_path):
     assert results["steps"] == 100
     assert results["start_dev_spearman"] == pytest.approx(79.73, abs=0.03)
     assert results["best_dev_spearman"] > 83.5
+
+
+def test_what_a_run_reads_is_never_inside_its_output(invoke, tiny_bert, text, tmp_path):
+    train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 1)
+    before = (tmp_path / "m" / "model.safetensors").read_bytes()
+    refused = train(invoke, tmp_path / "m", text, tmp_path / "m", "--overwrite", check=2)
+    assert "which this run reads" in " ".join(refused.stderr.split())
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
+    (tmp_path / "m" / "notes.txt").write_text("mine\n" * 20)
+    train(invoke, tiny_bert, tmp_path / "m" / "notes.txt", tmp_path / "m", "--overwrite", check=2)
+    train(invoke, tiny_bert, text, tmp_path / "m", "--overwrite", check=2)  # notes.txt is not the run's
+    assert (tmp_path / "m" / "notes.txt").exists()
+    train(invoke, tiny_bert, text, "-", check=2)
+
+
+def test_a_link_to_an_empty_folder_is_an_output(invoke, tiny_bert, text, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    train(invoke, tiny_bert, text, tmp_path / "link", "--max-steps", 1)
+    assert (tmp_path / "real" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "max_steps=-1",
+        "clip_norm=-1",
+        "temperature=0",
+        "temperature=-0.05",
+        "seed=-1",
+        "weight_decay=-1",
+        "learning_rate=nan",
+    ],
+)
+def test_settings_out_of_range(invoke, tiny_bert, text, tmp_path, pair):
+    result = train(invoke, tiny_bert, text, tmp_path / "m", "--set", pair, check=2)
+    assert pair.split("=")[0] in result.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_of_equal_scores_the_earlier_weights_stay(tiny_bert, tmp_path):
+    from sentcli.training.loop import BestKeeper
+    from sentcli.training.run_folder import RunFolder
+
+    model = torch.nn.Linear(2, 2)
+    scores = iter([1.0, 5.0, 5.0])
+    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), lambda: next(scores), None)
+    keeper.evaluate(0)
+    keeper.evaluate(10)
+    kept = model.weight.detach().clone()
+    model.weight.data += 1
+    keeper.evaluate(20)
+    keeper.restore_best()
+    assert keeper.best_step == 10
+    torch.testing.assert_close(model.weight.detach(), kept)
