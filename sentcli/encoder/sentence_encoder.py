@@ -190,9 +190,9 @@ class SentenceEncoder:
         """Encode as `encode`, and also return the counts (truncated texts, tokens, distinct texts)."""
         if isinstance(sentences, str):
             raise TypeError("encode takes a list of sentences: encode(['...'])")
-        other = next((text for text in sentences if not isinstance(text, str)), None)
-        if other is not None:
-            raise TypeError(f"encode takes strings, not {type(other).__name__}")
+        for text in sentences:
+            if not isinstance(text, str):
+                raise TypeError(f"encode takes strings, not {type(text).__name__}")
         prefix = self.prompt_text(prompt_name, prompt)
         prompt_length = self.tokenizer.prompt_length(prefix) if prefix else 0
         budget = batch_tokens or self.backend.default_batch_tokens
