@@ -53,6 +53,11 @@ def weight_files(folder: Path) -> list[Path]:
     raise InputError(f"{folder} holds no weights: looked for {', '.join(WEIGHT_FILES)}")
 
 
+def has_weights(folder: Path) -> bool:
+    """Tell whether a folder holds weights of a transformer, whole or not."""
+    return any((folder / name).exists() for name in WEIGHT_FILES)
+
+
 def load_state_dict(folder: Path) -> StateDict:
     """Read all weights of a folder.
 
@@ -104,6 +109,8 @@ def head_weights(folder: Path, state: StateDict) -> StateDict:
     stored = folder / HEAD_FOLDER / "model.safetensors"
     if stored.exists():
         kept = load_weights(stored)
+        if "dense.weight" not in kept:
+            raise InputError(f"{folder}: its training head is not a dense layer and cannot encode: use --pooling cls")
         return {name: kept[f"dense.{name}"] for name in ("weight", "bias")}
     for stem in HEAD_KEYS:
         for key in state:
@@ -111,6 +118,46 @@ def head_weights(folder: Path, state: StateDict) -> StateDict:
                 prefix = key.removesuffix("weight")
                 return {name: state[prefix + name] for name in ("weight", "bias")}
     raise InputError(f"{folder} has no trained head ({HEAD_FOLDER}/, {', '.join(HEAD_KEYS)}): use --pooling cls")
+
+
+LM_HEADS = (
+    (
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.decoder",
+        "cls.predictions.bias",
+    ),
+    ("lm_head.transform.dense", "lm_head.transform.LayerNorm", "lm_head.decoder", "lm_head.bias"),
+    ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
+    ("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
+    ("predictions.dense", "predictions.LayerNorm", "predictions.decoder", "predictions.bias"),
+    ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head", "generator_lm_head.bias"),
+    ("head.dense", "head.norm", "decoder", "decoder.bias"),
+)  # fmt: skip
+"""Dense layer, normalisation, decoder and bias of the masked-language-modelling heads: BERT, SimCSE's training output,
+RoBERTa and MPNet, DistilBERT, ALBERT, ELECTRA's generator, ModernBERT."""
+
+
+def lm_head_weights(folder: Path) -> StateDict | None:
+    """Return the masked-language-modelling head of a folder as dense.*, norm.*, decoder.weight and bias, or None.
+
+    Looks for the head that `sentcli train` kept, then for those that published checkpoints hold.
+    """
+    stored = folder / HEAD_FOLDER / "lm_head.safetensors"
+    if stored.exists():
+        return load_weights(stored)
+    state = load_state_dict(folder) if has_weights(folder) else {}
+    for dense, norm, decoder, bias in LM_HEADS:
+        if f"{dense}.weight" not in state:
+            continue
+        names = {
+            f"{ours}.{kind}": f"{theirs}.{kind}"
+            for ours, theirs in (("dense", dense), ("norm", norm))
+            for kind in ("weight", "bias")
+        }
+        names |= {"decoder.weight": f"{decoder}.weight", "bias": bias}
+        return {ours: state[theirs] for ours, theirs in names.items() if theirs in state}
+    return None
 
 
 def file_digest(path: Path) -> str:

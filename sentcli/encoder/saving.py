@@ -154,6 +154,8 @@ def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encod
                 "bias": spec.bias,
                 "activation_function": spec.activation,
             }
+            if spec.on_tokens:
+                config["module_input_name"] = "token_embeddings"
     if not isinstance(spec, CNNSpec):
         write_json(folder / "config.json", config)
     save_weights(module, folder / "model.safetensors")

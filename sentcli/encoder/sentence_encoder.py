@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sentcli import zoo
 from sentcli.encoder import batching
-from sentcli.encoder.spec import EncoderSpec, read_spec
+from sentcli.encoder.spec import DenseSpec, EncoderSpec, read_spec
 from sentcli.encoder.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.errors import InputError, SentcliError, nearest
 
@@ -96,6 +96,8 @@ class SentenceEncoder:
         pooling: str | None = None,
         normalize: bool | None = None,
         max_length: int | None = None,
+        edit: Callable[[EncoderSpec], EncoderSpec] | None = None,
+        untrained: bool = False,
     ) -> SentenceEncoder:
         """Load a model.
 
@@ -107,6 +109,8 @@ class SentenceEncoder:
             pooling: a name of `POOLINGS` instead of what the model says.
             normalize: force L2 normalisation on or off.
             max_length: tokens, special ones included; longer texts are cut and counted.
+            edit: changes what the folder says; modules that it adds start with random weights.
+            untrained: accept a folder with a configuration and a tokenizer but no weights, and start at random.
 
         Raises:
             InputError: no such model, a broken folder, an option that does not fit.
@@ -128,10 +132,12 @@ class SentenceEncoder:
             spec = spec.with_pooling(pooling)
         if normalize is not None:
             spec = spec.with_normalize(normalize)
+        if edit is not None:
+            spec = edit(spec)
         runner = torch_backend.TorchBackend.choose(device, precision)
         hf_tokenizer = torch_backend.load_tokenizer(spec.folder)
         tokenizer, limit = torch_backend.text_tokenizer(hf_tokenizer, spec, max_length)
-        runner.attach(torch_model.build(spec))
+        runner.attach(torch_model.build(spec, untrained=untrained))
         return cls(replace(spec, max_length=limit), tokenizer, runner, model=str(model), hf_tokenizer=hf_tokenizer)
 
     @property
@@ -252,6 +258,38 @@ class SentenceEncoder:
                     ahead.append(pool.submit(self.tokenizer, texts[slices[i + 1]], prefix))
                 yield rows, tokens
 
+    def with_normalize(self, normalize: bool) -> SentenceEncoder:
+        """Return an encoder over the same weights with or without L2 normalisation at the end."""
+        from sentcli.encoder.torch_model import Normalize
+
+        kept = [module for module in self.torch_module.stack if not isinstance(module, Normalize)]
+        return self._with_stack(self.spec.with_normalize(normalize), [*kept, *([Normalize()] if normalize else [])])
+
+    def with_dense(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> SentenceEncoder:
+        """Return an encoder over the same weights that ends with ``weight x + bias``.
+
+        Args:
+            weight: ``[k, dim]``.
+            bias: ``[k]``.
+        """
+        import torch
+
+        from sentcli.encoder.torch_model import Dense
+
+        part = DenseSpec(weight.shape[1], weight.shape[0], activation="torch.nn.modules.linear.Identity")
+        module = Dense(part)
+        module.linear.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
+        spec = replace(self.spec, modules=(*self.spec.modules, part))
+        return self._with_stack(spec, [*self.torch_module.stack, module])
+
+    def _with_stack(self, spec: EncoderSpec, stack: list[Any]) -> SentenceEncoder:
+        from sentcli.encoder.torch_backend import TorchBackend
+        from sentcli.encoder.torch_model import TorchEncoder
+
+        runner = TorchBackend.choose(self.backend.device, self.backend.precision)
+        runner.attach(TorchEncoder(self.torch_module.backbone, stack).eval())
+        return SentenceEncoder(spec, self.tokenizer, runner, model=self.model, hf_tokenizer=self.hf_tokenizer)
+
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write a folder that ``SentenceTransformer(folder)`` and `load` open with equal vectors.
 
@@ -264,10 +302,11 @@ class SentenceEncoder:
 
     def fingerprint(self) -> str:
         """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt)."""
-        from sentcli.encoder.checkpoint import file_digest, weight_files
+        from sentcli.encoder.checkpoint import file_digest, has_weights, weight_files
 
         digest = hashlib.sha256()
-        for path in weight_files(self.spec.folder):
+        trained = has_weights(self.spec.folder)
+        for path in weight_files(self.spec.folder) if trained else [self.spec.folder / "config.json"]:
             digest.update(file_digest(path).encode())
         digest.update(self.tokenizer.backend.to_str().encode())
         for module in self.spec.modules:

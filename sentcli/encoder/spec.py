@@ -78,6 +78,8 @@ class DenseSpec:
     folder: Path | None = None
     from_head: bool = False
     """The weights are the head stored with the checkpoint (``mlp.dense.*`` or ``pooler.dense.*``)."""
+    on_tokens: bool = False
+    """On every token vector, before the pooling."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,9 @@ class EncoderSpec:
             )
             name = published if published and ends and name == "mean" else f"layers/{name}"
         if isinstance(modules[0], CNNSpec):
-            name = f"cnn+{name}"
-        dense = [m for m in modules if isinstance(m, DenseSpec)]
+            relu = any(isinstance(m, DenseSpec) and m.on_tokens for m in modules)
+            name = f"cnn{'-relu' * relu}+{name}"
+        dense = [m for m in modules if isinstance(m, DenseSpec) and not m.on_tokens]
         if len(dense) == 1 and dense[0].from_head:
             return f"{name}-head"
         return name + "+dense" * len(dense)
@@ -240,9 +243,12 @@ def _read_module(name: str, path: Path) -> ModuleSpec | None:
     if name == "Dense":
         config = read_json(path / "config.json")
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-        if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
-            raise InputError(f"{path}: a Dense module with a residual or on token vectors is not supported")
-        return DenseSpec(config["in_features"], config["out_features"], config.get("bias", True), activation, path)
+        places = ("sentence_embedding", "token_embeddings")
+        source = config.get("module_input_name") or places[0]
+        if config.get("use_residual") or source not in places or (config.get("module_output_name") or source) != source:
+            raise InputError(f"{path}: a Dense module with a residual or with other inputs is not supported")
+        widths = config["in_features"], config["out_features"]
+        return DenseSpec(*widths, config.get("bias", True), activation, path, on_tokens=source == places[1])
     raise InputError(
         f"{path.parent}: module {name} is not supported; "
         "Transformer, Pooling, WeightedLayerPooling, CNN, Dense, Dropout and Normalize are"

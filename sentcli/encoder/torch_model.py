@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sentcli.encoder import checkpoint
+from sentcli.encoder import attention, checkpoint
 from sentcli.encoder.spec import (
     CNNSpec,
     DenseSpec,
@@ -36,6 +36,8 @@ class Features:
     prompt_length: int = 0
     hidden_states: tuple[Tensor, ...] = ()
     """Embedding layer first, each ``[B, T, d]``; only if a module asked."""
+    attentions: dict[int, Tensor] = field(default_factory=dict)
+    """Layer number to ``[B, heads, T, T]``, for the layers that were asked for."""
     sentence: Tensor | None = None
     """``[B, d]`` from the pooling on."""
 
@@ -115,11 +117,12 @@ class CNN(nn.Module):
             nn.Conv1d(spec.in_dim, spec.out_channels, kernel, stride, padding=(kernel - 1) // 2)
             for kernel, stride in sizes
         )
+        self.blank_padding = True
 
     def forward(self, features: Features) -> Features:
         """Replace `features.tokens` by ``[B, T, out_channels * kernels]``."""
         columns = features.tokens.transpose(1, 2)
-        if not self.training:
+        if self.blank_padding and not self.training:
             # A vector must not depend on the batch: with padding as zeros, it is that of the sentence alone. The
             # reference code lets the convolutions see the backbone's output at padding; so does training here.
             columns = columns * features.mask.unsqueeze(1).to(columns.dtype)
@@ -128,16 +131,20 @@ class CNN(nn.Module):
 
 
 class Dense(nn.Module):
-    """A linear layer and an activation on the sentence vector."""
+    """A linear layer and an activation on the sentence vector, or on each token vector."""
 
     def __init__(self, spec: DenseSpec) -> None:
         super().__init__()
         self.linear = nn.Linear(spec.in_features, spec.out_features, bias=spec.bias)
         self.activation = _activation(spec.activation)
+        self.on_tokens = spec.on_tokens
 
     def forward(self, features: Features) -> Features:
-        """Replace `features.sentence` ``[B, out_features]``."""
-        features.sentence = self.activation(self.linear(features.sentence))
+        """Replace `features.sentence` ``[B, out_features]`` or `features.tokens` ``[B, T, out_features]``."""
+        if self.on_tokens:
+            features.tokens = self.activation(self.linear(features.tokens))
+        else:
+            features.sentence = self.activation(self.linear(features.sentence))
         return features
 
 
@@ -174,42 +181,76 @@ class TorchEncoder(nn.Module):
         self.stack = nn.ModuleList(modules)
         self.needs_hidden_states = any(isinstance(module, LayerMean) for module in modules)
 
-    def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0, *, normalize: bool = True) -> Tensor:
+    def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
         """Encode a padded batch.
 
         Args:
             batch: ``input_ids`` and ``attention_mask`` ``[B, T]``, perhaps ``token_type_ids``.
             prompt_length: tokens at the front that pooling leaves out, if the model says so.
+        """
+        sentence = self.features(batch, prompt_length).sentence
+        assert sentence is not None
+        return sentence
+
+    def features(
+        self,
+        batch: Mapping[str, Tensor],
+        prompt_length: int = 0,
+        *,
+        normalize: bool = True,
+        attention_layers: Collection[int] = (),
+    ) -> Features:
+        """Encode a padded batch and return everything on the way.
+
+        Args:
+            batch: as for `forward`.
+            prompt_length: as for `forward`.
             normalize: False leaves out a final `Normalize` (training, and classifiers on the vectors).
+            attention_layers: layers, counted from 0, whose attention weights are wanted.
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
         if not self.training and bool(mask.all()):
             del inputs["attention_mask"]  # nothing is padded: attention without a mask is a few percent faster
-        output = self.backbone(**inputs, output_hidden_states=self.needs_hidden_states, return_dict=True)
-        states = output.hidden_states if self.needs_hidden_states else ()
-        features = Features(output.last_hidden_state, mask, prompt_length, states)
+        options = {"output_hidden_states": self.needs_hidden_states, "return_dict": True}
+        with attention.recording(self.backbone, attention_layers) as recorder:
+            if attention_layers and recorder is None:
+                options["output_attentions"] = True
+            output = self.backbone(**inputs, **options)
+        features = Features(output.last_hidden_state, mask, prompt_length)
+        if self.needs_hidden_states:
+            features.hidden_states = output.hidden_states
+        if recorder is not None:
+            features.attentions = recorder.weights
+        elif attention_layers:
+            if not output.get("attentions"):
+                kind = getattr(self.backbone.config, "model_type", "")
+                raise InputError(f"a {kind} model gives no attention weights, which this method compares")
+            features.attentions = {layer: output.attentions[layer] for layer in attention_layers}
         for module in self.stack:
             if normalize or not isinstance(module, Normalize):
                 features = module(features)
-        assert features.sentence is not None
-        return features.sentence
+        return features
 
 
-def build(spec: EncoderSpec) -> TorchEncoder:
+def build(spec: EncoderSpec, *, untrained: bool = False) -> TorchEncoder:
     """Build the encoder of a spec and load its weights, in float32 and evaluation mode.
+
+    Args:
+        spec: of the encoder.
+        untrained: a folder without weights gives random ones instead of an error.
 
     Raises:
         InputError: if weights are missing, damaged, do not fit the configuration, or need code of their own.
     """
-    state = checkpoint.load_state_dict(spec.folder)
+    state = {} if untrained and not checkpoint.has_weights(spec.folder) else checkpoint.load_state_dict(spec.folder)
     backbone = load_backbone(spec.folder, state)
     modules = [_build_module(module, spec, state) for module in spec.modules]
     return TorchEncoder(backbone, modules).float().eval()
 
 
 def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
-    """Make the transformers model of a folder's config.json with the weights in `state`."""
+    """Make the transformers model of a folder's config.json with the weights in `state`; random ones if it is empty."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
@@ -220,6 +261,9 @@ def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
         raise InputError(f"{folder}: no encoder can be made of its config.json: {_line(error)}") from error
     if isinstance(model_class, (tuple, list)):
         model_class = model_class[0]
+    if not state:
+        fresh: nn.Module = model_class(config)
+        return fresh
     state = {key: value for key, value in state.items() if not key.startswith("mlp.")}
     try:
         model, report = model_class.from_pretrained(

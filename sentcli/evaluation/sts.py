@@ -35,6 +35,8 @@ SPLITS = {
         "test": "SICK_test_annotated.txt",
     },
 }
+STSB_TRAIN = Path("STS") / "STSBenchmark" / SPLITS["STSBenchmark"]["train"]
+"""In a SentEval ``downstream`` folder."""
 TASKS = (*SUBSETS, *SPLITS)
 SPLIT_NAMES = ("test", "dev", "train")
 
@@ -103,7 +105,7 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
         raise InputError(f"unknown task {task!r}{nearest(task, list(TASKS))}; one of: {', '.join(TASKS)}")
     name = SPLITS[task][split]
     if task == "STSBenchmark":
-        return [_read_columns(data / "STS" / task / name, task, gold=4, first=5, second=6, header=False)]
+        return [read_stsb(data / "STS" / task / name)]
     return [_read_columns(data / "SICK" / name, task, gold=3, first=1, second=2, header=True)]
 
 
@@ -141,6 +143,15 @@ def _read_subset(folder: Path, name: str) -> Pairs:
         second.append(detokenised(fields[1]))
         gold.append(_number(score, golds, line))
     return Pairs(name, first, second, np.array(gold))
+
+
+def read_stsb(path: Path) -> Pairs:
+    """Read one of STS-B's files (sts-train.csv, sts-dev.csv, sts-test.csv).
+
+    Raises:
+        DataError: for a line that does not parse; InputError if the file is missing.
+    """
+    return _read_columns(path, "STSBenchmark", gold=4, first=5, second=6, header=False)
 
 
 def _read_columns(path: Path, name: str, *, gold: int, first: int, second: int, header: bool) -> Pairs:

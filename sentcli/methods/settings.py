@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from sentcli.errors import InputError
+from sentcli.objectives import checks
+
+OPTIMIZERS, SCHEDULES = ("adamw", "rmsprop"), ("linear", "constant", "staircase")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """Defaults are SimCSE's: transformers' Trainer with its own defaults, linear decay to zero, no warm-up."""
 
@@ -20,9 +22,25 @@ class Settings:
     """Optimiser steps; 0 takes what the epochs give. More than one epoch's worth goes on into further epochs."""
     max_length: int = 32
     """Tokens a sentence in training, special ones included; encoding afterwards keeps the start model's length."""
-    weight_decay: float = 0.0
+    optimizer: str = "adamw"
+    schedule: str = "linear"
+    """After the warm-up: ``linear`` to zero, ``constant``, or the ``staircase`` of Contrastive Tension, 100, 80, 60, 40
+    and then 20 % of the rate, 500 steps each."""
     warmup_steps: int = 0
+    warmup_share: float = 0.0
+    """Warm-up as a share of all steps, where `warmup_steps` is 0."""
+    weight_decay: float = 0.0
+    decay_all: bool = False
+    """Decay biases and layer normalisations, too."""
+    adam_epsilon: float = 1e-8
+    bias_correction: bool = True
+    """Of Adam's averages; False is the optimiser of the first BERT code."""
     clip_norm: float = 1.0
+    """Largest norm of the gradient; 0 for no clipping."""
+    dropout: float | None = None
+    """Dropout of the encoder everywhere; none keeps the start model's own."""
+    drop_heads: float = 0.0
+    """Drop whole attention heads at this rate (the drophead of Mirror-BERT's scripts)."""
     eval_every: int = 125
     """Steps between two scores on the dev set."""
     seed: int = 42
@@ -33,24 +51,35 @@ class Settings:
         Raises:
             InputError: naming the setting.
         """
-        least = {"epochs": 1, "max_length": 3, "eval_every": 1, "max_steps": 0, "warmup_steps": 0, "weight_decay": 0}
-        for name, limit in {**least, "seed": 0}.items():
-            if not getattr(self, name) >= limit:
-                raise InputError(f"{name} must be at least {limit}, not {getattr(self, name)}")
-        for name in ("learning_rate", "clip_norm"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be above 0, not {getattr(self, name)}")
+        least = {"epochs": 1, "max_length": 3, "eval_every": 1}
+        for name in ("max_steps", "warmup_steps", "weight_decay", "clip_norm", "seed"):
+            least[name] = 0
+        for name, limit in least.items():
+            checks.at_least(limit, **{name: getattr(self, name)})
+        checks.positive(learning_rate=self.learning_rate, adam_epsilon=self.adam_epsilon)
+        checks.share(warmup_share=self.warmup_share, drop_heads=self.drop_heads, dropout=self.dropout or 0.0)
+        checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        checks.one_of("schedule", self.schedule, SCHEDULES)
         if self.batch_size < 2:
             raise InputError("batch_size must be at least 2: the other sentences of a batch are the negatives")
         if sentences < self.batch_size:
             raise InputError(f"batch size {self.batch_size} is more than the {sentences} sentences of the data")
 
-    def total_steps(self, sentences: int) -> int:
+    def total_steps(self, sentences: int, least: int = 2) -> int:
         """Return the number of optimiser steps."""
-        return self.max_steps or self.epochs * steps_per_epoch(sentences, self.batch_size)
+        return self.max_steps or self.epochs * steps_per_epoch(sentences, self.batch_size, least)
+
+    def rate(self, step: int, steps: int) -> float:
+        """Return the share of the learning rate that step number `step` of `steps`, from 0, is made with."""
+        warmup = self.warmup_steps or round(self.warmup_share * steps)
+        if step < warmup:
+            return step / warmup
+        if self.schedule == "linear":
+            return max(0.0, (steps - step) / max(1, steps - warmup))
+        return max(5 - step // 500, 1) / 5 if self.schedule == "staircase" else 1.0
 
 
-def steps_per_epoch(sentences: int, batch_size: int) -> int:
-    """Count the batches of an epoch: the last may be smaller, but one sentence alone has no negatives."""
+def steps_per_epoch(sentences: int, batch_size: int, least: int = 2) -> int:
+    """Count the batches of an epoch: the last may be smaller, down to the `least` rows that the method works on."""
     full, rest = divmod(sentences, batch_size)
-    return full + (rest > 1)
+    return full + (rest >= least)

@@ -1,6 +1,69 @@
-"""Training objectives: pure functions on tensors, and small modules around them that say what they need."""
+"""Training objectives: pure functions on tensors, and the terms of a loss that are made of them."""
 
-from sentcli.objectives.contrastive import Contrastive, info_nce
-from sentcli.objectives.views import Objective, Views
+from sentcli.objectives.attention_mi import AttentionMI, attention_mutual_information
+from sentcli.objectives.base import Objective, Parts, StatefulObjective, Views, Vocabulary
+from sentcli.objectives.contrastive import (
+    Contrastive,
+    MultiPositive,
+    NTXent,
+    info_nce,
+    multi_positive_info_nce,
+    nt_xent,
+)
+from sentcli.objectives.jensen_shannon import JensenShannon, jensen_shannon_mi_loss
+from sentcli.objectives.masked_lm import AuxiliaryMLM, CondenserMLM, MaskedLM
+from sentcli.objectives.pairs import (
+    ContrastiveTension,
+    CosineRegression,
+    contrastive_tension_loss,
+    cosine_regression_loss,
+)
+from sentcli.objectives.reconstruction import Reconstruction, reconstruction_loss
+from sentcli.objectives.replaced_token import ReplacedTokenDetection
+from sentcli.objectives.whitening import shuffled_group_whitening
 
-__all__ = ["Contrastive", "Objective", "Views", "info_nce"]
+OBJECTIVES: dict[str, type[Objective]] = {
+    "contrastive": Contrastive,
+    "multi-positive": MultiPositive,
+    "nt-xent": NTXent,
+    "reconstruction": Reconstruction,
+    "ami": AttentionMI,
+    "mlm": MaskedLM,
+    "auxiliary-mlm": AuxiliaryMLM,
+    "condenser-mlm": CondenserMLM,
+    "rtd": ReplacedTokenDetection,
+    "jsd": JensenShannon,
+    "tension": ContrastiveTension,
+    "regression": CosineRegression,
+}
+"""Terms that can be added to any method, by name."""
+
+__all__ = [
+    "OBJECTIVES",
+    "AttentionMI",
+    "AuxiliaryMLM",
+    "CondenserMLM",
+    "Contrastive",
+    "ContrastiveTension",
+    "CosineRegression",
+    "JensenShannon",
+    "MaskedLM",
+    "MultiPositive",
+    "NTXent",
+    "Objective",
+    "Parts",
+    "Reconstruction",
+    "ReplacedTokenDetection",
+    "StatefulObjective",
+    "Views",
+    "Vocabulary",
+    "attention_mutual_information",
+    "contrastive_tension_loss",
+    "cosine_regression_loss",
+    "info_nce",
+    "jensen_shannon_mi_loss",
+    "multi_positive_info_nce",
+    "nt_xent",
+    "reconstruction_loss",
+    "shuffled_group_whitening",
+]

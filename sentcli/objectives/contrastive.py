@@ -1,20 +1,39 @@
-"""InfoNCE: van den Oord et al. 2018, as SimCSE (Gao et al., EMNLP 2021, eq. 1) uses it."""
+"""InfoNCE in the forms of the papers, with a queue of past vectors that a momentum encoder fills.
+
+van den Oord et al. 2018; SimCSE (Gao et al., EMNLP 2021, eq. 1 and 4); MoCo (He et al., CVPR 2020) for the queue, as
+miCSE (Klein and Nabi, ACL 2023, eq. 2) and ESimCSE (Wu et al., COLING 2022) use it; WhitenedCSE (Zhuo et al., ACL
+2023, eq. 7) for several positives; Mirror-BERT (Liu et al., EMNLP 2021) for the form in which every view is an anchor.
+"""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed
+from torch import Tensor
 from torch.nn import functional
 
+from sentcli.encoder.surgery import ema_update, freeze, set_dropout
+from sentcli.objectives import checks
+from sentcli.objectives.base import Objective, StatefulObjective, Views
+
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from sentcli.objectives.views import Views
+    from sentcli.objectives.base import Loss, Parts
 
 
-def info_nce(anchors: Tensor, positives: Tensor, temperature: float = 0.05, negatives: Tensor | None = None) -> Tensor:
+def info_nce(
+    anchors: Tensor,
+    positives: Tensor,
+    temperature: float = 0.05,
+    negatives: Tensor | None = None,
+    *,
+    positives_only: bool = False,
+    groups: Tensor | None = None,
+    cross_device: bool = False,
+) -> Tensor:
     """Cross-entropy of picking each anchor's positive among all positives of the batch and some extra negatives.
 
     Row i of the logits is ``cos(anchor_i, [positive_1 ... positive_B, negative_1 ... negative_Q]) / temperature``
@@ -25,6 +44,9 @@ def info_nce(anchors: Tensor, positives: Tensor, temperature: float = 0.05, nega
         positives: ``[B, d]``; row i belongs to anchor i.
         temperature: tau.
         negatives: ``[Q, d]`` further negatives for every anchor, for example a queue.
+        positives_only: set the logits of all negatives to 0 (miCSE's fig. 9 and table 4, "without negatives").
+        groups: ``[B]`` integers; rows of one group are the same text and not negatives of each other.
+        cross_device: take the positives of all processes as candidates; their gradients flow back to them.
 
     Returns:
         A scalar in nats.
@@ -34,19 +56,190 @@ def info_nce(anchors: Tensor, positives: Tensor, temperature: float = 0.05, nega
     """
     if anchors.shape != positives.shape or anchors.ndim != 2:
         raise ValueError(f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must both be [B, d]")
+    rows = torch.arange(len(anchors), device=anchors.device)
+    own = groups
+    if cross_device and process_count() > 1:
+        positives, groups = gather(positives), None if groups is None else gather(groups)
+        rows = rows + len(rows) * torch.distributed.get_rank()
     candidates = positives if negatives is None else torch.cat([positives, negatives])
     logits = functional.normalize(anchors, dim=-1) @ functional.normalize(candidates, dim=-1).T / temperature
-    return functional.cross_entropy(logits, torch.arange(len(anchors), device=logits.device))
+    target = functional.one_hot(rows, len(candidates)).bool()
+    if groups is not None and own is not None:
+        twins = functional.pad(own[:, None] == groups, (0, len(candidates) - len(positives))) & ~target
+        logits = logits.masked_fill(twins, -torch.inf)
+    if positives_only:
+        logits = logits.where(target, 0)
+    return functional.cross_entropy(logits, rows)
 
 
-@dataclass
-class Contrastive:
-    """`info_nce` between the first two views of each sentence."""
+def multi_positive_info_nce(views: Tensor, temperature: float = 0.05) -> Tensor:
+    """Sum of InfoNCE between the first view and each of the others (WhitenedCSE eq. 7 with every lambda_m = 1).
+
+    Args:
+        views: ``[m, N, d]``; row i of every view is the same sentence.
+        temperature: tau.
+
+    Returns:
+        A scalar in nats, the mean over the N anchors.
+
+    Raises:
+        ValueError: if there are fewer than two views.
+    """
+    if views.ndim != 3 or len(views) < 2:
+        raise ValueError(f"views {tuple(views.shape)} must be [m, N, d] with m >= 2")
+    return torch.stack([info_nce(views[0], view, temperature) for view in views[1:]]).sum()
+
+
+def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.04) -> Tensor:
+    """InfoNCE in which every row of both views is an anchor: 1 positive, 2B - 2 negatives from both views.
+
+    Args:
+        first: ``[B, d]``.
+        second: ``[B, d]``; row i shows the sentence of row i of `first`.
+        temperature: tau; 0.04 in Mirror-BERT.
+
+    Returns:
+        A scalar in nats, the mean over the 2B anchors.
+    """
+    rows = functional.normalize(torch.cat([first, second]), dim=-1)
+    logits = (rows @ rows.T / temperature).fill_diagonal_(-torch.inf)
+    return functional.cross_entropy(logits, torch.arange(len(rows), device=rows.device).roll(len(first)))
+
+
+def process_count() -> int:
+    """Return how many processes train together."""
+    ready = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_world_size() if ready else 1
+
+
+def gather(rows: Tensor) -> Tensor:
+    """Stack the rows of all processes in the order of their ranks; gradients flow back to where the rows came from."""
+    from torch.distributed.nn.functional import all_gather
+
+    if not rows.is_floating_point():
+        parts = [torch.empty_like(rows) for _ in range(process_count())]
+        torch.distributed.all_gather(parts, rows)
+        return torch.cat(parts)
+    return torch.cat(all_gather(rows.contiguous()))  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrastive(Objective):
+    """`info_nce` of the first two views, perhaps with a queue of past vectors as further negatives."""
 
     temperature: float = 0.05
-    weight: float = 1.0
-    name: str = "contrastive"
+    queue_size: int = 0
+    """Past vectors kept as negatives; 0 for none."""
+    momentum: float = 0.995
+    """Of the encoder that fills the queue: m <- momentum * m + (1 - momentum) * online."""
+    momentum_dropout: float = 0.3
+    """Dropout of that encoder."""
+    positives_only: bool = False
+    mask_duplicates: bool = False
+    """Texts that occur twice in a batch are not each other's negatives."""
+    cross_device: bool = True
+    """With several processes, the sentences of the others are negatives, too."""
+
+    def check(self) -> None:
+        """Refuse what the formula has no meaning for."""
+        checks.positive(temperature=self.temperature)
+        checks.at_least(0, queue_size=self.queue_size)
+        checks.share(momentum=self.momentum, momentum_dropout=self.momentum_dropout)
+
+    def build(self, parts: Parts) -> Loss:
+        """Return the loss, with its queue if it has one."""
+        return MomentumContrastive(self, parts) if self.queue_size else self
+
+    def __call__(self, views: Views, negatives: Tensor | None = None) -> Tensor:
+        """Return the loss of views 1 and 2."""
+        return info_nce(
+            views.projected[0],
+            views.projected[1],
+            self.temperature,
+            negatives,
+            positives_only=self.positives_only,
+            groups=equal_rows(views.inputs["input_ids"][: views.projected.shape[1]]) if self.mask_duplicates else None,
+            cross_device=self.cross_device,
+        )
+
+
+def equal_rows(ids: Tensor) -> Tensor:
+    """Number the distinct rows of ``[B, T]``: equal rows get equal numbers ``[B]``."""
+    groups: Tensor = torch.unique(ids, dim=0, return_inverse=True)[1]
+    return groups
+
+
+class MomentumContrastive(StatefulObjective):
+    """`Contrastive` with a queue: the momentum encoder moves, the loss sees the old queue, then view 1 is enqueued.
+
+    The head is the online one, it has no average of its own (miCSE sec. 3.1).
+    """
+
+    rows: Tensor
+    filled: Tensor
+
+    def __init__(self, settings: Contrastive, parts: Parts) -> None:
+        super().__init__()
+        self.settings = settings
+        self.encoder: Any = copy.deepcopy(parts.encoder)
+        set_dropout(self.encoder, settings.momentum_dropout)
+        freeze(self.encoder)
+        self.register_buffer("rows", torch.zeros(0))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+
+    @property
+    def queue(self) -> Tensor | None:
+        """The past vectors ``[filled, d']``, the newest last; None while there are none."""
+        filled = int(self.filled)
+        return self.rows[-filled:] if filled else None
+
+    def forward(self, views: Views) -> Tensor:
+        """Return the loss and move on the memory."""
+        ema_update(self.encoder, views.encoder, self.settings.momentum)
+        loss = self.settings(views, self.queue)
+        self.enqueue(views)
+        return loss
+
+    @torch.no_grad()
+    def enqueue(self, views: Views) -> None:
+        """Append the momentum encoder's vectors of view 1, of all processes, and drop the oldest."""
+        count, capacity = views.projected.shape[1], self.settings.queue_size
+        first = {name: ids[:count] for name, ids in views.inputs.items()}
+        pooled = self.encoder.features(first, normalize=False).sentence
+        new = views.head(pooled[None])[0]
+        if self.settings.cross_device and process_count() > 1:
+            new = gather(new)
+        if not self.rows.numel():
+            self.rows = new.new_zeros(capacity, new.shape[1])
+        self.rows = torch.cat([self.rows, new])[-capacity:]
+        self.filled += min(len(new), capacity - int(self.filled))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiPositive(Objective):
+    """`multi_positive_info_nce` of all views (WhitenedCSE)."""
+
+    temperature: float = 0.05
+
+    def check(self) -> None:
+        """Refuse what the formula has no meaning for."""
+        checks.positive(temperature=self.temperature)
+
+    def __call__(self, views: Views) -> Tensor:
+        """Return the sum over the positives."""
+        return multi_positive_info_nce(views.projected, self.temperature)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NTXent(Objective):
+    """`nt_xent` of the first two views (Mirror-BERT)."""
+
+    temperature: float = 0.04
+
+    def check(self) -> None:
+        """Refuse what the formula has no meaning for."""
+        checks.positive(temperature=self.temperature)
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss of views 1 and 2."""
-        return info_nce(views.projected[0], views.projected[1], self.temperature)
+        return nt_xent(views.projected[0], views.projected[1], self.temperature)

@@ -2,12 +2,13 @@
 
     one process    sentcli train --method simcse --model minilm --data text.txt -o out
 
-A step: tokenise B sentences, repeat them m times, one encoder pass over all m*B rows (dropout makes the views
-differ), the head, each objective on the views, the weighted sum backward, clip, AdamW, linear decay.
+A step: the texts of m views of B sentences, tokenised; one encoder pass over all m*B rows (dropout makes the views
+differ where the texts do not); the head; each objective on the views; the weighted sum backward, clip, optimiser step.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +24,15 @@ from torch.optim.lr_scheduler import LambdaLR
 from sentcli.encoder.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.errors import SentcliError
 from sentcli.methods.settings import Settings
-from sentcli.objectives import Objective, Views
-from sentcli.training.data import batch_order, tokenised_batches
+from sentcli.training.data import Batch, Corpus, batch_order, tokenised_batches
+from sentcli.training.model import TrainingModel
 from sentcli.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from sentcli.encoder.torch_model import TorchEncoder
     from sentcli.methods import Method
+
+    Score = Callable[[TorchEncoder], float]
 
 
 class Observer(Protocol):
@@ -63,11 +67,11 @@ class TrainResult:
 def train(
     model: TrainingModel,
     tokenizer: TextTokenizer,
-    settings: Settings,
-    sentences: list[str],
+    method: Method,
+    corpus: Corpus,
     folder: RunFolder,
     *,
-    score: Callable[[], float] | None = None,
+    score: Score | None = None,
     observer: Observer | None = None,
 ) -> TrainResult:
     """Train `model` in place and leave it with the best weights by `score`, else with the last.
@@ -75,33 +79,33 @@ def train(
     Args:
         model: encoder, head and objectives, on the device to train on.
         tokenizer: cuts to the training length.
-        settings: of the run.
-        sentences: the training text.
+        method: its settings and its views.
+        corpus: the training text.
         folder: takes the metrics and the best weights so far.
-        score: scores the encoder on the dev set; called at step 0, every `eval_every` steps and at the end.
+        score: scores an encoder on the dev set; called at step 0, every `eval_every` steps and at the end.
         observer: told of steps and scores.
 
     Raises:
         SentcliError: if the loss is not a number.
     """
+    settings, count = method.settings, len(corpus.sentences)
     set_seed(settings.seed)
-    device, views = next(model.parameters()).device, model.views
+    device = next(model.parameters()).device
     # the model is on its device already; accelerate brings gradient scaling and, later, more processes
     accelerator = Accelerator(cpu=device.type == "cpu", device_placement=False)
-    steps = settings.total_steps(len(sentences))
+    steps = settings.total_steps(count, model.least_rows)
     optimizer, schedule = make_optimizer(model, settings, steps)
-    model, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
-    batches = tokenised_batches(
-        sentences, tokenizer, batch_order(len(sentences), settings.batch_size, settings.seed), steps
-    )
+    order = batch_order(count, settings.batch_size, settings.seed, model.least_rows)
+    batches = tokenised_batches(corpus, tokenizer, order, steps, method.views, settings.seed)
     keeper = BestKeeper(model, folder, score, observer)
+    model, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
     keeper.evaluate(0)
     started, trained, truncated = time.perf_counter(), 0, 0
     model.train()
-    for step, tokens in enumerate(batches, 1):
-        loss, terms = model(to_tensors(tokens, tokenizer.pad_id, views, device))
+    for step, batch in enumerate(batches, 1):
+        loss, terms = model(to_tensors(batch, tokenizer.pad_id, method.views.count, device))
         accelerator.backward(loss)
-        norm = accelerator.clip_grad_norm_(model.parameters(), settings.clip_norm)
+        norm = accelerator.clip_grad_norm_(model.parameters(), settings.clip_norm or math.inf)
         record = {"loss": loss.item(), **{name: value.item() for name, value in terms.items()}}
         if not np.isfinite(record["loss"]):
             raise SentcliError(f"step {step}: the loss is {record['loss']}; try a lower --learning-rate")
@@ -109,8 +113,8 @@ def train(
         optimizer.step()
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
-        trained += len(tokens.ids)
-        truncated += tokens.truncated
+        trained += len(batch.views[0].ids)
+        truncated += sum(tokens.truncated for tokens in batch.views)
         speed = trained / (time.perf_counter() - started - keeper.seconds)
         folder.log(
             {
@@ -139,63 +143,61 @@ def train(
     )
 
 
-class TrainingModel(nn.Module):
-    """Encoder, head and objectives: the rows of all views in, the loss and its terms out."""
-
-    def __init__(self, encoder: nn.Module, method: Method, dimension: int) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.head = method.head_module(dimension)
-        self.views = method.views
-        self.objectives: list[Objective] = method.objectives()
-        # an objective with parameters or memory of its own is a module: trained, moved and saved with the rest
-        self.stateful = nn.ModuleList(o for o in self.objectives if isinstance(o, nn.Module))
-
-    def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the weighted sum of the objectives and each unweighted term.
-
-        Args:
-            batch: token ids ``[m * B, T]``, view by view.
-        """
-        pooled = self.encoder(batch, normalize=False)
-        projected = self.head(pooled)
-        views = Views(_split(projected, self.views), _split(pooled, self.views))
-        terms = {objective.name: objective(views) for objective in self.objectives}
-        total = sum((o.weight * terms[o.name] for o in self.objectives), torch.zeros((), device=pooled.device))
-        return total, terms
-
-
-def _split(vectors: Tensor, views: int) -> Tensor:
-    """Cut ``[m * B, d]``, view by view, into ``[m, B, d]``."""
-    return vectors.view(views, -1, vectors.shape[-1])
-
-
-def to_tensors(tokens: Tokens, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
-    """Pad one batch of token ids, repeat it for each view and move it to the device: ``[views * B, T]``."""
+def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
+    """Pad one batch and move it to the device: model inputs ``[views * B, T]``, view by view, and what labels it."""
+    tokens = batch.views[0]
+    if len(batch.views) > 1:
+        ids, types = (
+            [row for view in batch.views for row in (getattr(view, name) or [])] for name in ("ids", "type_ids")
+        )
+        tokens = Tokens(ids, types or None, 0, 0)
     arrays = pad(tokens, range(len(tokens.ids)), pad_id)
-    return {name: torch.from_numpy(array).to(device).repeat(views, 1) for name, array in arrays.items()}
+    repeats = views // len(batch.views)
+    tensors = {name: torch.from_numpy(array).to(device).repeat(repeats, 1) for name, array in arrays.items()}
+    for name in ("labels", "matched"):
+        if (array := getattr(batch.texts, name)) is not None:
+            tensors[name] = torch.from_numpy(array).to(device)
+    return tensors
 
 
 def make_optimizer(model: nn.Module, settings: Settings, steps: int) -> tuple[torch.optim.Optimizer, LambdaLR]:
-    """Return AdamW (betas 0.9, 0.999, eps 1e-8) and a linear warm-up and decay to zero."""
+    """Return the optimiser and its schedule.
+
+    AdamW has betas 0.9 and 0.999; RMSprop has TensorFlow's constants (alpha 0.9, eps 1e-7), which Contrastive Tension
+    was trained with.
+    """
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trainable, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
-    warmup = settings.warmup_steps
+    plain = [] if settings.decay_all else [p for p in trainable if p.ndim < 2]
+    decayed = [p for p in trainable if settings.decay_all or p.ndim >= 2]
+    groups = [
+        {"params": some, "weight_decay": decay}
+        for some, decay in ((decayed, settings.weight_decay), (plain, 0.0))
+        if some
+    ]
+    optimizer: torch.optim.Optimizer
+    if settings.optimizer == "rmsprop":
+        optimizer = torch.optim.RMSprop(groups, lr=settings.learning_rate, alpha=0.9, eps=1e-7)
+    else:
+        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, eps=settings.adam_epsilon, fused=True)
 
     def factor(step: int) -> float:
-        return step / warmup if step < warmup else max(0.0, (steps - step) / max(1, steps - warmup))
+        rate = settings.rate(step, steps)
+        if settings.bias_correction or settings.optimizer != "adamw":
+            return rate
+        # Adam without bias correction is Adam with this rate, but for an epsilon that starts smaller
+        return rate * (1 - 0.9 ** (step + 1)) / math.sqrt(1 - 0.999 ** (step + 1))
 
     return optimizer, LambdaLR(optimizer, factor)
 
 
 class BestKeeper:
-    """Scores the encoder now and then and keeps its best weights on disk."""
+    """Scores the encoder now and then and keeps its best weights on disk; of two encoders, those of the better."""
 
     def __init__(
         self,
-        model: nn.Module,
+        model: TrainingModel,
         folder: RunFolder,
-        score: Callable[[], float] | None,
+        score: Score | None,
         observer: Observer | None,
     ) -> None:
         self.model, self.folder, self.score, self.observer = model, folder, score, observer
@@ -212,12 +214,14 @@ class BestKeeper:
             return
         began = time.perf_counter()
         self.model.eval()
-        self.last, self.last_step = self.score(), step
+        scores = {number: self.score(encoder) for number, encoder in self.model.candidates().items()}
         self.model.train()
+        number = max(scores, key=lambda n: scores[n])
+        self.last, self.last_step = scores[number], step
         better = self.best is None or self.last > self.best
         if better:
             self.best, self.best_step = self.last, step
-            self.folder.keep_best(self.model)
+            self.folder.keep_best(self.model.products(number))
         if step == 0:
             self.start = self.last
         self.folder.log({"step": step, "dev_spearman": self.last, "best": better})
@@ -227,6 +231,8 @@ class BestKeeper:
             self.seconds += time.perf_counter() - began
 
     def restore_best(self) -> None:
-        """Load the best weights, unless the last ones are those."""
-        if self.best is not None and self.last_step != self.best_step:
-            self.folder.load_best(self.model)
+        """Put the best weights, or those of the encoder that is to be kept, into the first encoder."""
+        if self.best is None:
+            self.model.keep_candidate()
+        elif self.last_step != self.best_step or len(self.model.candidates()) > 1:
+            self.folder.load_best(self.model.products(0))

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+import time
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import set_seed
+from torch import nn
 
+from sentcli.encoder import surgery
+from sentcli.encoder.checkpoint import has_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.torch_backend import text_tokenizer
-from sentcli.errors import InputError, nearest
+from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.methods import apply_settings, get_method
+from sentcli.methods import Method, configure, get_method
+from sentcli.methods.views import ScoredPairs, Texts
+from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.report import environment
 from sentcli.training import loop
-from sentcli.training.data import Corpus, read_corpus
+from sentcli.training.data import Batch, Corpus, read_corpus, read_pairs
+from sentcli.training.model import TrainingModel
 from sentcli.training.run_folder import RunFolder, check_run_folder
 
 if TYPE_CHECKING:
     from sentcli.encoder.tokenizing import TextTokenizer
-    from sentcli.methods import Method
-    from sentcli.methods.settings import Settings
+    from sentcli.encoder.torch_model import TorchEncoder
 
 DEV_TASK = "STSBenchmark"
 
@@ -34,16 +40,17 @@ class TrainRequest:
     model: str
     data: list[str]
     output: Path
-    pooling: str = "cls"
+    stage: str | None = None
+    pooling: str | None = None
     text_field: str = "text"
     limit: int | None = None
     eval_data: Path | None = None
     device: str = "auto"
     overwrite: bool = False
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Fields of `Settings` that were given."""
-    overrides: dict[str, str] = field(default_factory=dict)
-    """``--set`` values, for fields of the method or of `Settings`."""
+    assignments: list[tuple[str, Any]] = field(default_factory=list)
+    """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
+    recipe: str | None = None
+    """Where settings come from, for the records."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +59,24 @@ class Prepared:
 
     request: TrainRequest
     method: Method
-    settings: Settings
     encoder: SentenceEncoder
-    model: loop.TrainingModel
-    """Encoder, head and objectives."""
+    model: TrainingModel | None
+    """Encoder, head and objectives; None for a method that is fitted."""
     tokenizer: TextTokenizer
     """Cuts to the training length."""
     start_fingerprint: str
     """Of the start model."""
     corpus: Corpus
     dev: dict[str, list[sts.Pairs]] | None
+    notes: tuple[str, ...] = ()
+    """What the user should know."""
 
     @property
     def steps(self) -> int:
         """Optimiser steps of the run."""
-        return self.settings.total_steps(len(self.corpus.sentences))
+        if self.model is None:
+            return 0
+        return self.method.settings.total_steps(len(self.corpus.sentences), self.model.least_rows)
 
 
 def prepare(request: TrainRequest) -> Prepared:
@@ -75,26 +85,69 @@ def prepare(request: TrainRequest) -> Prepared:
     Raises:
         InputError: whatever is wrong with the request, the data or the model.
     """
-    method = get_method(request.method)
-    method, rest = apply_settings(method, request.overrides)
-    settings, rest = apply_settings(method.settings(), rest)
-    if rest:
-        known = [*asdict(method), *asdict(settings)]
-        key = next(iter(rest))
-        raise InputError(
-            f"--set {key}: {request.method} has no such setting{nearest(key, known)}; one of: {', '.join(known)}"
-        )
-    settings = replace(settings, **request.settings)
+    method = configure(get_method(request.method, request.stage), request.assignments)
+    settings = method.settings
     check_run_folder(request.output, overwrite=request.overwrite)
     _refuse_inside(request.output, [*request.data, request.model, request.eval_data])
-    corpus = read_corpus(request.data, text_field=request.text_field, limit=request.limit)
-    settings.check(len(corpus.sentences))
+    corpus = _read_data(request, method)
+    if method.fit is None:
+        settings.check(len(corpus.sentences))
+        if not method.objectives:
+            raise InputError(f"{method.name} has no objective left to train with")
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
-    encoder = SentenceEncoder.load(request.model, device=request.device, precision="fp32", pooling=request.pooling)
-    set_seed(settings.seed)  # the head starts at random
-    model = loop.TrainingModel(encoder.torch_module, method, encoder.dimension).to(encoder.backend.device)
+    set_seed(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
+    encoder, notes = _load_encoder(request, method)
     tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
-    return Prepared(request, method, settings, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev)
+    model = None
+    if method.fit is None:
+        model = _build_model(method, encoder)
+        twice = Batch([tokenizer(corpus.sentences[:1] * 2)], Texts([]))
+        model.check(loop.to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
+        notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
+    return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, tuple(notes))
+
+
+def _read_data(request: TrainRequest, method: Method) -> Corpus:
+    if method.fit is not None and not method.fit.needs_data:
+        return Corpus([], (), 0)
+    if not request.data:
+        raise InputError("--data is missing: text files with one sentence a line, or tables")
+    if isinstance(method.views, ScoredPairs):
+        return read_pairs(request.data, limit=request.limit)
+    return read_corpus(request.data, text_field=request.text_field, limit=request.limit)
+
+
+def _load_encoder(request: TrainRequest, method: Method) -> tuple[SentenceEncoder, list[str]]:
+    """Load the start model with the pooling, the convolutions and the dropout of the method."""
+    notes = []
+    pooling = request.pooling or method.pooling
+    edit = None
+    if method.cnn is not None:
+        pooling, edit = "own", method.cnn.extend
+        if request.pooling:
+            notes.append(f"{method.name} pools its own convolutions; --pooling {request.pooling} is not used")
+    encoder = SentenceEncoder.load(
+        request.model,
+        device=request.device,
+        precision="fp32",
+        pooling=None if pooling == "own" else pooling,
+        edit=edit,
+        untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
+    )
+    if not has_weights(encoder.spec.folder):
+        notes.append(f"{request.model} has no weights: training starts from random ones")
+    if method.settings.dropout is not None:
+        surgery.set_dropout(encoder.torch_module, method.settings.dropout)
+    return encoder, notes
+
+
+def _build_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
+    tokenizer = encoder.hf_tokenizer
+    words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
+    special = frozenset(tokenizer.all_special_ids)
+    vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
+    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension)
+    return TrainingModel(method, parts).to(encoder.backend.device)
 
 
 def _refuse_inside(output: Path, inputs: list[str | Path | None]) -> None:
@@ -105,40 +158,79 @@ def _refuse_inside(output: Path, inputs: list[str | Path | None]) -> None:
 
 
 def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.TrainResult:
-    """Train and write the model folder.
+    """Train, or fit, and write the model folder.
 
     Raises:
         SentcliError: if training fails.
     """
-    encoder, dev = prepared.encoder, prepared.dev
     folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)
-    score = (lambda: sts.evaluate(encoder, dev, "dev").tasks[0].spearman) if dev is not None else None
+    if prepared.model is None:
+        encoder, result = _fit(prepared, folder, observer)
+        config = configuration(prepared, result, encoder)
+        folder.finish(encoder, nn.Identity(), config, model_card(config))
+        return result
+    encoder, dev = prepared.encoder, prepared.dev
+
+    def score(module: TorchEncoder) -> float:
+        assert dev is not None
+        own = encoder.torch_module
+        encoder.backend.module = module  # type: ignore[attr-defined]
+        try:
+            return sts.evaluate(encoder, dev, "dev").tasks[0].spearman
+        finally:
+            encoder.backend.module = own  # type: ignore[attr-defined]
+
     result = loop.train(
         prepared.model,
         prepared.tokenizer,
-        prepared.settings,
-        prepared.corpus.sentences,
+        prepared.method,
+        prepared.corpus,
         folder,
-        score=score,
+        score=score if dev is not None else None,
         observer=observer,
     )
-    config = configuration(prepared, result)
-    folder.finish(encoder, prepared.model.head, config, model_card(config))
+    config = configuration(prepared, result, encoder)
+    folder.finish(encoder, prepared.model.head, config, model_card(config), prepared.model.kept())
     return result
 
 
-def configuration(prepared: Prepared, result: loop.TrainResult) -> dict[str, Any]:
+def _fit(
+    prepared: Prepared, folder: RunFolder, observer: loop.Observer | None
+) -> tuple[SentenceEncoder, loop.TrainResult]:
+    """Compute what the method computes instead of training; its result is kept whatever the dev set says."""
+    assert prepared.method.fit is not None
+    scores: list[float | None] = []
+
+    def score(encoder: SentenceEncoder) -> None:
+        if prepared.dev is None:
+            scores.append(None)
+            return
+        value = sts.evaluate(encoder, prepared.dev, "dev").tasks[0].spearman
+        folder.log({"step": 0, "dev_spearman": value, "fitted": bool(scores)})
+        if observer is not None:
+            observer.scored(0, value, False)
+        scores.append(value)
+
+    score(prepared.encoder)
+    began, sentences = time.perf_counter(), prepared.corpus.sentences
+    fitted = prepared.method.fit.fit(prepared.encoder, sentences)
+    speed = len(sentences) / (time.perf_counter() - began)
+    score(fitted)
+    return fitted, loop.TrainResult(scores[0], scores[1], 0, scores[1], 0, speed, 0)
+
+
+def configuration(prepared: Prepared, result: loop.TrainResult, encoder: SentenceEncoder) -> dict[str, Any]:
     """Return everything that decided the weights, and the outcome."""
-    request, encoder = prepared.request, prepared.encoder
+    request, method = prepared.request, prepared.method
     return {
-        "method": {"name": request.method, **asdict(prepared.method)},  # type: ignore[call-overload]
+        "method": {**method.describe(), "title": method.title, "stage": request.stage, "recipe": request.recipe},
         "start_model": {"name": request.model, "fingerprint": prepared.start_fingerprint},
         "encoder": encoder.describe(),
-        "settings": asdict(prepared.settings),
+        "settings": asdict(method.settings),
         "data": list(prepared.corpus.files),
         "blank_rows": prepared.corpus.blank,
         "results": result.to_dict(),
-        "environment": environment(encoder.backend.device, "fp32", prepared.settings.seed),
+        "environment": environment(encoder.backend.device, "fp32", method.settings.seed),
     }
 
 
@@ -153,7 +245,7 @@ def model_card(config: dict[str, Any]) -> str:
             f"{results['best_dev_spearman']:.2f} at step {results['best_step']} (these weights), "
             f"{results['final_dev_spearman']:.2f} at the last step."
         )
-    rows = "\n".join(f"| {name} | {value} |" for name, value in {**config["method"], **settings}.items())
+    rows = "\n".join(f"| {name} | {value} |" for name, value in [*_flat(config["method"]), *settings.items()])
     files = "\n".join(
         f"* {entry['file']}: {entry['sentences']} sentences, SHA-256 `{entry['sha256']}`" for entry in config["data"]
     )
@@ -165,8 +257,8 @@ tags: [sentence-transformers, feature-extraction, sentence-similarity, sentcli, 
 
 # {config["method"]["name"]} on {Path(config["start_model"]["name"]).name}
 
-A sentence encoder trained by sentcli {config["environment"]["sentcli"]} without labels, with the method
-{config["method"]["name"]}. Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
+A sentence encoder made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
+{config["method"]["title"]}. Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
 training text apply.
 
 {scores}
@@ -190,3 +282,9 @@ The head that was used in training is kept in `training_head/` and is not part o
 |---|---|
 {rows}
 """
+
+
+def _flat(method: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the settings of a method's sections as ``section.name``."""
+    sections = [(name, part) for name, part in method.items() if isinstance(part, dict)]
+    return [(f"{section}.{name}", value) for section, part in sections for name, value in part.items()]

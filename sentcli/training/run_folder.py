@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +76,23 @@ class RunFolder:
         """Load what `keep_best` wrote last."""
         model.load_state_dict(load_file(self.path / BEST), strict=False)  # tied tensors stand in it once
 
-    def finish(self, encoder: SentenceEncoder, head: nn.Module, config: dict[str, Any], card: str) -> None:
-        """Write the model. Its files appear one by one, ``model.safetensors`` as the last."""
+    def finish(
+        self,
+        encoder: SentenceEncoder,
+        head: nn.Module,
+        config: dict[str, Any],
+        card: str,
+        kept: Mapping[str, nn.Module] | None = None,
+    ) -> None:
+        """Write the model. Its files appear one by one, ``model.safetensors`` as the last.
+
+        Args:
+            encoder: what was trained.
+            head: goes to ``training_head/model.safetensors`` if it has weights.
+            config: of the run.
+            card: the README.
+            kept: further trained parts, for ``training_head/NAME.safetensors``.
+        """
         self.metrics.close()
         write_json(self.path / CONFIG, config)
         (self.path / "README.md").write_text(card, "utf-8")
@@ -85,5 +101,8 @@ class RunFolder:
             save_weights(head, self.path / HEAD_FOLDER / "model.safetensors")
             note = "Used in training only. Encoding leaves it out unless asked: --pooling cls-head"
             write_json(self.path / HEAD_FOLDER / "config.json", {"type": type(head).__name__, "note": note})
+        for name, part in (kept or {}).items():
+            (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
+            save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
         write_model_files(encoder, self.path)
         (self.path / BEST).unlink(missing_ok=True)

@@ -1,0 +1,54 @@
+"""Alignment and uniformity of sentence vectors (Wang and Isola, ICML 2020), as SimCSE's fig. 2 measures them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    Floats = npt.NDArray[np.floating[Any]]
+
+BLOCK = 2048
+"""Rows whose distances to all others are held at once."""
+
+
+def alignment(first: Floats, second: Floats) -> float:
+    """Mean squared distance between the unit vectors of positive pairs; lower is closer.
+
+    Args:
+        first: ``[n, d]``.
+        second: ``[n, d]``; row i is the positive of row i of `first`.
+
+    Raises:
+        ValueError: if the shapes differ.
+    """
+    if first.shape != second.shape or first.ndim != 2:
+        raise ValueError(f"{first.shape} and {second.shape} must both be [n, d]")
+    return float(np.square(_unit(first) - _unit(second)).sum(axis=1).mean())
+
+
+def uniformity(vectors: Floats) -> float:
+    """Logarithm of the mean of ``exp(-2 |x - y|^2)`` over all pairs of unit vectors; lower is more spread out.
+
+    Args:
+        vectors: ``[n, d]``, n at least 2.
+
+    Raises:
+        ValueError: for fewer than two vectors.
+    """
+    if vectors.ndim != 2 or len(vectors) < 2:
+        raise ValueError(f"{vectors.shape} must be [n, d] with n >= 2")
+    unit, total = _unit(vectors), 0.0
+    for start in range(0, len(unit), BLOCK):
+        block = unit[start : start + BLOCK]
+        distances = np.clip(2 - 2 * block @ unit[start:].T, 0, None)
+        total += float(np.triu(np.exp(-2 * distances), k=1).sum())
+    return float(np.log(total / (len(unit) * (len(unit) - 1) / 2)))
+
+
+def _unit(vectors: Floats) -> npt.NDArray[np.float64]:
+    wide = np.asarray(vectors, np.float64)
+    unit: npt.NDArray[np.float64] = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
+    return unit

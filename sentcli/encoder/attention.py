@@ -1,0 +1,128 @@
+"""Attention weights of chosen layers; the other layers keep torch's fused attention, which never forms them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+NAME = "sentcli"
+
+
+@dataclass
+class Recorder:
+    """The weights of some layers of one forward pass, after softmax and dropout, as transformers returns them."""
+
+    layers: frozenset[int]
+    weights: dict[int, Tensor] = field(default_factory=dict)
+    """Layer number, from 0, to ``[rows, heads, T, T]``."""
+    calls: int = 0
+    """Layers that have run; counting calls gives a layer that is used several times (ALBERT) each of its numbers."""
+
+
+_active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+_head_drop: ContextVar[float] = ContextVar("head_drop", default=0.0)
+
+
+def install(backbone: Any) -> bool:
+    """Let the attention of a transformers model run through `attention`; False if it does not allow that."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    if not (getattr(backbone, "_supports_sdpa", False) and backbone._can_set_attn_implementation()):
+        return False
+    backbone.set_attn_implementation(NAME)
+    return bool(backbone.config._attn_implementation == NAME)
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Scaled dot-product attention, as a transformers attention function: explicit where weights are recorded.
+
+    Args:
+        module: the attention layer.
+        query: ``[rows, heads, T, d]``, like `key` and `value`.
+        key: what is attended to.
+        value: what is averaged.
+        attention_mask: True or 0 where a key counts, broadcastable to ``[rows, heads, T, T]``.
+        scaling: of the scores; None takes ``1 / sqrt(d)``.
+        dropout: of the weights.
+        **kwargs: whatever else an architecture passes on.
+
+    Returns:
+        The outputs ``[rows, T, heads, d]``, and the weights if they are recorded.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    recorder = _active.get()
+    layer = -1
+    if recorder is not None:
+        layer, recorder.calls = recorder.calls, recorder.calls + 1
+    if recorder is None or layer not in recorder.layers:
+        output, weights = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+    else:
+        scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        if attention_mask is not None:
+            scores = (
+                scores.masked_fill(~attention_mask, -torch.inf)
+                if attention_mask.dtype == torch.bool
+                else scores + attention_mask
+            )
+        weights = nn.functional.dropout(scores.softmax(dim=-1), dropout)
+        recorder.weights[layer] = weights
+        output = (weights @ value).transpose(1, 2).contiguous()
+    rate = _head_drop.get()
+    return (drop_heads(output, rate), weights) if rate and module.training else (output, weights)
+
+
+def drop_heads(output: Tensor, rate: float) -> Tensor:
+    """Silence whole heads of ``[rows, T, heads, d]`` for each row at random and scale up the rest by their number.
+
+    The drophead of Mirror-BERT's scripts (Zhou et al. 2020); a row keeps at least one head.
+    """
+    rows, _, heads, _ = output.shape
+    keep = torch.rand(rows, heads, device=output.device)
+    kept = (keep >= rate) | (keep == keep.amax(dim=1, keepdim=True))
+    factor = kept * heads / kept.sum(dim=1, keepdim=True)
+    return output * factor.to(output.dtype)[:, None, :, None]
+
+
+@contextmanager
+def dropping_heads(rate: float) -> Iterator[None]:
+    """Drop heads at this rate in every training-mode attention of a model that `install` was called for."""
+    token = _head_drop.set(rate)
+    try:
+        yield
+    finally:
+        _head_drop.reset(token)
+
+
+@contextmanager
+def recording(backbone: Any, layers: Collection[int]) -> Iterator[Recorder | None]:
+    """Record the attention of these layers in the forward pass inside; None if the model has to return them itself."""
+    if not layers or backbone.config._attn_implementation != NAME:
+        yield None
+        return
+    recorder = Recorder(frozenset(layers))
+    token = _active.set(recorder)
+    try:
+        yield recorder
+    finally:
+        _active.reset(token)

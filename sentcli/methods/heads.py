@@ -1,0 +1,216 @@
+"""Heads between the sentence vector and the loss. They exist in training only; encoding leaves them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sentcli.encoder.surgery import reset
+from sentcli.errors import InputError
+from sentcli.objectives import checks
+from sentcli.objectives.whitening import pca, shuffled_group_whitening, zca
+
+INITIAL_STD = 0.02
+"""Of new linear layers, as BERT's."""
+
+
+class Head(Protocol):
+    """The settings of a head."""
+
+    def build(self, dimension: int, batch_size: int) -> nn.Module:
+        """Return the module from ``[m, B, d]`` to ``[m, B, d']``.
+
+        Raises:
+            InputError: if it cannot work on this dimension or batch size.
+        """
+
+    def least_rows(self, dimension: int) -> int:
+        """Return the smallest batch that it works on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoHead:
+    """The vector itself."""
+
+    def build(self, dimension: int, batch_size: int) -> nn.Module:
+        """Return the identity."""
+        return nn.Identity()
+
+    def least_rows(self, dimension: int) -> int:
+        """Return 2."""
+        return 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPHead(NoHead):
+    """z = tanh(W x + b), W new and not the pretrained pooler (SimCSE sec. 6.3 and code)."""
+
+    def build(self, dimension: int, batch_size: int) -> nn.Module:
+        """Return the layer, normal(0, 0.02), zero bias."""
+        return TanhLayer(dimension)
+
+
+class TanhLayer(nn.Module):
+    """z = tanh(W x + b), on ``[..., d]``."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(dimension, dimension)
+        reset(self.dense, INITIAL_STD)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Project."""
+        return torch.tanh(self.dense(vectors))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchNormHead(NoHead):
+    """Two linear layers with batch normalisation (InfoCSE's and DiffCSE's scripts, ``--batchnorm``)."""
+
+    def build(self, dimension: int, batch_size: int) -> nn.Module:
+        """Return the layers."""
+        return BatchNormLayers(dimension)
+
+
+class BatchNormLayers(nn.Module):
+    """Linear d to 2d, batch norm, ReLU, linear 2d to d, batch norm without gain; over the rows of all views."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Linear(dimension, 2 * dimension, bias=False),
+            nn.BatchNorm1d(2 * dimension),
+            nn.ReLU(),
+            nn.Linear(2 * dimension, dimension, bias=False),
+            nn.BatchNorm1d(dimension, affine=False),
+        )
+        reset(self.net, INITIAL_STD)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Project ``[m, B, d]``."""
+        projected: Tensor = self.net(vectors.flatten(0, -2))
+        return projected.view(vectors.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhiteningHead:
+    """Whitening of the batch, then z = tanh(W x + b) (WhitenedCSE, fig. 2)."""
+
+    num_groups: int = 0
+    """How many groups; 0 takes groups of two columns, as the paper does for BERT-base."""
+    eps: float = 1e-5
+    kind: str = "shuffled-group"
+    """``group`` does not shuffle; ``zca`` and ``pca`` whiten all columns at once (table 3)."""
+    chunks: str = "views"
+    """Whiten each view by itself (paper), or ``thirds`` of the rows sentence by sentence (authors' code)."""
+    detach: bool = True
+    """No gradient through the whitening matrix (code)."""
+    views_from: str = "dropout"
+    """Views by encoding again (code), or by ``shuffle``: one encoding, whitened with other groups (paper)."""
+    statistics_momentum: float = 0.9
+    """Share of the running mean and covariance that zca and pca keep at each step (eq. 13)."""
+
+    KINDS: ClassVar = ("shuffled-group", "group", "zca", "pca")
+
+    def __post_init__(self) -> None:
+        """Refuse unknown words and numbers out of range."""
+        checks.one_of("kind", self.kind, self.KINDS)
+        checks.one_of("chunks", self.chunks, ("views", "thirds"))
+        checks.one_of("views_from", self.views_from, ("dropout", "shuffle"))
+        checks.at_least(0, num_groups=self.num_groups, eps=self.eps)
+        checks.share(statistics_momentum=self.statistics_momentum)
+        if self.views_from == "shuffle" and self.kind != "shuffled-group":
+            raise InputError(f"views_from=shuffle: {self.kind} does not shuffle, so its views would be the same")
+
+    def groups(self, dimension: int) -> int:
+        """Return the number of groups on vectors of this dimension."""
+        return self.num_groups or max(1, dimension // 2)
+
+    def build(self, dimension: int, batch_size: int) -> nn.Module:
+        """Check the groups and return the layers."""
+        if self.kind in ("shuffled-group", "group"):
+            groups = self.groups(dimension)
+            if dimension % groups:
+                divisors = [g for g in (512, 384, 256, 192, 128, 96, 64, 48, 32) if not dimension % g and g < dimension]
+                raise InputError(
+                    f"num_groups={groups} does not divide the {dimension} dimensions of this model (384 groups on "
+                    f"1,024, as the paper states for BERT-large, is impossible); for example {divisors[0]}"
+                    if divisors
+                    else f"num_groups={groups} does not divide the {dimension} dimensions of this model"
+                )
+            if batch_size < self.least_rows(dimension):
+                raise InputError(
+                    f"num_groups={groups} makes groups of {dimension // groups} columns, whose covariance over "
+                    f"{batch_size} rows is singular: more groups, or a batch of at least {self.least_rows(dimension)}"
+                )
+        elif self.eps == 0:
+            raise InputError(f"kind={self.kind} needs eps above 0: {dimension} columns of a batch are singular")
+        return WhiteningLayers(self, dimension)
+
+    def least_rows(self, dimension: int) -> int:
+        """Return one row more than a group has columns."""
+        if self.kind in ("zca", "pca"):
+            return 2
+        return max(2, dimension // self.groups(dimension) + 1)
+
+
+class WhiteningLayers(nn.Module):
+    """The layers of `WhiteningHead`."""
+
+    running_mean: Tensor
+    running_covariance: Tensor
+
+    def __init__(self, settings: WhiteningHead, dimension: int) -> None:
+        super().__init__()
+        self.settings, self.single_pass = settings, settings.views_from == "shuffle"
+        self.dense = nn.Linear(dimension, dimension)
+        reset(self.dense, INITIAL_STD)
+        if settings.kind in ("zca", "pca"):
+            self.register_buffer("running_mean", torch.zeros(dimension))
+            self.register_buffer("running_covariance", torch.eye(dimension))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Whiten and project ``[m, B, d]``."""
+        return torch.tanh(self.dense(self.whitened(vectors)))
+
+    def whitened(self, vectors: Tensor) -> Tensor:
+        """Whiten each chunk of ``[m, B, d]`` by itself."""
+        if self.settings.chunks == "views":
+            return torch.stack([self.whiten(view) for view in vectors])
+        rows = vectors.transpose(0, 1)
+        parts = [self.whiten(part) for part in rows.reshape(-1, vectors.shape[-1]).chunk(3)]
+        return torch.cat(parts).view(rows.shape).transpose(0, 1)
+
+    def whiten(self, rows: Tensor) -> Tensor:
+        """Whiten ``[N, d]``."""
+        settings, width = self.settings, rows.shape[-1]
+        if settings.kind in ("zca", "pca"):
+            return self._whiten_all(rows)
+        order = self.permutation(width).to(rows.device)
+        return shuffled_group_whitening(rows, settings.groups(width), order, settings.eps, detach=settings.detach)
+
+    def permutation(self, width: int) -> Tensor:
+        """Return the order of the columns for one chunk."""
+        return torch.randperm(width) if self.settings.kind == "shuffled-group" else torch.arange(width)
+
+    def _whiten_all(self, rows: Tensor) -> Tensor:
+        settings, keep = self.settings, self.settings.statistics_momentum
+        mean = rows.mean(dim=0)
+        centred = rows - mean
+        mean = keep * self.running_mean + (1 - keep) * mean
+        covariance = keep * self.running_covariance + (1 - keep) * (centred.T @ centred / len(rows))
+        self.running_mean, self.running_covariance = mean.detach(), covariance.detach()
+        matrix = (zca if settings.kind == "zca" else pca)(covariance, settings.eps, detach=settings.detach)
+        return (rows - mean) @ matrix
+
+
+HEADS: dict[str, type[Head]] = {
+    "mlp": MLPHead,
+    "batchnorm": BatchNormHead,
+    "whitening": WhiteningHead,
+    "none": NoHead,
+}
+"""Names for ``--set head=...``."""

@@ -1,0 +1,46 @@
+"""InfoCSE (Wu et al., EMNLP 2022 Findings): masked words are predicted through the sentence vector.
+
+Stage 2 (the default): SimCSE's InfoNCE plus lambda x the loss of an auxiliary network of two layers. It sees [CLS] of
+the unmasked sentence and, of a masked copy, the states of a frozen copy of the lower layers (sec. 3.2, eq. 5 to 7); so
+the encoder learns from it through [CLS] alone. Stage 1, ``--stage pretrain``, is Condenser's pretraining of encoder and
+auxiliary network together (sec. 3.1); ``--aux-init DIR`` takes its result.
+
+Where paper and code differ:
+    lambda    1e-5 (table 8, scripts); 0.005 in sec. 4.2 is worse than no auxiliary loss    --set auxiliary-mlm.weight=
+    rate      0.4 (table 7, base script); 0.3 in the large script, 15 % in the text         --set auxiliary-mlm.rate=
+    settings  learning rate 7e-6, 2 epochs (scripts); 3e-5, 1 epoch (paper)
+    head      two layers with batch norm (scripts), not in the paper                        --set head=mlp
+    frozen    in evaluation mode (base script), with dropout (large)    --set auxiliary-mlm.frozen_dropout=true
+    copies    both views masked (code), one (paper)                     --set auxiliary-mlm.copies=one
+    start     the extra layers from stage 1 (paper), the encoder's last two (its "directly using" ablation; default),
+              or random, which the published code falls into for a hub id                   --aux-init random
+    detach    table 5 (without: 84.41 on STS-B dev, with: 85.49)        --set auxiliary-mlm.detach=false
+    RTD       table 12, DiffCSE's term added                                                --set objectives+=rtd
+"""
+
+from sentcli.methods.heads import BatchNormHead, NoHead
+from sentcli.methods.method import Method
+from sentcli.methods.settings import Settings
+from sentcli.methods.views import Copies
+from sentcli.objectives import AuxiliaryMLM, CondenserMLM, Contrastive
+
+PRETRAIN = Method(
+    name="infocse",
+    title="InfoCSE, stage 1: pretraining of encoder and auxiliary network (sec. 3.1)",
+    objectives={"condenser-mlm": CondenserMLM(rate=0.15, layers=2)},  # both predictions, one word head
+    views=Copies(count=1),
+    head=NoHead(),
+    settings=Settings(batch_size=1024, learning_rate=1e-4, epochs=8, max_length=128),  # sec. 4.1 (8 GPUs)
+)
+
+INFOCSE = Method(
+    name="infocse",
+    title="InfoCSE (Wu et al., EMNLP 2022 Findings)",
+    objectives={
+        "contrastive": Contrastive(temperature=0.05),
+        "auxiliary-mlm": AuxiliaryMLM(weight=1e-5, rate=0.4, layers=2),  # lambda, table 8; rate, table 7
+    },
+    head=BatchNormHead(),  # scripts
+    settings=Settings(batch_size=64, learning_rate=7e-6, epochs=2, max_length=32),  # scripts
+    stages={"pretrain": PRETRAIN},
+)

@@ -1,0 +1,129 @@
+"""What a method may add to the encoder or put in the place of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.encoder.spec import CNNSpec, DenseSpec, EncoderSpec, NormalizeSpec, PoolingSpec
+from sentcli.errors import InputError
+from sentcli.objectives import checks
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+IDENTITY, RELU = "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.ReLU"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CNN:
+    """Convolutions over the token vectors and their mean, as part of the encoder (IS-BERT sec. 3.1)."""
+
+    kernels: tuple[int, ...] = (1, 3, 5)
+    channels: int = 256
+    """Filters of each kernel."""
+    relu: bool = False
+    """ReLU after the convolutions: in the paper, not in the authors' code."""
+
+    def __post_init__(self) -> None:
+        """Refuse kernels that would shift the tokens."""
+        checks.at_least(1, channels=self.channels)
+        if not self.kernels or any(kernel < 1 or kernel % 2 == 0 for kernel in self.kernels):
+            raise InputError(f"kernels {self.kernels} must be odd, so that a token stays in the middle")
+
+    def extend(self, spec: EncoderSpec) -> EncoderSpec:
+        """Return the spec with new convolutions and mean pooling, or as it is if it has convolutions already."""
+        if any(isinstance(module, CNNSpec) for module in spec.modules):
+            return spec
+        cnn = CNNSpec(spec.hidden_size, self.channels, self.kernels, (1,) * len(self.kernels))
+        width = self.channels * len(self.kernels)
+        relu = [DenseSpec(width, width, bias=False, activation=RELU, on_tokens=True)] if self.relu else []
+        end = [NormalizeSpec()] if spec.normalizes else []
+        return replace(spec, modules=(cnn, *relu, PoolingSpec(("mean",)), *end), assumed_pooling=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """A second encoder, equal at the start, trained beside the first without shared weights (Contrastive Tension)."""
+
+    keep: str = "best"
+    """Which encoder is kept: the ``best`` on the dev set (authors), ``first``, or ``second`` (sentence-transformers).
+    Without a dev set, ``best`` is the second."""
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown word."""
+        checks.one_of("keep", self.keep, ("best", "first", "second"))
+
+
+class FIT(Protocol):
+    """Something that is computed from the vectors of the data, once, instead of training."""
+
+    needs_data: bool
+
+    def fit(self, encoder: SentenceEncoder, sentences: list[str]) -> SentenceEncoder:
+        """Return the fitted encoder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingOnly:
+    """Nothing is computed: the start model with another pooling."""
+
+    needs_data = False
+
+    def fit(self, encoder: SentenceEncoder, sentences: list[str]) -> SentenceEncoder:
+        """Return the encoder as it is."""
+        return encoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhiteningFit:
+    """x -> (x - mean) U S^-1/2: vectors of the data have mean 0 and covariance I (Su et al. 2021, algorithm 1)."""
+
+    dimensions: int = 0
+    """How many of the principal axes are kept, the largest first; 0 for all."""
+
+    needs_data = True
+
+    def __post_init__(self) -> None:
+        """Refuse a negative number."""
+        checks.at_least(0, dimensions=self.dimensions)
+
+    def fit(self, encoder: SentenceEncoder, sentences: list[str]) -> SentenceEncoder:
+        """Return the encoder with the transformation as a dense layer after its pooling.
+
+        Raises:
+            InputError: if there are too few sentences, or more axes are wanted than there are.
+        """
+        encoder = encoder.with_normalize(False)
+        width = encoder.dimension
+        if self.dimensions > width:
+            raise InputError(f"dimensions={self.dimensions} is more than the {width} of this model")
+        if len(set(sentences)) <= width:
+            raise InputError(
+                f"whitening {width} dimensions needs more than {width} different sentences, not {len(set(sentences))}"
+            )
+        vectors = encoder.encode(sentences)
+        matrix, bias = whitening_transform(vectors, self.dimensions or width)
+        return encoder.with_dense(matrix, bias)
+
+
+def whitening_transform(
+    vectors: npt.NDArray[np.float32], dimensions: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return ``weight [k, d]`` and ``bias [k]`` so that ``weight x + bias`` has mean 0 and covariance I.
+
+    Raises:
+        InputError: if the vectors do not span that many dimensions.
+    """
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    centred = vectors - mean
+    values, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
+    values, axes = values[::-1][:dimensions], axes[:, ::-1][:, :dimensions]
+    rank = int((values > values[0] * len(values) * np.finfo(np.float32).eps).sum())
+    if rank < dimensions:
+        raise InputError(f"the vectors of the data span {rank} dimensions: --set dimensions={rank} or fewer")
+    weight = (axes / np.sqrt(values)).T
+    return weight.astype(np.float32), (-weight @ mean).astype(np.float32)

@@ -1,0 +1,203 @@
+"""Attention mutual information: miCSE (Klein and Nabi, ACL 2023, sec. 2.2, eq. 3 to 5 and algorithm 1).
+
+The attention of two views of a sentence is compared slice by slice. Under a joint normal distribution of the
+logarithms, the mutual information of two slices is ``-ln(1 - rho^2) / 2`` with rho their correlation (eq. 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from sentcli.encoder.surgery import depth
+from sentcli.errors import InputError
+from sentcli.objectives import checks
+from sentcli.objectives.base import Objective, Views
+
+if TYPE_CHECKING:
+    from sentcli.objectives.base import Loss, Parts
+
+SLICINGS = ("layer-pairs", "head-pairs")
+LEAST = 1e-6
+"""Floor of ``1 - rho^2``, so that two equal slices have a finite value (6.9 nats), and of the norms in rho."""
+
+
+def attention_mutual_information(
+    first: Tensor,
+    second: Tensor,
+    lengths: Tensor,
+    slicing: str = "layer-pairs",
+    samples: int | None = 150,
+    scale_by_share: bool = True,
+    generator: torch.Generator | None = None,
+    *,
+    log: bool = True,
+    real_queries: bool = False,
+) -> Tensor:
+    """Mean mutual information between the attention of two views, over all slices of all sentences.
+
+    Args:
+        first: ``[L, B, H, T, T]`` weights after softmax and dropout: chosen layers, sentences, heads, queries, keys.
+        second: the same of the other view.
+        lengths: real tokens of each sentence ``[B]``.
+        slicing: ``layer-pairs`` is the authors' code: a slice is one head in every second layer (layers l and l + 2
+            of four), T x T positions each. ``head-pairs`` is the paper: a slice is one layer and two adjacent heads,
+            the real tokens alone.
+        samples: positions drawn without replacement from those where both views have weight; slices with fewer are
+            left out, and if all have fewer, the smallest count is drawn from each. None takes every position.
+        scale_by_share: times the squared share of positions where both views have weight, plus 1e-6 (the code).
+        generator: of the draw.
+        log: False takes ``(rho^2 - 1) / 2``, the form of eq. 9, eq. 11 and algorithm 1.
+        real_queries: leave out the rows of padded queries also in layer pairs.
+
+    Returns:
+        A scalar in nats.
+
+    Raises:
+        ValueError: if the shapes do not fit the slicing.
+    """
+    one, two, inside = slices(first, second, lengths, slicing, real_queries)
+    joint = (one > 0) & (two > 0) & inside
+    if samples is not None:
+        kept, positions = draw(joint, samples, generator)
+        joint = joint[kept]
+        share = joint.to(one.dtype).mean()
+        one, two = one[kept].gather(1, positions), two[kept].gather(1, positions)
+        joint = torch.ones_like(one, dtype=torch.bool)
+    else:
+        share = joint.to(one.dtype).mean()
+    information = mutual_information(one, two, joint, log=log).mean()
+    return information * (share.square() + 1e-6) if scale_by_share else information
+
+
+def slices(
+    first: Tensor, second: Tensor, lengths: Tensor, slicing: str, real_queries: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cut the attention of both views into slices ``[S, P]``, and say which positions belong to real tokens."""
+    checks.one_of("slicing", slicing, SLICINGS)
+    layers, batch, heads, width, _ = first.shape
+    if first.shape != second.shape or first.ndim != 5 or len(lengths) != batch:
+        raise ValueError(f"attentions {tuple(first.shape)} and {tuple(second.shape)} must both be [L, B, H, T, T]")
+    real = torch.arange(width, device=first.device) < lengths.to(first.device)[:, None]
+    inside = real[:, :, None] & real[:, None, :]
+    if slicing == "layer-pairs":
+        if layers % 2:
+            raise ValueError(f"layer pairs need an even number of layers, not {layers}")
+        parts = [a.view(layers // 2, 2, *a.shape[1:]).permute(2, 3, 1, 0, 4, 5) for a in (first, second)]
+        if not real_queries:
+            inside = torch.ones_like(inside)
+        inside = inside[:, None, None, None].expand(parts[0].shape)
+    else:
+        if heads % 2:
+            raise ValueError(f"head pairs need an even number of heads, not {heads}")
+        parts = [a.view(layers, batch, heads // 2, 2, width, width).transpose(0, 1) for a in (first, second)]
+        inside = inside[:, None, None, None].expand(parts[0].shape)
+    one, two = (part.flatten(0, 2).flatten(1) for part in parts)
+    return one, two, inside.flatten(0, 2).flatten(1)
+
+
+def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Draw positions without replacement from each slice's True ones.
+
+    Args:
+        joint: ``[S, P]``.
+        samples: how many; slices with fewer are left out, unless all have fewer.
+        generator: of the draw.
+
+    Returns:
+        Numbers of the kept slices ``[K]``, and their positions ``[K, n]``.
+    """
+    counts = joint.sum(dim=1)
+    kept = (counts >= samples).nonzero().squeeze(1)
+    if len(kept) == 0:
+        kept, samples = torch.arange(len(joint), device=joint.device), max(1, int(counts.min()))
+    keys = torch.rand(len(kept), joint.shape[1], device=joint.device, generator=generator)
+    return kept, keys.masked_fill_(~joint[kept], -1.0).topk(samples, sorted=False).indices
+
+
+def mutual_information(first: Tensor, second: Tensor, mask: Tensor, *, log: bool = True) -> Tensor:
+    """Return the mutual information ``[S]`` of the logarithms of two sets of slices ``[S, P]`` where `mask` is True."""
+    rho = correlation(first.where(mask, 1).log(), second.where(mask, 1).log(), mask)
+    rest = (1 - rho.square()).clamp(min=LEAST)
+    return -0.5 * (rest.log() if log else rest)
+
+
+def correlation(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
+    """Pearson's correlation ``[S]`` of the rows of ``[S, P]`` over the positions where `mask` is True."""
+    count = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    one, two = ((x - x.where(mask, 0).sum(dim=1, keepdim=True) / count).where(mask, 0) for x in (first, second))
+    return functional.cosine_similarity(one, two, dim=1, eps=LEAST)
+
+
+def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
+    """Return the layers that a slice means: ``7:11`` and ``-5:-1`` count, ``0.58:0.92`` are shares of the depth.
+
+    Raises:
+        InputError: if it is not a slice, or not inside the model.
+    """
+    try:
+        start, stop = (_boundary(part, depth) for part in text.split(":"))
+    except ValueError as error:
+        raise InputError(f"layers {text!r}: expected FIRST:END from 0, such as 7:11, -5:-1 or 0.58:0.92") from error
+    if not 0 <= start < stop <= depth:
+        raise InputError(f"layers {text} are not inside the {depth} layers of this model, 0:{depth}")
+    return tuple(range(start, stop))
+
+
+def _boundary(text: str, depth: int) -> int:
+    if "." in text:
+        return round(float(text) * depth)
+    return int(text) + (depth if int(text) < 0 else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionMI(Objective):
+    """`attention_mutual_information` of the first two views, to be maximised: the term is its negative."""
+
+    weight: float = 2.5e-3
+    layers: str = "-5:-1"
+    """The four layers before the last: 8 to 11 of 12 counted from 1, 2 to 5 of 6."""
+    slicing: str = "layer-pairs"
+    samples: int = 150
+    """Positions a slice; 0 takes all."""
+    scale_by_share: bool = True
+    log: bool = True
+    real_queries: bool = False
+    """Leave the rows of padded queries out."""
+
+    def check(self) -> None:
+        """Refuse what the formula has no meaning for."""
+        checks.one_of("slicing", self.slicing, SLICINGS)
+        checks.at_least(0, samples=self.samples)
+
+    def attention_layers(self, depth: int) -> tuple[int, ...]:
+        """Return the chosen layers."""
+        return chosen_layers(self.layers, depth)
+
+    def build(self, parts: Parts) -> Loss:
+        """Check that the slices can be cut."""
+        layers, heads = len(self.attention_layers(depth(parts.backbone))), parts.backbone.config.num_attention_heads
+        if self.slicing == "layer-pairs" and layers % 2:
+            raise InputError(f"ami: layers {self.layers} are {layers}; layer-pairs needs an even number of them")
+        if self.slicing == "head-pairs" and heads % 2:
+            raise InputError(f"ami: {heads} heads; head-pairs needs an even number of them")
+        return self
+
+    def __call__(self, views: Views) -> Tensor:
+        """Return the negative mutual information of views 1 and 2."""
+        layers = self.attention_layers(depth(views.encoder.backbone))
+        weights = torch.stack([views.attentions[layer] for layer in layers])
+        return -attention_mutual_information(
+            weights[:, 0],
+            weights[:, 1],
+            views.mask[0].sum(dim=1),
+            self.slicing,
+            self.samples or None,
+            self.scale_by_share,
+            log=self.log,
+            real_queries=self.real_queries,
+        )

@@ -1,0 +1,35 @@
+"""Checks of settings that several objectives and heads share; each failure is one message that names the setting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sentcli.errors import InputError, nearest
+
+
+def positive(**values: float) -> None:
+    """Refuse numbers that are not above 0 and finite."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise InputError(f"{name} must be above 0, not {value}")
+
+
+def share(**values: float) -> None:
+    """Refuse numbers outside 0..1 (1 excluded)."""
+    for name, value in values.items():
+        if not 0 <= value < 1:
+            raise InputError(f"{name} must be at least 0 and below 1, not {value}")
+
+
+def at_least(limit: float, **values: float) -> None:
+    """Refuse numbers below a limit."""
+    for name, value in values.items():
+        if not value >= limit:
+            raise InputError(f"{name} must be at least {limit}, not {value}")
+
+
+def one_of(name: str, value: str, known: Sequence[str]) -> None:
+    """Refuse words that are not known."""
+    if value not in known:
+        raise InputError(f"{name} {value!r} is unknown{nearest(value, list(known))}; one of: {', '.join(known)}")

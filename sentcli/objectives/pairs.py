@@ -1,0 +1,81 @@
+"""Objectives on pairs of sentences: Contrastive Tension, and regression on scored pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch.nn import functional
+
+from sentcli.errors import SentcliError
+from sentcli.objectives import checks
+from sentcli.objectives.base import Objective, Views
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def contrastive_tension_loss(first: Tensor, second: Tensor, matched: Tensor, reduction: str = "mean") -> Tensor:
+    """Binary cross-entropy of "same sentence" from dot products (Carlsson et al., ICLR 2021, eq. 1).
+
+    Args:
+        first: vectors of encoder 1 ``[B, d]``.
+        second: vectors of encoder 2 ``[B, d]``.
+        matched: True where row i of both is the same sentence ``[B]``.
+        reduction: ``mean`` (the authors' code) or ``sum`` (sentence-transformers).
+
+    Returns:
+        A scalar in nats.
+    """
+    scores = (first * second).sum(dim=-1)
+    return functional.binary_cross_entropy_with_logits(scores, matched.to(scores.dtype), reduction=reduction)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveTension(Objective):
+    """`contrastive_tension_loss` of views 1 and 2, on the rows that match and on those that do not."""
+
+    reduction: str = "mean"
+
+    all_rows: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Refuse an unknown reduction."""
+        checks.one_of("reduction", self.reduction, ("mean", "sum"))
+
+    def __call__(self, views: Views) -> Tensor:
+        """Return the loss."""
+        first, second = views.pooled[0], views.pooled[1]
+        matched = torch.ones_like(first[:, 0], dtype=torch.bool) if views.matched is None else views.matched
+        return contrastive_tension_loss(first, second, matched, self.reduction)
+
+
+def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
+    """Mean squared error between cosines and gold scores (Reimers and Gurevych, EMNLP 2019, sec. 3, regression).
+
+    Args:
+        first: ``[B, d]``.
+        second: ``[B, d]``.
+        scores: between 0 and 1 ``[B]``; STS-B's 0 to 5 divided by 5.
+
+    Returns:
+        A scalar.
+    """
+    cosines = functional.cosine_similarity(first, second, dim=-1)
+    return functional.mse_loss(cosines, scores.to(cosines.dtype))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosineRegression(Objective):
+    """`cosine_regression_loss` of the two sentences of each pair."""
+
+    def __call__(self, views: Views) -> Tensor:
+        """Return the loss.
+
+        Raises:
+            SentcliError: if the data has no scores.
+        """
+        if views.labels is None:
+            raise SentcliError("regression needs scored pairs: --method sts-regression")
+        return cosine_regression_loss(views.pooled[0], views.pooled[1], views.labels)

@@ -1,0 +1,142 @@
+"""Replaced-token detection: DiffCSE (Chuang et al., NAACL 2022, sec. 3), as InfoCSE's table 12 adds it.
+
+A fixed generator rewrites masked text. A discriminator, which sees the original sentence through its vector alone,
+tells for each token whether it was changed.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sentcli import zoo
+from sentcli.encoder import checkpoint, surgery
+from sentcli.encoder.spec import read_spec
+from sentcli.errors import InputError
+from sentcli.objectives import checks
+from sentcli.objectives.base import Objective, StatefulObjective, Views
+from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask_token
+
+if TYPE_CHECKING:
+    from sentcli.objectives.base import Loss, Parts
+
+ROWS = 32
+"""Rows whose words are scored at once: 32 x 32 tokens x 30,522 words are 125 MB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedTokenDetection(Objective):
+    """Cross-entropy of "replaced or not" at every position; the encoder learns through the sentence vector only."""
+
+    weight: float = 0.005
+    generator: str = "distilbert/distilbert-base-uncased"
+    """A masked language model with the encoder's vocabulary; ``self`` takes a frozen copy of the start model."""
+    rate: float = 0.3
+    sample: bool = False
+    """Draw the generator's words; the code takes the likeliest."""
+    only_masked: bool = False
+    """Replace masked positions alone; the code takes the generator's word everywhere."""
+    count_padding: bool = True
+    """Padding counts as "not replaced", as in the code, which makes the weight depend on the mix of lengths."""
+    generator_dropout: bool = True
+    """The code never puts the generator into evaluation mode."""
+    before_head: bool = False
+    """Show the discriminator the sentence vector instead of the head's output."""
+
+    def check(self) -> None:
+        """Refuse a rate outside 0..1."""
+        checks.positive(rate=self.rate)
+        checks.share(rate=self.rate)
+
+    def build(self, parts: Parts) -> Loss:
+        """Return the loss with its generator and discriminator."""
+        need_mask_token(parts, "rtd")
+        return ReplacedTokenLoss(self, parts)
+
+
+class ReplacedTokenLoss(StatefulObjective):
+    """`ReplacedTokenDetection` with its two further networks, which are thrown away after the training."""
+
+    def __init__(self, settings: ReplacedTokenDetection, parts: Parts) -> None:
+        super().__init__()
+        self.settings, self.vocabulary = settings, parts.vocabulary
+        backbone, width = parts.backbone, surgery.word_embeddings(parts.backbone).embedding_dim
+        if width != parts.dimension or not hasattr(backbone, "embeddings"):
+            raise InputError(f"rtd puts the vector ({parts.dimension}) in a token embedding's place ({width}): no fit")
+        self.generator, self.lm_head = self._generator(parts)
+        for part in (self.generator, self.lm_head):
+            surgery.freeze(part)
+        self.discriminator: Any = copy.deepcopy(backbone)
+        if getattr(self.discriminator, "pooler", None) is not None:
+            self.discriminator.pooler = None
+        self.classifier = nn.Linear(int(backbone.config.hidden_size), 2)
+        # each pass leaves the sentence vectors here for the hook that puts them at position 0
+        self._sentences: Tensor | None = None
+        self.discriminator.embeddings.register_forward_hook(self._put_sentence)
+
+    def _generator(self, parts: Parts) -> tuple[Any, LMHead]:
+        from sentcli.encoder.torch_backend import load_tokenizer
+        from sentcli.encoder.torch_model import load_backbone
+
+        name = self.settings.generator
+        if name == "self":
+            folder, backbone = parts.spec.folder, copy.deepcopy(parts.backbone)
+        else:
+            folder = read_spec(zoo.resolve(name)[0]).folder
+            if len(load_tokenizer(folder)) != len(load_tokenizer(parts.spec.folder)):
+                raise InputError(f"rtd: the generator {name} has another vocabulary than the encoder")
+            backbone = load_backbone(folder, checkpoint.load_state_dict(folder))
+        head = LMHead(backbone, tied=True)
+        if not head.take(checkpoint.lm_head_weights(folder)):
+            raise InputError(f"rtd: the generator {name} holds no language-modelling head, so it cannot propose words")
+        return backbone, head
+
+    def _put_sentence(self, module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+        assert self._sentences is not None
+        return torch.cat([self._sentences[:, None], output[:, 1:]], dim=1)
+
+    def train(self, mode: bool = True) -> ReplacedTokenLoss:
+        """Set the mode; the generator's is a setting."""
+        super().train(mode)
+        self.generator.train(mode and self.settings.generator_dropout)
+        return self
+
+    def forward(self, views: Views) -> Tensor:
+        """Return the loss of freshly masked copies of all views."""
+        masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.settings.rate)
+        return self.detect(views, self.replace(views.inputs, masked, labels))
+
+    @torch.no_grad()
+    def replace(self, inputs: dict[str, Tensor], masked: Tensor, labels: Tensor) -> Tensor:
+        """Return the ids ``[rows, T]`` with the generator's words; position 0 and padding keep theirs."""
+        hidden = self.generator(**{**inputs, "input_ids": masked}).last_hidden_state
+        words = torch.cat([self._words(part) for part in hidden.split(ROWS)])
+        keep = inputs["attention_mask"] == 0
+        keep[:, 0] = True
+        if self.settings.only_masked:
+            keep |= labels == IGNORED
+        return words.where(~keep, inputs["input_ids"])
+
+    def _words(self, hidden: Tensor) -> Tensor:
+        logits = self.lm_head(hidden, self.generator)
+        if not self.settings.sample:
+            likeliest: Tensor = logits.argmax(dim=-1)
+            return likeliest
+        drawn: Tensor = torch.distributions.Categorical(logits=logits).sample()  # type: ignore[no-untyped-call]
+        return drawn
+
+    def detect(self, views: Views, generated: Tensor) -> Tensor:
+        """Return the discriminator's loss on generated ids ``[rows, T]``."""
+        mask = views.inputs["attention_mask"]
+        replaced = ((generated != views.inputs["input_ids"]) & (mask == 1)).long()
+        self._sentences = (views.pooled if self.settings.before_head else views.projected).flatten(0, 1)
+        hidden = self.discriminator(**{**views.inputs, "input_ids": generated}).last_hidden_state
+        self._sentences = None
+        logits = self.classifier(hidden)
+        counted = mask >= 0 if self.settings.count_padding else mask == 1
+        return functional.cross_entropy(logits[counted], replaced[counted])
