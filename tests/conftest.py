@@ -84,12 +84,31 @@ def make_backbone(kind="bert", layers=2, seed=0, dropout=0.1):
         model = t.RobertaModel(config, add_pooling_layer=False)
     else:
         tokenizer = wordpiece_tokenizer()
-        config = t.BertConfig(
-            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=layers, num_attention_heads=4,
-            intermediate_size=64, max_position_embeddings=40, initializer_range=0.2,
-            hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
-        )  # fmt: skip
-        model = t.BertModel(config)
+        common = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": layers, "num_attention_heads": 4}
+        common |= {"intermediate_size": 64, "max_position_embeddings": 40, "initializer_range": 0.2, "pad_token_id": 0}
+        drop = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        match kind:
+            case "bert":
+                model = t.BertModel(t.BertConfig(**common, **drop))
+            case "mpnet":
+                model = t.MPNetModel(t.MPNetConfig(**common, **drop), add_pooling_layer=False)
+            case "albert":
+                config = t.AlbertConfig(**common, **drop, embedding_size=16)
+                model = t.AlbertModel(config, add_pooling_layer=False)
+            case "electra":
+                model = t.ElectraModel(t.ElectraConfig(**common, **drop, embedding_size=16))
+            case "distilbert":
+                config = t.DistilBertConfig(
+                    vocab_size=len(tokenizer), dim=32, n_layers=layers, n_heads=4, hidden_dim=64,
+                    max_position_embeddings=40, initializer_range=0.2, dropout=dropout, attention_dropout=dropout,
+                )  # fmt: skip
+                model = t.DistilBertModel(config)
+            case "modernbert":
+                config = t.ModernBertConfig(
+                    **common, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3, local_attention=16,
+                    attention_dropout=dropout, mlp_dropout=dropout, embedding_dropout=dropout,
+                )  # fmt: skip
+                model = t.ModernBertModel(config)
     return model.eval(), tokenizer
 
 

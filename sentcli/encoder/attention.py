@@ -79,13 +79,15 @@ def attention(
         )
     else:
         scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-        if attention_mask is not None:
-            scores = (
-                scores.masked_fill(~attention_mask, -torch.inf)
-                if attention_mask.dtype == torch.bool
-                else scores + attention_mask
-            )
-        weights = nn.functional.dropout(scores.softmax(dim=-1), dropout)
+        if attention_mask is None:
+            weights = scores.softmax(dim=-1)
+        elif attention_mask.dtype == torch.bool:
+            # not -inf: padding outside a sliding window sees no key at all, and such a row has no weights
+            hidden = ~attention_mask
+            weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(hidden, 0)
+        else:
+            weights = (scores + attention_mask).softmax(dim=-1)
+        weights = nn.functional.dropout(weights, dropout)
         recorder.weights[layer] = weights
         output = (weights @ value).transpose(1, 2).contiguous()
     rate = _head_drop.get()

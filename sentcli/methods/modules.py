@@ -83,7 +83,7 @@ class WhiteningFit:
     """x -> (x - mean) U S^-1/2: vectors of the data have mean 0 and covariance I (Su et al. 2021, algorithm 1)."""
 
     dimensions: int = 0
-    """How many of the principal axes are kept, the largest first; 0 for all."""
+    """How many of the principal axes are kept, the largest first; 0 for all that the vectors span."""
 
     needs_data = True
 
@@ -106,7 +106,7 @@ class WhiteningFit:
                 f"whitening {width} dimensions needs more than {width} different sentences, not {len(set(sentences))}"
             )
         vectors = encoder.encode(sentences)
-        matrix, bias = whitening_transform(vectors, self.dimensions or width)
+        matrix, bias = whitening_transform(vectors, self.dimensions)
         return encoder.with_dense(matrix, bias)
 
 
@@ -115,15 +115,20 @@ def whitening_transform(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Return ``weight [k, d]`` and ``bias [k]`` so that ``weight x + bias`` has mean 0 and covariance I.
 
+    Args:
+        vectors: ``[n, d]``.
+        dimensions: k; 0 takes as many as the vectors span.
+
     Raises:
         InputError: if the vectors do not span that many dimensions.
     """
     mean = vectors.mean(axis=0, dtype=np.float64)
     centred = vectors - mean
     values, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
-    values, axes = values[::-1][:dimensions], axes[:, ::-1][:, :dimensions]
+    values, axes = values[::-1], axes[:, ::-1]  # the largest first
     rank = int((values > values[0] * len(values) * np.finfo(np.float32).eps).sum())
     if rank < dimensions:
         raise InputError(f"the vectors of the data span {rank} dimensions: --set dimensions={rank} or fewer")
-    weight = (axes / np.sqrt(values)).T
+    kept = dimensions or rank
+    weight = (axes[:, :kept] / np.sqrt(values[:kept])).T
     return weight.astype(np.float32), (-weight @ mean).astype(np.float32)

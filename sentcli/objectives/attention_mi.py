@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
 SLICINGS = ("layer-pairs", "head-pairs")
+SMALLEST = 1e-30
+"""Weights below this count as zero: the gradient of their logarithm would overflow."""
 LEAST = 1e-6
 """Floor of ``1 - rho^2``, so that two equal slices have a finite value (6.9 nats), and of the norms in rho."""
 
@@ -61,7 +63,7 @@ def attention_mutual_information(
         ValueError: if the shapes do not fit the slicing.
     """
     one, two, inside = slices(first, second, lengths, slicing, real_queries)
-    joint = (one > 0) & (two > 0) & inside
+    joint = (one > SMALLEST) & (two > SMALLEST) & inside
     if samples is not None:
         kept, positions = draw(joint, samples, generator)
         joint = joint[kept]

@@ -102,7 +102,7 @@ class TrainingModel(nn.Module):
             InputError: if it has no attention to give, or dropout does not make the views differ.
         """
         mode = self.training
-        with torch.no_grad():
+        with torch.no_grad(), attention.dropping_heads(self.method.settings.drop_heads):
             features = self._features(self.encoder.train(), batch)
         self.train(mode)
         assert features.sentence is not None

@@ -13,7 +13,7 @@ from torch import nn
 from sentcli.encoder import surgery
 from sentcli.encoder.checkpoint import has_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.encoder.torch_backend import text_tokenizer
+from sentcli.encoder.torch_backend import position_limit, text_tokenizer
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.methods import Method, configure, get_method
@@ -97,7 +97,8 @@ def prepare(request: TrainRequest) -> Prepared:
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
     set_seed(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
     encoder, notes = _load_encoder(request, method)
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
+    length = _training_length(request, method, encoder, notes)
+    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, length)
     model = None
     if method.fit is None:
         model = _build_model(method, encoder)
@@ -139,6 +140,17 @@ def _load_encoder(request: TrainRequest, method: Method) -> tuple[SentenceEncode
     if method.settings.dropout is not None:
         surgery.set_dropout(encoder.torch_module, method.settings.dropout)
     return encoder, notes
+
+
+def _training_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> int:
+    """Return the tokens a sentence: the method's own length gives way to a model with fewer positions."""
+    length = method.settings.max_length
+    positions = position_limit(encoder.spec, encoder.hf_tokenizer.pad_token_id)
+    own = length == get_method(request.method, request.stage).settings.max_length
+    if positions is None or length <= positions or not own:
+        return length
+    notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {positions} positions")
+    return positions
 
 
 def _build_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
