@@ -18,9 +18,10 @@ from torch.nn import functional
 
 from sentcli import SentenceEncoder
 from sentcli.encoder.torch_backend import text_tokenizer
-from sentcli.methods.simcse import SimCSE
-from sentcli.training.data import tokenised_batches
-from sentcli.training.loop import TrainingModel, make_optimizer, to_tensors
+from sentcli.methods import METHODS, Method
+from sentcli.training.data import Corpus, tokenised_batches
+from sentcli.training.loop import make_optimizer, to_tensors
+from sentcli.training.run import load_encoder, make_model
 
 BATCH, LENGTH = 64, 32
 
@@ -30,28 +31,33 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
     options = parser.parse_args()
-    with (data_folder() / "corpus" / "wiki.txt").open(encoding="utf-8") as handle:
-        sentences = [next(handle).rstrip("\n") for _ in range(BATCH * options.steps)]
+    sentences = wiki(BATCH * options.steps)
     print(machine())
     compare(
-        f"SimCSE, {options.steps} steps of {BATCH}", ours(sentences, options.steps), peer(sentences, options.steps),
+        f"SimCSE, {options.steps} steps of {BATCH}", ours(METHODS["simcse"], sentences), peer(sentences, options.steps),
         len(sentences), "sentences", options.runs,
     )  # fmt: skip
 
 
-def ours(sentences, steps):
-    encoder = SentenceEncoder.load("minilm", device="cpu", pooling="cls")
-    method = SimCSE()
-    model = TrainingModel(encoder.torch_module, method, encoder.dimension).train()
-    optimizer, schedule = make_optimizer(model, method.settings(), 10**6)
+def wiki(count):
+    with (data_folder() / "corpus" / "wiki.txt").open(encoding="utf-8") as handle:
+        return [next(handle).rstrip("\n") for _ in range(count)]
+
+
+def ours(method: Method, sentences):
+    """Return a function that trains on all sentences once, in batches of BATCH in their order."""
+    encoder, _ = load_encoder(method, "minilm", device="cpu")
+    model = make_model(method, encoder).train()
+    optimizer, schedule = make_optimizer(model, method.settings, 10**6)
     accelerator = Accelerator(cpu=True)
     model, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
     tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
+    corpus, steps = Corpus(sentences, (), 0), len(sentences) // BATCH
 
     def run():
         batches = iter(list(range(i * BATCH, (i + 1) * BATCH)) for i in range(steps))
-        for tokens in tokenised_batches(sentences, tokenizer, batches, steps):
-            loss, _ = model(to_tensors(tokens, tokenizer.pad_id, method.views, torch.device("cpu")))
+        for batch in tokenised_batches(corpus, tokenizer, batches, steps, method.views):
+            loss, _ = model(to_tensors(batch, tokenizer.pad_id, method.views.count, torch.device("cpu")))
             accelerator.backward(loss)
             accelerator.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()

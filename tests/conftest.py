@@ -84,7 +84,12 @@ def make_backbone(kind="bert", layers=2, seed=0, dropout=0.1):
         model = t.RobertaModel(config, add_pooling_layer=False)
     else:
         tokenizer = wordpiece_tokenizer()
-        common = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": layers, "num_attention_heads": 4}
+        common = {
+            "vocab_size": len(tokenizer),
+            "hidden_size": 32,
+            "num_hidden_layers": layers,
+            "num_attention_heads": 4,
+        }
         common |= {"intermediate_size": 64, "max_position_embeddings": 40, "initializer_range": 0.2, "pad_token_id": 0}
         drop = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         match kind:

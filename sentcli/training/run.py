@@ -96,12 +96,12 @@ def prepare(request: TrainRequest) -> Prepared:
             raise InputError(f"{method.name} has no objective left to train with")
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
     set_seed(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
-    encoder, notes = _load_encoder(request, method)
+    encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     length = _training_length(request, method, encoder, notes)
     tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, length)
     model = None
     if method.fit is None:
-        model = _build_model(method, encoder)
+        model = make_model(method, encoder)
         twice = Batch([tokenizer(corpus.sentences[:1] * 2)], Texts([]))
         model.check(loop.to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
@@ -118,25 +118,33 @@ def _read_data(request: TrainRequest, method: Method) -> Corpus:
     return read_corpus(request.data, text_field=request.text_field, limit=request.limit)
 
 
-def _load_encoder(request: TrainRequest, method: Method) -> tuple[SentenceEncoder, list[str]]:
-    """Load the start model with the pooling, the convolutions and the dropout of the method."""
+def load_encoder(
+    method: Method, model: str, *, pooling: str | None = None, device: str = "auto"
+) -> tuple[SentenceEncoder, list[str]]:
+    """Load a start model with the pooling, the convolutions and the dropout of a method.
+
+    Returns:
+        The encoder, and what the user should know.
+
+    Raises:
+        InputError: as `SentenceEncoder.load`.
+    """
     notes = []
-    pooling = request.pooling or method.pooling
-    edit = None
+    chosen = pooling or method.pooling
     if method.cnn is not None:
-        pooling, edit = "own", method.cnn.extend
-        if request.pooling:
-            notes.append(f"{method.name} pools its own convolutions; --pooling {request.pooling} is not used")
+        chosen = "own"
+        if pooling:
+            notes.append(f"{method.name} pools its own convolutions; --pooling {pooling} is not used")
     encoder = SentenceEncoder.load(
-        request.model,
-        device=request.device,
+        model,
+        device=device,
         precision="fp32",
-        pooling=None if pooling == "own" else pooling,
-        edit=edit,
+        pooling=None if chosen == "own" else chosen,
+        edit=method.cnn.extend if method.cnn is not None else None,
         untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
     )
     if not has_weights(encoder.spec.folder):
-        notes.append(f"{request.model} has no weights: training starts from random ones")
+        notes.append(f"{model} has no weights: training starts from random ones")
     if method.settings.dropout is not None:
         surgery.set_dropout(encoder.torch_module, method.settings.dropout)
     return encoder, notes
@@ -153,7 +161,12 @@ def _training_length(request: TrainRequest, method: Method, encoder: SentenceEnc
     return positions
 
 
-def _build_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
+def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
+    """Put encoder, head and objectives together, on the encoder's device.
+
+    Raises:
+        InputError: if the encoder lacks what an objective or the head needs.
+    """
     tokenizer = encoder.hf_tokenizer
     words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
     special = frozenset(tokenizer.all_special_ids)
