@@ -31,9 +31,11 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python docs/make_cli.py --check
+	$(BIN)/python docs/make_recipes.py --check
 
 docs: install
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_recipes.py
 
 clean:
 	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

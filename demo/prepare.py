@@ -24,7 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
-GENERATED = ("cli.md",)
+GENERATED = ("cli.md", "recipes.md")
 """Pages that are not prose: the help texts would answer every query about an option."""
 
 SKIPPED_FOLDERS = ("site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__")

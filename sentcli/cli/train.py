@@ -174,12 +174,11 @@ def train(
         device=device,
         overwrite=overwrite,
         assignments=[
-            *(cooked.assignments if cooked else []),
             *_key_values(set_ or []),
             *([("aux_init", aux_init)] if aux_init is not None else []),
             *((f"settings.{key}", value) for key, value in given.items() if value is not None),
         ],
-        recipe=recipe,
+        recipe=cooked,
     )
     prepared = prepare(request)
     encoder, settings = prepared.encoder, prepared.method.settings

@@ -21,8 +21,8 @@ from sentcli.objectives import ContrastiveTension
 CT = Method(
     name="ct",
     title="Contrastive Tension (Carlsson et al., ICLR 2021)",
-    objectives={"tension": ContrastiveTension(reduction="mean")},  # eq. 1
-    views=RandomPairs(negatives=7),  # K, sec. 3
+    objectives={"tension": ContrastiveTension(reduction="mean")},
+    views=RandomPairs(negatives=7),  # K
     head=NoHead(),
     twin=Twin(keep="best"),
     settings=Settings(

@@ -46,7 +46,7 @@ class NoHead:
 
 @dataclass(frozen=True, kw_only=True)
 class MLPHead(NoHead):
-    """z = tanh(W x + b), W new and not the pretrained pooler (SimCSE sec. 6.3 and code)."""
+    """z = tanh(W x + b), W new and not the pretrained pooler (SimCSE)."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
         """Return the layer, normal(0, 0.02), zero bias."""
@@ -97,7 +97,7 @@ class BatchNormLayers(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class WhiteningHead:
-    """Whitening of the batch, then z = tanh(W x + b) (WhitenedCSE, fig. 2)."""
+    """Whitening of the batch, then z = tanh(W x + b) (WhitenedCSE)."""
 
     num_groups: int = 0
     """How many groups; 0 takes groups of two columns, as the paper does for BERT-base."""

@@ -1,9 +1,9 @@
 """InfoCSE (Wu et al., EMNLP 2022 Findings): masked words are predicted through the sentence vector.
 
 Stage 2 (the default): SimCSE's InfoNCE plus lambda x the loss of an auxiliary network of two layers. It sees [CLS] of
-the unmasked sentence and, of a masked copy, the states of a frozen copy of the lower layers (sec. 3.2, eq. 5 to 7); so
+the unmasked sentence and, of a masked copy, the states of a frozen copy of the lower layers ; so
 the encoder learns from it through [CLS] alone. Stage 1, ``--stage pretrain``, is Condenser's pretraining of encoder and
-auxiliary network together (sec. 3.1); ``--aux-init DIR`` takes its result.
+auxiliary network together; ``--aux-init DIR`` takes its result.
 
 Where paper and code differ:
     lambda    1e-5 (table 8, scripts); 0.005 in sec. 4.2 is worse than no auxiliary loss    --set auxiliary-mlm.weight=
@@ -14,7 +14,7 @@ Where paper and code differ:
     copies    both views masked (code), one (paper)                     --set auxiliary-mlm.copies=one
     start     the extra layers from stage 1 (paper), the encoder's last two (its "directly using" ablation; default),
               or random, which the published code falls into for a hub id                   --aux-init random
-    detach    table 5 (without: 84.41 on STS-B dev, with: 85.49)        --set auxiliary-mlm.detach=false
+    detach    ablation on STS-B dev: without 84.41, with 85.49          --set auxiliary-mlm.detach=false
     RTD       table 12, DiffCSE's term added                                                --set objectives+=rtd
 """
 
@@ -26,11 +26,13 @@ from sentcli.objectives import AuxiliaryMLM, CondenserMLM, Contrastive
 
 PRETRAIN = Method(
     name="infocse",
-    title="InfoCSE, stage 1: pretraining of encoder and auxiliary network (sec. 3.1)",
+    title="InfoCSE, stage 1: pretraining of encoder and auxiliary network (Wu et al., EMNLP 2022 Findings)",
     objectives={"condenser-mlm": CondenserMLM(rate=0.15, layers=2)},  # both predictions, one word head
     views=Copies(count=1),
     head=NoHead(),
-    settings=Settings(batch_size=1024, learning_rate=1e-4, epochs=8, max_length=128),  # sec. 4.1 (8 GPUs)
+    settings=Settings(
+        batch_size=1024, learning_rate=1e-4, epochs=8, max_length=128
+    ),  # paper, on 8 GPUs; length not stated
 )
 
 INFOCSE = Method(

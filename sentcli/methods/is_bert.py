@@ -1,8 +1,8 @@
 """IS-BERT (Zhang et al., EMNLP 2020): a sentence's vector shall know its own tokens from those of other sentences.
 
-Convolutions of widths 1, 3 and 5 over the last layer give local vectors, their mean is the sentence vector (sec. 3.1).
+Convolutions of widths 1, 3 and 5 over the last layer give local vectors, their mean is the sentence vector.
 Loss: the Jensen-Shannon bound on the mutual information of local and global vectors, other sentences of the batch as
-negatives (eq. 2, 3). The convolutions are part of the encoder: without them there is no IS-BERT vector.
+negatives (eq. 3). The convolutions are part of the encoder: without them there is no IS-BERT vector.
 
 Where paper and code differ:
     discriminator   a network (paper); the dot product (code, default)      --set jsd.discriminator=bilinear
@@ -22,12 +22,12 @@ from sentcli.objectives import JensenShannon
 IS_BERT = Method(
     name="is-bert",
     title="IS-BERT (Zhang et al., EMNLP 2020)",
-    objectives={"jsd": JensenShannon(discriminator="dot")},  # eq. 2, 3
+    objectives={"jsd": JensenShannon(discriminator="dot")},  # eq. 3
     views=Copies(count=1),
     head=NoHead(),
     pooling="mean",
-    cnn=CNN(kernels=(1, 3, 5), channels=256, relu=False),  # sec. 4.1
-    settings=Settings(  # sec. 4.1, and the code for what the paper does not say
+    cnn=CNN(kernels=(1, 3, 5), channels=256, relu=False),
+    settings=Settings(  # the code's, but for the paper's rate
         batch_size=32,
         learning_rate=1e-6,
         epochs=1,

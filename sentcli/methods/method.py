@@ -69,6 +69,10 @@ class Method:
         return described
 
 
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "whole numbers"}
+"""What a setting of a type is called in messages."""
+
+
 def configure(method: Method, assignments: Iterable[tuple[str, Any]]) -> Method:
     """Return the method with settings changed by name.
 
@@ -84,12 +88,15 @@ def configure(method: Method, assignments: Iterable[tuple[str, Any]]) -> Method:
     given = [(key.replace("-", "_") if key != "objectives-" else key, value) for key, value in assignments]
     for key, value in given:
         if key in ("objectives+", "objectives-"):
-            for name in str(value).split(","):
+            for name in value if isinstance(value, list) else str(value).split(","):
                 method = _change_objectives(method, name.strip(), add=key.endswith("+"))
     kinds: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
     for key, value in given:
         if key in kinds:
             method = method.with_section(key, _section(key, value, getattr(method, key), kinds[key]))
+    names = {key.rpartition(".")[2] for key, _ in given}
+    if "epochs" in names and "max_steps" not in names:  # the later word counts
+        method = replace(method, settings=replace(method.settings, max_steps=0))
     for key, value in given:
         if key == "aux_init":
             key = _auxiliary(method)
@@ -161,15 +168,15 @@ def _convert(key: str, value: Any, current: object, declared: str) -> object:
     if optional and str(value).lower() == "none":
         return None
     kind: type[Any] = float if optional else type(current)
-    text = str(value).strip() if kind is not tuple or isinstance(value, str) else ",".join(map(str, value))
+    text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value).strip()
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
         if kind is tuple:
-            return tuple(int(item) for item in text.strip("()[]").split(","))
+            return tuple(int(item) for item in text.strip("()[]").split(",") if item)
         return kind(text)
     except (ValueError, KeyError) as error:
-        raise InputError(f"--set {key}={value}: expected a {kind.__name__}, like {current!r}") from error
+        raise InputError(f"--set {key}={value}: expected {KINDS[kind]}, like {current!r}") from error
 
 
 def _with_enough_views(method: Method) -> Method:

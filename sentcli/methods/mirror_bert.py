@@ -19,7 +19,7 @@ from sentcli.objectives import NTXent
 MIRROR_BERT = Method(
     name="mirror-bert",
     title="Mirror-BERT (Liu et al., EMNLP 2021)",
-    objectives={"nt-xent": NTXent(temperature=0.04)},  # sec. 3.1
+    objectives={"nt-xent": NTXent(temperature=0.04)},
     views=SpanMask(span=5),
     head=NoHead(),
     settings=Settings(  # code; 10,000 sentences are 50 steps

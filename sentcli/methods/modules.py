@@ -20,7 +20,7 @@ IDENTITY, RELU = "torch.nn.modules.linear.Identity", "torch.nn.modules.activatio
 
 @dataclass(frozen=True, kw_only=True)
 class CNN:
-    """Convolutions over the token vectors and their mean, as part of the encoder (IS-BERT sec. 3.1)."""
+    """Convolutions over the token vectors and their mean, as part of the encoder (IS-BERT)."""
 
     kernels: tuple[int, ...] = (1, 3, 5)
     channels: int = 256

@@ -22,7 +22,8 @@ from typing import Any
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.zoo import models_folder
 
-KEYS = ("title", "method", "model", "stage", "pooling", "data", "note", "settings", "published")
+TABLES = ("settings", "published")
+KEYS = ("title", "method", "model", "stage", "pooling", "data", "note", *TABLES)
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,13 @@ def load_recipe(name: str) -> Recipe:
     path = Path(name)
     if path.suffix != ".toml":
         path = models_folder() / "recipes" / f"{name}.toml"
-        if not path.exists():
-            names = recipe_names()
-            raise InputError(
-                f"unknown recipe {name!r}{nearest(name, names)}; a .toml file, or one of: {', '.join(names)}"
-            )
+    if not path.is_file():
+        names = recipe_names()
+        raise InputError(
+            f"unknown recipe {name!r}{nearest(path.stem, names)}; a .toml file, or one of: {', '.join(names)}"
+        )
     try:
         table = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"no such recipe: {name}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(name, f"not valid TOML: {error}") from error
     return _recipe(path, table)
@@ -89,15 +88,31 @@ def _recipe(path: Path, table: dict[str, Any]) -> Recipe:
     unknown = [key for key in table if key not in KEYS]
     if unknown:
         raise DataError(path, f"unknown key {unknown[0]!r}{nearest(unknown[0], list(KEYS))}; one of: {', '.join(KEYS)}")
-    missing = [key for key in ("method", "model") if not isinstance(table.get(key), str)]
+    missing = [key for key in ("method", "model") if key not in table]
     if missing:
         raise DataError(path, f"it does not say its {missing[0]}")
-    tables = {
-        name: {key: _sourced(value) for key, value in table.get(name, {}).items()} for name in ("settings", "published")
-    }
-    return Recipe(**{"name": path.stem, "title": path.stem, **table, **tables})
+    wrong = [key for key, value in table.items() if key not in TABLES and not isinstance(value, str)]
+    if wrong:
+        raise DataError(path, f"{wrong[0]} must be a text in quotes, not {table[wrong[0]]!r}")
+    settings, published = (_table(path, name, table.get(name, {})) for name in TABLES)
+    for score, sourced in published.items():
+        if not isinstance(sourced.value, (int, float)):
+            raise DataError(path, f"the published {score} must be a number, not {sourced.value!r}")
+    plain = {key: value for key, value in table.items() if key not in TABLES}
+    return Recipe(**{"name": path.stem, "title": path.stem, **plain}, settings=settings, published=published)
 
 
-def _sourced(value: Any) -> Sourced:
-    """Read ``{value, source}``; a bare value has no source."""
-    return Sourced(value["value"], str(value.get("source", ""))) if isinstance(value, dict) else Sourced(value, "")
+def _table(path: Path, name: str, table: Any) -> dict[str, Sourced]:
+    """Read ``{value, source}`` by name; a bare value has no source."""
+    if not isinstance(table, dict):
+        raise DataError(path, f"{name} must be a table, [{name}]")
+    read = {}
+    for key, value in table.items():
+        if not isinstance(value, dict):
+            value = {"value": value}
+        if "value" not in value or set(value) - {"value", "source"}:
+            inner = next(iter(set(value) - {"value", "source"}), "")
+            hint = f'"{key}.{inner}" = ... with the quotes, or ' if inner else ""
+            raise DataError(path, f"{name}.{key}: expected {hint}{key} = {{ value = ..., source = ... }}")
+        read[key] = Sourced(value["value"], str(value.get("source", "")))
+    return read

@@ -1,6 +1,6 @@
 """WhitenedCSE (Zhuo, Sun, Wang, Zhu and Yang, ACL 2023): whiten the batch in shuffled groups before the loss.
 
-[CLS] -> shuffled group whitening (SGW) -> linear -> tanh (fig. 2). Each shuffle gives another view; InfoNCE with
+[CLS] -> shuffled group whitening (SGW) -> linear -> tanh. Each shuffle gives another view; InfoNCE with
 several positives, each against the first view (eq. 7, every lambda_m = 1).
 
 Where paper and code differ:
@@ -30,6 +30,6 @@ WHITENEDCSE = Method(
     title="WhitenedCSE (Zhuo et al., ACL 2023)",
     objectives={"multi-positive": MultiPositive(temperature=0.05)},  # eq. 7
     views=Copies(count=3),  # table 5
-    head=WhiteningHead(num_groups=0, kind="shuffled-group"),  # sec. 3.2, table 4
-    settings=Settings(batch_size=64, learning_rate=3e-5, epochs=1, max_length=32),  # sec. 4.1
+    head=WhiteningHead(num_groups=0, kind="shuffled-group"),  # table 4
+    settings=Settings(batch_size=64, learning_rate=3e-5, epochs=1, max_length=32),  # batch and rate: paper
 )

@@ -1,4 +1,4 @@
-"""Attention mutual information: miCSE (Klein and Nabi, ACL 2023, sec. 2.2, eq. 3 to 5 and algorithm 1).
+"""Attention mutual information: miCSE (Klein and Nabi, ACL 2023, eq. 4, 5 and algorithm 1).
 
 The attention of two views of a sentence is compared slice by slice. Under a joint normal distribution of the
 logarithms, the mutual information of two slices is ``-ln(1 - rho^2) / 2`` with rho their correlation (eq. 4).
@@ -68,8 +68,7 @@ def attention_mutual_information(
         kept, positions = draw(joint, samples, generator)
         joint = joint[kept]
         share = joint.to(one.dtype).mean()
-        one, two = one[kept].gather(1, positions), two[kept].gather(1, positions)
-        joint = torch.ones_like(one, dtype=torch.bool)
+        one, two, joint = one[kept].gather(1, positions), two[kept].gather(1, positions), joint.gather(1, positions)
     else:
         share = joint.to(one.dtype).mean()
     information = mutual_information(one, two, joint, log=log).mean()

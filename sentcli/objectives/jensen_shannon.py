@@ -1,4 +1,4 @@
-"""Local-global mutual information: IS-BERT (Zhang et al., EMNLP 2020, eq. 2 and 3), the Jensen-Shannon bound."""
+"""Local-global mutual information: IS-BERT (Zhang et al., EMNLP 2020, eq. 3), the Jensen-Shannon bound."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Masked language modelling: on a copy of the text, and through [CLS] with InfoCSE's auxiliary network.
 
-BERT (Devlin et al., NAACL 2019, sec. 3.1) for the masking; SimCSE (sec. 3, "MLM") for the plain term; Condenser (Gao
-and Callan, EMNLP 2021) and InfoCSE (Wu et al., EMNLP 2022 Findings, sec. 3) for the network that sees the sentence
+BERT (Devlin et al., NAACL 2019, sec. 3.1) for the masking; SimCSE (its MLM option) for the plain term; Condenser (Gao
+and Callan, EMNLP 2021) and InfoCSE (Wu et al., EMNLP 2022 Findings) for the network that sees the sentence
 through one vector.
 """
 

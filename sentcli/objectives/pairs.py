@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def contrastive_tension_loss(first: Tensor, second: Tensor, matched: Tensor, reduction: str = "mean") -> Tensor:
-    """Binary cross-entropy of "same sentence" from dot products (Carlsson et al., ICLR 2021, eq. 1).
+    """Binary cross-entropy of "same sentence" from dot products (Carlsson et al., ICLR 2021).
 
     Args:
         first: vectors of encoder 1 ``[B, d]``.
@@ -37,22 +37,28 @@ class ContrastiveTension(Objective):
     """`contrastive_tension_loss` of views 1 and 2, on the rows that match and on those that do not."""
 
     reduction: str = "mean"
+    negatives: int = 7
+    """Where all rows match (with another method): other sentences of the batch that each one is paired with."""
 
     all_rows: ClassVar[bool] = True
 
     def check(self) -> None:
         """Refuse an unknown reduction."""
         checks.one_of("reduction", self.reduction, ("mean", "sum"))
+        checks.at_least(1, negatives=self.negatives)
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        first, second = views.pooled[0], views.pooled[1]
-        matched = torch.ones_like(first[:, 0], dtype=torch.bool) if views.matched is None else views.matched
+        first, second, matched = views.pooled[0], views.pooled[1], views.matched
+        if matched is None:
+            shifts = range(min(self.negatives + 1, len(first)))
+            matched = torch.arange(len(shifts) * len(first), device=first.device) < len(first)
+            first, second = first.repeat(len(shifts), 1), torch.cat([second.roll(shift, 0) for shift in shifts])
         return contrastive_tension_loss(first, second, matched, self.reduction)
 
 
 def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
-    """Mean squared error between cosines and gold scores (Reimers and Gurevych, EMNLP 2019, sec. 3, regression).
+    """Mean squared error between cosines and gold scores (Reimers and Gurevych, EMNLP 2019).
 
     Args:
         first: ``[B, d]``.

@@ -1,4 +1,4 @@
-"""Replaced-token detection: DiffCSE (Chuang et al., NAACL 2022, sec. 3), as InfoCSE's table 12 adds it.
+"""Replaced-token detection: DiffCSE (Chuang et al., NAACL 2022), as InfoCSE's table 12 adds it.
 
 A fixed generator rewrites masked text. A discriminator, which sees the original sentence through its vector alone,
 tells for each token whether it was changed.

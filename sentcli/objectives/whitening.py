@@ -1,4 +1,4 @@
-"""Whitening of a batch of vectors: WhitenedCSE (Zhuo et al., ACL 2023, sec. 3.2) and what its table 3 compares with."""
+"""Whitening of a batch of vectors: WhitenedCSE (Zhuo et al., ACL 2023) and what its table 3 compares with."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from sentcli.training.run_folder import RunFolder, check_run_folder
 if TYPE_CHECKING:
     from sentcli.encoder.tokenizing import TextTokenizer
     from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.methods.recipes import Recipe
 
 DEV_TASK = "STSBenchmark"
 
@@ -49,8 +50,19 @@ class TrainRequest:
     overwrite: bool = False
     assignments: list[tuple[str, Any]] = field(default_factory=list)
     """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
-    recipe: str | None = None
-    """Where settings come from, for the records."""
+    recipe: Recipe | None = None
+    """Settings that come before these."""
+
+    def configured(self) -> Method:
+        """Return the method with the settings of the recipe, then with those that were given.
+
+        Raises:
+            InputError: as `configure`.
+        """
+        method = get_method(self.method, self.stage)
+        if self.recipe is not None:
+            method = configure(method, self.recipe.assignments)
+        return configure(method, self.assignments)
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,7 @@ def prepare(request: TrainRequest) -> Prepared:
     Raises:
         InputError: whatever is wrong with the request, the data or the model.
     """
-    method = configure(get_method(request.method, request.stage), request.assignments)
+    method = request.configured()
     settings = method.settings
     check_run_folder(request.output, overwrite=request.overwrite)
     _refuse_inside(request.output, [*request.data, request.model, request.eval_data])
@@ -248,7 +260,12 @@ def configuration(prepared: Prepared, result: loop.TrainResult, encoder: Sentenc
     """Return everything that decided the weights, and the outcome."""
     request, method = prepared.request, prepared.method
     return {
-        "method": {**method.describe(), "title": method.title, "stage": request.stage, "recipe": request.recipe},
+        "method": {
+            **method.describe(),
+            "title": method.title,
+            "stage": request.stage,
+            "recipe": request.recipe.name if request.recipe else None,
+        },
         "start_model": {"name": request.model, "fingerprint": prepared.start_fingerprint},
         "encoder": encoder.describe(),
         "settings": asdict(method.settings),

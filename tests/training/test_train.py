@@ -136,7 +136,7 @@ def test_data_from_several_files_and_tables(invoke, tiny_bert, text, tmp_path):
         (["--learning-rate", "0"], "above 0"),
         (["--set", "temperatur=1"], "did you mean 'temperature'"),
         (["--set", "temperature"], "expected KEY=VALUE"),
-        (["--set", "temperature=warm"], "expected a float"),
+        (["--set", "temperature=warm"], "expected a number"),
         (["--set", "head=big"], "one of: mlp, batchnorm, whitening, none"),
         (["--method", "simsce"], "did you mean 'simcse'"),
         (["--max-length", "41"], "more than the 40 positions"),

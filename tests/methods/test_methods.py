@@ -1,0 +1,612 @@
+"""Methods are data: the papers' defaults, settings by name, and every method on every kind of backbone."""
+
+import itertools
+import json
+import math
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sentcli import SentenceEncoder
+from sentcli.errors import InputError
+from sentcli.methods import METHODS, configure, get_method
+from sentcli.methods.modules import whitening_transform
+from sentcli.methods.views import RandomPairs, SpanMask
+from sentcli.objectives import OBJECTIVES
+from sentcli.training.data import Corpus
+from sentcli.training.run import TrainRequest, load_encoder, make_model, prepare, run
+from tests.conftest import save_backbone
+
+PAPERS = ("simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse")
+TRAINED = tuple(name for name, method in METHODS.items() if method.fit is None)
+SMALL = {"micse": ["--set", "ami.layers=0:2"]}
+"""The tiny model has two layers, not the six that the default of miCSE needs."""
+
+
+@pytest.fixture
+def text(tmp_path, sentences):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(s for s in sentences if s.strip()) + "\n", "utf-8")
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path, sentences):
+    path = tmp_path / "pairs.jsonl"
+    kept = [s for s in sentences if s.strip()]
+    rows = [{"sentence1": a, "sentence2": b, "score": i % 6} for i, (a, b) in enumerate(itertools.pairwise(kept))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def train(call, method, model, data, output, *options, check=0):
+    return call(
+        "train", "--method", method, "-m", model, "--data", data, "-o", output, "--max-steps", 3, "--batch-size", 16,
+        *options, check=check,
+    )  # fmt: skip
+
+
+def steps(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if "loss" in line]
+
+
+def opens_everywhere(folder, sentences):
+    """The folder gives the same vectors here and in sentence-transformers, text by text."""
+    from sentence_transformers import SentenceTransformer
+
+    some = [s for s in sentences if s.strip()][:12]
+    ours = SentenceEncoder.load(folder).encode(some)
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(some, batch_size=1)
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert np.isfinite(ours).all() and np.abs(ours - ours[0]).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "rate", "epochs", "length"),
+    [
+        ("simcse", 64, 3e-5, 1, 32),
+        ("informin-cl", 128, 3e-5, 1, 32),
+        ("micse", 50, 3e-5, 1, 32),
+        ("infocse", 64, 7e-6, 2, 32),
+        ("is-bert", 32, 1e-6, 1, 128),
+        ("whitenedcse", 64, 3e-5, 1, 32),
+        ("mirror-bert", 200, 2e-5, 1, 50),
+        ("ct", 16, 1e-5, 1, 75),
+        ("sts-regression", 16, 2e-5, 4, 128),
+    ],
+)
+def test_the_papers_settings(name, batch, rate, epochs, length):
+    s = get_method(name).settings
+    assert (s.batch_size, s.learning_rate, s.epochs, s.max_length) == (batch, rate, epochs, length)
+
+
+def test_the_papers_hyper_parameters():
+    micse = get_method("micse").objectives
+    assert (micse["contrastive"].queue_size, micse["contrastive"].momentum) == (384, 0.995)
+    assert (micse["ami"].weight, micse["ami"].samples, get_method("micse").settings.warmup_steps) == (2.5e-3, 150, 250)
+    auxiliary = get_method("infocse").objectives["auxiliary-mlm"]
+    assert (auxiliary.weight, auxiliary.rate, auxiliary.layers) == (1e-5, 0.4, 2)
+    assert get_method("informin-cl").objectives["reconstruction"].weight == 0.4
+    assert get_method("whitenedcse").views.count == 3
+    assert get_method("whitenedcse").head.groups(768) == 384
+    assert get_method("is-bert").cnn.kernels == (1, 3, 5)
+    for name, method in METHODS.items():
+        assert method.name == name
+        terms = [o for o in method.objectives.values() if hasattr(o, "temperature")]
+        assert all(o.temperature == (0.04 if name == "mirror-bert" else 0.05) for o in terms)
+
+
+def test_settings_by_name():
+    micse = METHODS["micse"]
+    changed = configure(
+        micse,
+        [
+            ("temperature", "0.1"), ("ami.weight", "1e-3"), ("ami_layers", "0:2"), ("contrastive-queue-size", "8"),
+            ("head", "none"), ("batch_size", 7), ("dropout", "0.2"), ("ami.log", "false"),
+        ],
+    )  # fmt: skip
+    contrastive, ami = changed.objectives.values()
+    assert (contrastive.temperature, contrastive.queue_size, changed.settings.batch_size) == (0.1, 8, 7)
+    assert (ami.weight, ami.layers, ami.log, changed.settings.dropout) == (1e-3, "0:2", False, 0.2)
+    assert changed.describe()["head"] == {"kind": "none"}
+    assert micse.objectives["contrastive"].temperature == 0.05  # the method itself stays
+    assert configure(changed, [("dropout", "none")]).settings.dropout is None
+    assert configure(METHODS["is-bert"], [("cnn.kernels", "3,5,7")]).cnn.kernels == (3, 5, 7)
+    assert configure(METHODS["is-bert"], [("kernels", [3, 5, 7])]).cnn.kernels == (3, 5, 7)
+    assert configure(METHODS["whitenedcse"], [("views", "5")]).views.count == 5
+    both = configure(METHODS["is-bert"], [("objectives+", "contrastive,ami"), ("contrastive.weight", 2)])
+    assert list(both.objectives) == ["jsd", "contrastive", "ami"]
+    assert both.views.count == 2  # InfoNCE needs two views, IS-BERT makes one
+    assert list(configure(micse, [("objectives-", "ami")]).objectives) == ["contrastive"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("temperatur=1", "did you mean 'temperature'"),
+        ("ami.wieght=1", "did you mean 'ami.weight'"),
+        ("weight=1", "say which one: contrastive.weight, ami.weight"),
+        ("objectives+=amy", "did you mean 'ami'"),
+        ("objectives+=ami", "has it already"),
+        ("objectives-=mlm", "has only contrastive, ami"),
+        ("head=big", "one of: mlp, batchnorm, whitening, none"),
+        ("views=0", "count must be at least 1"),
+        ("ami.layers=7:11", "not inside the 2 layers"),
+        ("ami.layers=-5:-1", "not inside the 2 layers"),
+        ("ami.layers=0:1", "needs an even number"),
+        ("ami.layers=first", "expected FIRST:END"),
+        ("ami.slicing=heads", "did you mean 'head-pairs'"),
+        ("ami.log=maybe", "expected true or false"),
+        ("queue_size=-1", "at least 0"),
+        ("momentum=1", "below 1"),
+        ("temperature=0", "above 0"),
+        ("learning_rate=nan", "above 0"),
+        ("optimizer=sgd", "one of: adamw, rmsprop"),
+        ("schedule=cosine", "one of: linear, constant, staircase"),
+        ("dropout=0", "no dropout"),
+        ("dropout=1", "below 1"),
+    ],
+)
+def test_settings_that_cannot_be(invoke, tiny_bert, text, tmp_path, pair, message):
+    base = [] if pair.startswith("ami.layers") else SMALL["micse"]
+    result = train(invoke, "micse", tiny_bert, text, tmp_path / "m", *base, "--set", pair, check=2)
+    assert message in " ".join(result.stderr.split())
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("whitenedcse", ["--set", "num_groups=5"], "does not divide the 32 dimensions"),
+        ("whitenedcse", ["--set", "num_groups=1"], "singular"),
+        ("whitenedcse", ["--set", "kind=zca", "--set", "eps=0"], "needs eps above 0"),
+        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "kind=group"], "does not shuffle"),
+        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "objectives+=ami", *SMALL["micse"]], "no attention"),
+        ("infocse", ["--set", "skip_from=2"], "leaves no layer"),
+        ("infocse", ["--set", "auxiliary_mlm.layers=9"], "can have 1 to 2"),
+        ("infocse", ["--aux-init", "/nowhere"], "neither copy-top nor random"),
+        ("infocse", ["--stage", "pretain"], "did you mean 'pretrain'"),
+        ("simcse", ["--stage", "pretrain"], "it has: none"),
+        ("simcse", ["--aux-init", "random"], "has no auxiliary network"),
+        ("simcse", ["--set", "objectives-=contrastive"], "no objective left"),
+        ("is-bert", ["--set", "kernels=2,4"], "must be odd"),
+        ("is-bert", ["--set", "discriminator=mlp"], "one of: dot, bilinear"),
+        ("simcse", ["--set", "objectives+=rtd", "--set", "generator=self"], "no language-modelling head"),
+        ("simcse", ["--recipe", "micse-bert-bsae"], "did you mean 'micse-bert-base'"),
+        ("simcse", ["--recipe", "micse-bert-base"], "the recipe is for micse"),
+    ],
+)  # fmt: skip
+def test_what_a_method_refuses(invoke, tiny_bert, text, tmp_path, method, options, message):
+    result = train(invoke, method, tiny_bert, text, tmp_path / "m", *options, check=2)
+    assert message in " ".join(result.stderr.split())
+    assert not (tmp_path / "m").exists()
+
+
+def test_the_published_groups_of_bert_large_are_refused_with_the_reason():
+    head = configure(METHODS["whitenedcse"], [("num_groups", 384)]).head
+    head.build(768, 64)
+    with pytest.raises(InputError, match=r"384 groups on 1,024.*impossible.*example 512"):
+        head.build(1024, 64)
+
+
+def test_method_and_model_are_needed(invoke, text, tmp_path):
+    assert "--method is missing" in invoke("train", "-m", "x", "--data", text, "-o", tmp_path / "m", check=2).stderr
+    assert (
+        "--model is missing"
+        in invoke("train", "--method", "simcse", "--data", text, "-o", tmp_path / "m", check=2).stderr
+    )
+    result = invoke("train", "--method", "simcse", "-m", "minilm", "-o", tmp_path / "m", check=2)
+    assert "--data is missing" in result.stderr
+
+
+def test_a_model_without_attention_is_refused(invoke, text, tmp_path):
+    from transformers import FNetConfig, FNetModel
+
+    from tests.conftest import wordpiece_tokenizer
+
+    tokenizer = wordpiece_tokenizer()
+    config = FNetConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, intermediate_size=64)
+    config.num_attention_heads = 4
+    FNetModel(config).save_pretrained(tmp_path / "fnet")
+    tokenizer.save_pretrained(tmp_path / "fnet")
+    result = train(invoke, "micse", tmp_path / "fnet", text, tmp_path / "m", *SMALL["micse"], check=2)
+    assert "attention" in result.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_tokenizer_without_mask_token_is_refused(invoke, tiny_bert, text, tmp_path):
+    model = tmp_path / "no-mask"
+    shutil.copytree(tiny_bert, model)
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    config.pop("mask_token")
+    (model / "tokenizer_config.json").write_text(json.dumps(config))
+    for method in ("infocse", "mlm"):
+        result = train(invoke, method, model, text, tmp_path / "m", check=2)
+        assert "no mask token" in result.stderr
+
+
+def test_one_line_and_blank_corpora(invoke, tiny_bert, tmp_path):
+    for content, message in [
+        ("one line\n", "more than the 1 sentences"),
+        ("   \n \n", "no sentence"),
+        ("", "no sentence"),
+    ]:
+        (tmp_path / "t.txt").write_text(content)
+        for method in PAPERS:
+            result = train(
+                invoke, method, tiny_bert, tmp_path / "t.txt", tmp_path / "m", *SMALL.get(method, []), check=2
+            )
+            assert message in result.stderr
+
+
+@pytest.mark.parametrize("method", [name for name in TRAINED if name != "sts-regression"])
+def test_every_method_trains_a_tiny_bert(invoke, tiny_bert, text, tmp_path, sentences, method):
+    train(invoke, method, tiny_bert, text, tmp_path / "m", *SMALL.get(method, []))
+    terms = METHODS[method].objectives
+    for line in steps(tmp_path / "m"):
+        assert set(terms) <= set(line)
+        expected = sum(o.weight * line[name] for name, o in terms.items())
+        assert line["loss"] == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    before, after = (
+        torch.tensor(SentenceEncoder.load(m, pooling="cls").encode(sentences)) for m in (tiny_bert, tmp_path / "m")
+    )
+    assert method in ("micse",) or not torch.equal(before, after)  # miCSE's warm-up starts at 0
+    opens_everywhere(tmp_path / "m", sentences)
+
+
+@pytest.mark.parametrize("method", ["micse", "infocse", "is-bert", "whitenedcse", "ct"])
+@pytest.mark.parametrize("kind", ["roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"])
+def test_methods_on_other_backbones(invoke, tmp_path, text, sentences, kind, method):
+    model = save_backbone(tmp_path / kind, kind=kind)
+    train(invoke, method, model, text, tmp_path / "m", *SMALL.get(method, []))
+    opens_everywhere(tmp_path / "m", sentences)
+    assert all(math.isfinite(line["loss"]) for line in steps(tmp_path / "m"))
+
+
+def test_the_last_two_layers_and_the_lower_layers_are_those_of_the_encoder(tmp_path):
+    """The frozen copy's output is the hidden state of that layer, on every backbone."""
+    from sentcli.encoder import surgery
+    from tests.conftest import make_backbone
+
+    for kind in ("bert", "roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"):
+        backbone, _ = make_backbone(kind, layers=4)
+        ids = torch.randint(5, 40, (3, 10))
+        mask = torch.ones_like(ids)
+        mask[1, 6:] = 0
+        real = mask.bool()
+        with torch.no_grad():
+            whole = backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+            lower = surgery.lower_layers(backbone, 2)(input_ids=ids, attention_mask=mask).last_hidden_state
+            torch.testing.assert_close(lower[real], whole.hidden_states[2][real], atol=1e-5, rtol=1e-4)
+            upper = surgery.upper_layers(backbone, 2)(inputs_embeds=lower, attention_mask=mask).last_hidden_state
+            torch.testing.assert_close(upper[real], whole.last_hidden_state[real], atol=1e-5, rtol=1e-4)
+
+
+@pytest.fixture(scope="session")
+def tiny_lm(tmp_path_factory, tiny_bert, sentences):
+    """A tiny BERT after some masked language modelling: it has a head for words."""
+    folder = tmp_path_factory.mktemp("lm")
+    (folder / "t.txt").write_text("\n".join(s for s in sentences if s.strip()), "utf-8")
+    request = TrainRequest(
+        "mlm", str(tiny_bert), [str(folder / "t.txt")], folder / "m", assignments=[("batch_size", 32), ("max_steps", 3)]
+    )
+    run(prepare(request))
+    return folder / "m"
+
+
+@pytest.mark.parametrize("objective", list(OBJECTIVES))
+def test_any_objective_joins_any_method(tiny_lm, text, objective):
+    """One step of every method with every further objective; its gradient reaches the encoder."""
+    from sentcli.encoder.torch_backend import text_tokenizer
+    from sentcli.training.data import read_corpus, tokenised_batches
+    from sentcli.training.loop import to_tensors
+
+    corpus = read_corpus([str(text)])
+    for method in TRAINED:
+        if objective in METHODS[method].objectives or "regression" in (objective, *METHODS[method].objectives):
+            continue
+        extra = {"ami": [("ami.layers", "0:2")], "rtd": [("generator", "self")]}.get(objective, [])
+        own = {
+            "micse": [("ami.layers", "0:2")],
+            "ct": [("dropout", 0.1)],
+            "is-bert": [("cnn.kernels", "1,3"), ("cnn.channels", 16)],  # as wide as the tiny model
+        }.get(method, [])
+        changed = configure(METHODS[method], [("objectives+", objective), *extra, *own, ("batch_size", 16)])
+        changed = configure(changed, [(f"{name}.weight", 0) for name in METHODS[method].objectives])
+        changed = configure(changed, [(f"{objective}.weight", 1)])
+        encoder, _ = load_encoder(changed, str(tiny_lm))
+        model = make_model(changed, encoder).train()
+        tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
+        batch = next(tokenised_batches(corpus, tokenizer, iter([list(range(16))]), 1, changed.views))
+        loss, terms = model(to_tensors(batch, tokenizer.pad_id, changed.views.count, torch.device("cpu")))
+        loss.backward()
+        assert set(terms) == set(changed.objectives)
+        words = model.encoder.backbone.embeddings.word_embeddings.weight.grad
+        assert torch.isfinite(loss) and words is not None and float(words.abs().sum()) > 0, (method, objective)
+
+
+def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alone(tiny_lm, text):
+    from sentcli.encoder.torch_backend import text_tokenizer
+
+    sentences = text.read_text().splitlines()[:8]
+    for objective in ("auxiliary-mlm", "rtd"):
+        settings = [("objectives+", objective), *([("generator", "self")] if objective == "rtd" else [])]
+        method = configure(METHODS["simcse"], [*settings, ("head", "none"), ("batch_size", 8)])
+        encoder, _ = load_encoder(method, str(tiny_lm))
+        model = make_model(method, encoder).train()
+        tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
+        from sentcli.methods.views import Texts
+        from sentcli.training.loop import Batch, to_tensors
+
+        batch = to_tensors(Batch([tokenizer(sentences)], Texts([])), tokenizer.pad_id, 2, torch.device("cpu"))
+        views = model.look(batch)
+        views.tokens.retain_grad()
+        model.objectives[objective](views).backward()
+        gradient = views.tokens.grad
+        if gradient is not None:  # the sentence vector is taken from the last layer before this tensor is cut by views
+            assert float(gradient[:, :, 1:].abs().sum()) == 0
+
+
+def test_infocse_in_two_stages(invoke, tiny_bert, text, tmp_path, sentences):
+    train(invoke, "infocse", tiny_bert, text, tmp_path / "one", "--stage", "pretrain", "--learning-rate", "1e-3")
+    assert set(steps(tmp_path / "one")[0]) >= {"loss", "condenser-mlm"}
+    from safetensors.torch import load_file
+
+    kept = load_file(tmp_path / "one" / "training_head" / "auxiliary.safetensors")
+    opens_everywhere(tmp_path / "one", sentences)
+    train(
+        invoke,
+        "infocse",
+        tmp_path / "one",
+        text,
+        tmp_path / "two",
+        "--aux-init",
+        tmp_path / "one",
+        "--learning-rate",
+        "1e-12",
+    )
+    again = load_file(tmp_path / "two" / "training_head" / "auxiliary.safetensors")
+    assert set(kept) == set(again)
+    for name, value in kept.items():
+        torch.testing.assert_close(again[name], value, atol=1e-6, rtol=0)
+    train(
+        invoke,
+        "infocse",
+        tmp_path / "one",
+        text,
+        tmp_path / "three",
+        "--aux-init",
+        "random",
+        "--learning-rate",
+        "1e-12",
+    )
+    other = load_file(tmp_path / "three" / "training_head" / "auxiliary.safetensors")
+    assert any(not torch.allclose(other[name], value, atol=1e-3) for name, value in kept.items())
+    wider = save_backbone(tmp_path / "wider", kind="distilbert")
+    refused = train(invoke, "infocse", wider, text, tmp_path / "four", "--aux-init", tmp_path / "one", check=2)
+    assert "does not fit this model" in refused.stderr
+
+
+def test_condensers_own_file_of_extra_layers_is_read(invoke, tiny_bert, text, tmp_path):
+    from safetensors.torch import load_file
+
+    train(invoke, "infocse", tiny_bert, text, tmp_path / "one", "--stage", "pretrain")
+    kept = load_file(tmp_path / "one" / "training_head" / "auxiliary.safetensors")
+    prefix = "layers.encoder.layer."
+    state = {f"c_head.{k.removeprefix(prefix)}": v for k, v in kept.items() if k.startswith(prefix)}
+    names = {"dense": "cls.predictions.transform.dense", "norm": "cls.predictions.transform.LayerNorm"}
+    words = {
+        "cls.predictions.bias": kept["lm_head.bias"],
+        "cls.predictions.decoder.weight": kept["lm_head.decoder.weight"],
+    }
+    words |= {f"{names[part]}.{kind}": kept[f"lm_head.{part}.{kind}"] for part in names for kind in ("weight", "bias")}
+    condenser = tmp_path / "condenser"
+    shutil.copytree(tiny_bert, condenser)
+    torch.save(state, condenser / "model.pt")
+    encoder = load_file(condenser / "model.safetensors")
+    (condenser / "model.safetensors").unlink()
+    torch.save({**{f"bert.{k}": v for k, v in encoder.items()}, **words}, condenser / "pytorch_model.bin")
+    train(invoke, "infocse", condenser, text, tmp_path / "two", "--aux-init", condenser, "--learning-rate", "1e-12")
+    again = load_file(tmp_path / "two" / "training_head" / "auxiliary.safetensors")
+    for name, value in kept.items():
+        torch.testing.assert_close(again[name], value, atol=1e-6, rtol=0)
+
+
+def test_mlm_from_a_config_alone_and_on_from_its_own_head(invoke, tiny_bert, text, tmp_path):
+    scratch = tmp_path / "scratch"
+    shutil.copytree(tiny_bert, scratch)
+    (scratch / "model.safetensors").unlink()
+    result = train(invoke, "mlm", scratch, text, tmp_path / "a", "--max-steps", 150, "--learning-rate", "5e-3")
+    assert "starts from random" in " ".join(result.stderr.split())
+    losses = [line["mlm"] for line in steps(tmp_path / "a")]
+    assert np.mean(losses[-20:]) < 0.8 * np.mean(losses[:5])
+    goes_on = train(invoke, "mlm", tmp_path / "a", text, tmp_path / "b", "--learning-rate", "1e-5")
+    assert "a new one" not in goes_on.stderr
+    assert steps(tmp_path / "b")[0]["mlm"] < np.mean(losses[:5])
+    refused = train(invoke, "simcse", scratch, text, tmp_path / "c", check=2)
+    assert "holds no weights" in refused.stderr
+
+
+def test_whitening_makes_the_data_white(invoke, tiny_bert, text, tmp_path, sentences):
+    invoke("train", "--method", "whitening", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", check=0)
+    kept = [s for s in sentences if s.strip()]
+    vectors = SentenceEncoder.load(tmp_path / "m").encode(kept)
+    np.testing.assert_allclose(np.cov(vectors.T, bias=True), np.eye(vectors.shape[1]), atol=1e-2)
+    np.testing.assert_allclose(vectors.mean(axis=0), 0, atol=1e-3)
+    opens_everywhere(tmp_path / "m", sentences)
+    modules = json.loads((tmp_path / "m" / "modules.json").read_text())
+    assert [m["type"].rsplit(".", 1)[-1] for m in modules] == [
+        "Transformer",
+        "WeightedLayerPooling",
+        "Pooling",
+        "Dense",
+    ]
+    invoke(
+        "train", "--method", "whitening", "-m", tiny_bert, "--data", text, "-o", tmp_path / "n",
+        "--set", "dimensions=8", "--pooling", "mean", check=0,
+    )  # fmt: skip
+    assert SentenceEncoder.load(tmp_path / "n").dimension == 8
+    few = invoke(
+        "train", "--method", "whitening", "-m", tiny_bert, "--data", text, "--limit", 20, "-o", tmp_path / "o", check=2
+    )
+    assert "more than 32 different sentences" in few.stderr
+    with pytest.raises(InputError, match="span 2 dimensions"):
+        whitening_transform(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], np.float32), 3)
+
+
+def test_first_last_avg_needs_no_data(invoke, tiny_bert, tmp_path, sentences):
+    invoke("train", "--method", "first-last-avg", "-m", tiny_bert, "-o", tmp_path / "m", check=0)
+    expected = SentenceEncoder.load(tiny_bert, pooling="first-last-avg").encode(sentences)
+    np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "m").encode(sentences), expected, atol=1e-6)
+
+
+def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences):
+    train(
+        invoke,
+        "sts-regression",
+        tiny_bert,
+        pairs,
+        tmp_path / "m",
+        "--max-steps",
+        60,
+        "--learning-rate",
+        "3e-3",
+        "--pooling",
+        "mean",
+    )
+    losses = [line["regression"] for line in steps(tmp_path / "m")]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    opens_everywhere(tmp_path / "m", sentences)
+    # after IS-BERT, whose convolutions stay
+    train(invoke, "is-bert", tiny_bert, text, tmp_path / "is")
+    train(invoke, "sts-regression", tmp_path / "is", pairs, tmp_path / "both")
+    assert SentenceEncoder.load(tmp_path / "both").spec.pooling == "cnn+mean"
+    for rows, message in [
+        ('{"sentence1": "a", "sentence2": "b", "score": 9}\n', "not between 0 and 5"),
+        ('{"sentence1": "a", "score": 1}\n', "pairs need the columns"),
+        ('{"sentence1": "a", "sentence2": "b", "score": "high"}\n', "not a number"),
+        ("", "no pair"),
+    ]:
+        (tmp_path / "bad.jsonl").write_text(rows)
+        result = train(invoke, "sts-regression", tiny_bert, tmp_path / "bad.jsonl", tmp_path / "x", check=2)
+        assert message in " ".join(result.stderr.split())
+    wrong = train(invoke, "simcse", tiny_bert, text, tmp_path / "y", "--set", "objectives+=regression", check=1)
+    assert "needs scored pairs" in wrong.stderr
+
+
+def test_sts_train_pairs_of_a_senteval_folder(data):
+    from sentcli.training.data import read_pairs
+
+    whole = read_pairs([str(data / "senteval")])
+    assert len(whole.sentences) == len(whole.partners) == 5749
+    assert min(whole.scores) == 0 and max(whole.scores) == 1
+    alone = read_pairs([str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], limit=10)
+    assert alone.sentences == whole.sentences[:10]
+
+
+def test_is_bert_with_relu_is_a_sentence_transformers_model_too(invoke, tiny_bert, text, tmp_path, sentences):
+    train(invoke, "is-bert", tiny_bert, text, tmp_path / "m", "--set", "cnn.relu=true", "--learning-rate", "1e-3")
+    opens_everywhere(tmp_path / "m", sentences)
+    assert (SentenceEncoder.load(tmp_path / "m").encode(sentences) >= -1e-6).all()
+    result = train(invoke, "is-bert", tiny_bert, text, tmp_path / "n", "--pooling", "max")
+    assert "--pooling max is not used" in " ".join(result.stderr.split())
+
+
+def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text):
+    from sentcli.training.loop import BestKeeper
+
+    kept = {}
+    for keep in ("first", "second", "best"):
+        method = configure(METHODS["ct"], [("twin.keep", keep)])
+        model = make_model(method, load_encoder(method, str(tiny_bert))[0])
+        with torch.no_grad():
+            model.second.backbone.embeddings.word_embeddings.weight.add_(1)
+        second = model.second.backbone.embeddings.word_embeddings.weight.clone()
+        BestKeeper(model, None, None, None).restore_best()
+        kept[keep] = torch.equal(model.encoder.backbone.embeddings.word_embeddings.weight, second)
+    assert kept == {"first": False, "second": True, "best": True}
+
+
+def test_the_better_of_two_encoders_is_kept(tiny_bert, tmp_path):
+    from sentcli.training.loop import BestKeeper
+    from sentcli.training.run_folder import RunFolder
+
+    model = make_model(METHODS["ct"], load_encoder(METHODS["ct"], str(tiny_bert))[0])
+    with torch.no_grad():
+        model.second.backbone.embeddings.word_embeddings.weight.add_(1)
+    second = model.second.backbone.embeddings.word_embeddings.weight.clone()
+    scores = {id(model.encoder): 10.0, id(model.second): 20.0}
+    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), lambda encoder: scores[id(encoder)], None)
+    keeper.evaluate(0)
+    keeper.restore_best()
+    assert keeper.best == 20.0
+    assert torch.equal(model.encoder.backbone.embeddings.word_embeddings.weight, second)
+
+
+def test_views_made_from_text(sentences):
+    corpus = Corpus([s for s in sentences if s.strip()], (), 0)
+    rows = list(range(24))
+    pairs = RandomPairs(negatives=7).texts(rows, corpus, np.random.default_rng(0))
+    first, second = pairs.views
+    assert pairs.matched.nonzero()[0].tolist() == [0, 8, 16]
+    assert all(first[i] == second[i] for i in (0, 8, 16))
+    assert sum(a != b for a, b in zip(first, second, strict=True)) >= 18
+    plain, masked = SpanMask(span=5).texts(rows, corpus, np.random.default_rng(0)).views
+    for before, after in zip(plain, masked, strict=True):
+        if len(before) < 30:
+            assert before == after
+        else:
+            left, right = after.split(" [MASK] ")
+            assert before.startswith(left) and before.endswith(right)
+            assert len(left) + len(right) + 5 == len(before)
+    again = SpanMask(span=5).texts(rows, corpus, np.random.default_rng(0)).views[1]
+    assert masked == again != SpanMask(span=5).texts(rows, corpus, np.random.default_rng(1)).views[1]
+
+
+def test_two_runs_of_each_method_have_the_same_bytes(invoke, tiny_bert, text, tmp_path):
+    for method in ("micse", "infocse", "whitenedcse", "is-bert", "ct", "mirror-bert"):
+        files = []
+        for name in ("a", "b"):
+            train(invoke, method, tiny_bert, text, tmp_path / method / name, *SMALL.get(method, []), "--max-steps", 3)
+            files.append((tmp_path / method / name / "model.safetensors").read_bytes())
+        assert files[0] == files[1], method
+
+
+def test_an_added_objective_is_reported(invoke, tiny_bert, text, tmp_path):
+    train(
+        invoke, "simcse", tiny_bert, text, tmp_path / "m", "--set", "objectives+=ami", "--set", "ami.layers=0:2",
+        "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    assert {"contrastive", "ami"} <= set(steps(tmp_path / "m")[0])
+    assert json.loads((tmp_path / "r.json").read_text())["protocol"]["ami"]["layers"] == "0:2"
+    config = json.loads((tmp_path / "m" / "sentcli.json").read_text())
+    assert config["method"]["ami"]["weight"] == 2.5e-3
+    assert "ami.layers" in (tmp_path / "m" / "README.md").read_text()
+
+
+def test_the_page_on_adding_a_method_works(tmp_path, tiny_bert, text, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "add-a-method.md").read_text("utf-8")
+    definition, use = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    code = [line for line in definition.splitlines() if line.strip()]
+    assert len(code) < 40
+    (tmp_path / "barlow.py").write_text(definition)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sentences.txt").write_text(text.read_text("utf-8"), "utf-8")
+    shown = []
+    try:
+        tried = use.replace('"minilm"', repr(str(tiny_bert))).replace('("max_steps", 20)', '("max_steps", 60)')
+        exec(tried.replace("assignments=[", 'assignments=[("learning_rate", 3e-3), '), {"print": shown.append})
+    finally:
+        METHODS.pop("barlow-twins", None)
+        OBJECTIVES.pop("barlow", None)
+        sys.modules.pop("barlow", None)
+    assert shown == [60]
+    losses = [line["barlow"] for line in steps(tmp_path / "barlow-model")]
+    assert np.mean(losses[-10:]) < np.mean(losses[:10])

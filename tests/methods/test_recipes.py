@@ -1,0 +1,176 @@
+import importlib.util
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sentcli.errors import DataError, InputError
+from sentcli.methods import configure, get_method
+from sentcli.methods.recipes import load_recipe, recipe_names
+from sentcli.zoo import models_folder, zoo
+
+ROOT = Path(__file__).parent.parent.parent
+STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+SCORES = {"STS average", "STS-B dev", "transfer average", "BEIR nDCG@10", *STS}
+WIDTH = {"bert-base": 768, "bert-large": 1024, "roberta-base": 768, "roberta-large": 1024}
+
+
+def cooked(name):
+    recipe = load_recipe(name)
+    return configure(get_method(recipe.method, recipe.stage), recipe.assignments)
+
+
+def raw(name):
+    return tomllib.loads((models_folder() / "recipes" / f"{name}.toml").read_text("utf-8"))
+
+
+@pytest.fixture
+def recipe_file(tmp_path):
+    def write(text):
+        path = tmp_path / "mine.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_configures_its_method(name):
+    recipe, method = load_recipe(name), cooked(name)
+    assert recipe.name == name
+    assert recipe.title
+    assert recipe.title != name
+    assert recipe.data
+    assert "/" in recipe.model or recipe.model in zoo()
+    assert method.name == recipe.method
+    if method.fit is None:
+        assert {"batch_size", "learning_rate", "max_length"} <= set(recipe.settings)
+        assert {"epochs", "max_steps"} & set(recipe.settings)
+        method.settings.check(1_000_000)
+        method.head.build(WIDTH[recipe.model], method.settings.batch_size)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_value_has_a_source(name):
+    recipe = load_recipe(name)
+    for entries in (recipe.settings, recipe.published):
+        assert all(entry.source.strip() for entry in entries.values())
+    for table in ("settings", "published"):
+        assert all(set(entry) == {"value", "source"} for entry in raw(name).get(table, {}).values())
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_published_scores_are_percentages_whose_average_is_right(name):
+    published = {key: score.value for key, score in load_recipe(name).published.items()}
+    assert set(published) <= SCORES
+    assert all(isinstance(value, float) and 1 < value < 100 for value in published.values())
+    if set(STS) <= set(published):
+        assert sum(published[task] for task in STS) / 7 == pytest.approx(published["STS average"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences", "steps"),
+    [
+        ("simcse-bert-base", 1_000_000, 15_625),
+        ("micse-bert-base", 1_000_000, 20_000),
+        ("micse-bert-base-10pct", 100_000, 15_630),
+        ("micse-bert-base-1pct", 10_000, 7_850),
+        ("micse-bert-base-0.1pct", 1_000, 8_000),
+        ("micse-bert-base-0.01pct", 100, 5_000),
+        ("mirror-bert-bert-base", 10_000, 50),
+        ("ct-bert-base", 1_000_000, 5_000),
+    ],
+)
+def test_steps_are_those_of_the_authors(name, sentences, steps):
+    assert cooked(name).settings.total_steps(sentences) == steps
+
+
+def test_settings_that_differ_between_the_recipes_of_a_paper():
+    informin = {name: cooked(f"informin-cl-{name}") for name in ("bert-base", "roberta-base", "roberta-large")}
+    assert [m.objectives["reconstruction"].weight for m in informin.values()] == [0.4, 4.0, 4.0]
+    groups = [cooked(f"whitenedcse-{name}").head.num_groups for name in ("bert-base", "bert-large", "roberta-base")]
+    assert groups == [384, 512, 256]
+    queues = [cooked(f"micse-bert-base{share}").objectives["contrastive"].queue_size for share in ("", "-10pct")]
+    assert queues == [384, 0]
+    large = cooked("infocse-bert-large").objectives["auxiliary-mlm"]
+    assert (large.rate, large.frozen_dropout) == (0.3, True)
+    assert list(cooked("infocse-rtd-bert-base").objectives) == ["contrastive", "auxiliary-mlm", "rtd"]
+    assert list(cooked("diffcse-bert-base").objectives) == ["contrastive", "rtd"]
+    assert list(cooked("micse-ct-bert-base").objectives) == ["tension", "ami"]
+    drophead = cooked("mirror-bert-roberta-base-drophead").settings
+    assert (drophead.dropout, drophead.drop_heads) == (0.0, 0.05)
+    assert list(cooked("infocse-pretrain-bert-base").objectives) == ["condenser-mlm"]
+
+
+def test_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(InputError, match=r"unknown recipe 'micse-bert-bas' \(did you mean 'micse-bert-base'\?\)"):
+        load_recipe("micse-bert-bas")
+    with pytest.raises(InputError, match=r"a \.toml file, or one of: .*simcse-bert-base"):
+        load_recipe("xyz")
+
+
+def test_a_file_by_its_path(recipe_file):
+    path = recipe_file(
+        'method = "simcse"\nmodel = "minilm"\npooling = "mean"\n[settings]\nbatch_size = 48\n'
+        '"contrastive.temperature" = { value = 0.1, source = "tried" }\n[published]\n"STS-B dev" = 86.9\n'
+    )
+    recipe = load_recipe(path)
+    assert (recipe.name, recipe.title, recipe.model, recipe.pooling) == ("mine", "mine", "minilm", "mean")
+    assert recipe.assignments == [("batch_size", 48), ("contrastive.temperature", 0.1)]
+    assert recipe.settings["batch_size"].source == ""
+    assert recipe.settings["contrastive.temperature"].source == "tried"
+    method = configure(get_method(recipe.method), recipe.assignments)
+    assert (method.settings.batch_size, method.objectives["contrastive"].temperature) == (48, 0.1)
+
+
+def test_a_copy_of_a_recipe_is_the_same_recipe(recipe_file):
+    own = load_recipe("whitenedcse-bert-base")
+    copy = load_recipe(recipe_file((models_folder() / "recipes" / "whitenedcse-bert-base.toml").read_bytes()))
+    assert (copy.title, copy.settings, copy.published) == (own.title, own.settings, own.published)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('method = "simcse"\nmodle = "minilm"\n', r"mine\.toml: unknown key 'modle' \(did you mean 'model'\?\)"),
+        ("method = \n", r"mine\.toml: not valid TOML"),
+        (b'method = "\xff"\n', r"mine\.toml: not valid TOML"),
+        ('model = "minilm"\n', r"mine\.toml: it does not say its method"),
+        ('method = "simcse"\n', r"mine\.toml: it does not say its model"),
+        ('method = 5\nmodel = "minilm"\n', r"mine\.toml: method must be a text in quotes, not 5"),
+        ('method = "simcse"\nmodel = "minilm"\nsettings = 3\n', r"settings must be a table"),
+        ('method = "simcse"\nmodel = "minilm"\n[settings]\nami.weight = 1\n', r"with the quotes"),
+        ('method = "simcse"\nmodel = "minilm"\n[settings]\nepochs = { source = "x" }\n', r"expected epochs = "),
+        ('method = "simcse"\nmodel = "minilm"\n[published]\nSTS = "high"\n', r"must be a number"),
+    ],
+)
+def test_a_broken_file_is_one_message(recipe_file, text, message):
+    with pytest.raises(DataError, match=message):
+        load_recipe(recipe_file(text))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match=r"unknown recipe .*absent\.toml"):
+        load_recipe(str(tmp_path / "absent.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('method = "simcsee"\nmodel = "minilm"\n', r"unknown method 'simcsee' \(did you mean 'simcse'\?\)"),
+        ('method = "infocse"\nmodel = "minilm"\nstage = "pretrian"\n', r"did you mean 'pretrain'\?"),
+        ('method = "simcse"\nmodel = "minilm"\n[settings]\nbatchsize = 3\n', r"did you mean 'batch_size'\?"),
+        ('method = "simcse"\nmodel = "minilm"\n[settings]\nbatch_size = "x"\n', r"expected a whole number"),
+    ],
+)
+def test_wrong_content_is_found_when_the_method_is_made(recipe_file, text, message):
+    recipe = load_recipe(recipe_file(text))
+    with pytest.raises(InputError, match=message):
+        configure(get_method(recipe.method, recipe.stage), recipe.assignments)
+
+
+def test_the_page_of_the_documentation_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("make_recipes", ROOT / "docs" / "make_recipes.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "recipes.md").read_text("utf-8") == module.page(), "run 'python docs/make_recipes.py'"
