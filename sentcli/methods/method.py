@@ -8,7 +8,7 @@ from typing import Any
 
 from sentcli.errors import InputError, nearest
 from sentcli.methods.heads import HEADS, Head, MLPHead
-from sentcli.methods.modules import CNN, FIT, Twin
+from sentcli.methods.modules import CNN, Fit, Twin
 from sentcli.methods.settings import Settings
 from sentcli.methods.views import VIEWS, Copies, ViewMaker
 from sentcli.objectives import OBJECTIVES, Objective, checks
@@ -34,7 +34,7 @@ class Method:
     """Convolutions over the token vectors that become part of the encoder."""
     twin: Twin | None = None
     """A second encoder for the second view."""
-    fit: FIT | None = None
+    fit: Fit | None = None
     """A transformation that is fitted instead of training."""
     stages: Mapping[str, Method] = field(default_factory=dict)
     """Other trainings of the same paper, for ``--stage``."""

@@ -35,14 +35,26 @@ class CNN:
             raise InputError(f"kernels {self.kernels} must be odd, so that a token stays in the middle")
 
     def extend(self, spec: EncoderSpec) -> EncoderSpec:
-        """Return the spec with new convolutions and mean pooling, or as it is if it has convolutions already."""
-        if any(isinstance(module, CNNSpec) for module in spec.modules):
+        """Return the spec with new convolutions and mean pooling, or as it is if it has these convolutions already.
+
+        Raises:
+            InputError: if it has others.
+        """
+        own = next((module for module in spec.modules if isinstance(module, CNNSpec)), None)
+        if own is not None:
+            relu = any(isinstance(module, DenseSpec) and module.on_tokens for module in spec.modules)
+            if (own.kernel_sizes, own.out_channels, relu) != (self.kernels, self.channels, self.relu):
+                kernels = ",".join(map(str, own.kernel_sizes))
+                raise InputError(
+                    f"the start model has other convolutions: --set cnn.kernels={kernels} --set "
+                    f"cnn.channels={own.out_channels} --set cnn.relu={str(relu).lower()}"
+                )
             return spec
         cnn = CNNSpec(spec.hidden_size, self.channels, self.kernels, (1,) * len(self.kernels))
         width = self.channels * len(self.kernels)
-        relu = [DenseSpec(width, width, bias=False, activation=RELU, on_tokens=True)] if self.relu else []
+        activation = [DenseSpec(width, width, bias=False, activation=RELU, on_tokens=True)] if self.relu else []
         end = [NormalizeSpec()] if spec.normalizes else []
-        return replace(spec, modules=(cnn, *relu, PoolingSpec(("mean",)), *end), assumed_pooling=False)
+        return replace(spec, modules=(cnn, *activation, PoolingSpec(("mean",)), *end), assumed_pooling=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +70,7 @@ class Twin:
         checks.one_of("keep", self.keep, ("best", "first", "second"))
 
 
-class FIT(Protocol):
+class Fit(Protocol):
     """Something that is computed from the vectors of the data, once, instead of training."""
 
     needs_data: bool

@@ -514,6 +514,10 @@ def test_is_bert_with_relu_is_a_sentence_transformers_model_too(invoke, tiny_ber
     train(invoke, "is-bert", tiny_bert, text, tmp_path / "m", "--set", "cnn.relu=true", "--learning-rate", "1e-3")
     opens_everywhere(tmp_path / "m", sentences)
     assert (SentenceEncoder.load(tmp_path / "m").encode(sentences) >= -1e-6).all()
+    other = train(invoke, "is-bert", tmp_path / "m", text, tmp_path / "o", check=2)
+    assert "--set cnn.relu=true" in " ".join(other.stderr.split())
+    train(invoke, "is-bert", tmp_path / "m", text, tmp_path / "o", "--set", "cnn.relu=true")
+    assert SentenceEncoder.load(tmp_path / "o").spec.pooling == "cnn-relu+mean"
     result = train(invoke, "is-bert", tiny_bert, text, tmp_path / "n", "--pooling", "max")
     assert "--pooling max is not used" in " ".join(result.stderr.split())
 
