@@ -12,7 +12,7 @@ from typer.main import get_command
 from sentcli.cli.app import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 COMMANDS = get_command(app).commands
 
 

@@ -133,7 +133,8 @@ def train(
 ) -> None:
     """Train a sentence encoder, on plain text unless the method is supervised.
 
-    Every setting that is not given is the paper's. The folder opens with this
+    Every setting that is not given is the paper's (ct and mirror-bert were made
+    for --pooling mean; without it they take cls as well). The folder opens with this
     tool and with sentence-transformers; metrics.jsonl in it gets one line a
     step. The head of the training is stored apart and never encodes unasked.
 

@@ -2,11 +2,12 @@
 
 from sentcli.errors import InputError, nearest
 from sentcli.methods.baselines import FIRST_LAST_AVG, MLM, STS_REGRESSION, WHITENING
+from sentcli.methods.configure import configure
 from sentcli.methods.contrastive_tension import CT
 from sentcli.methods.infocse import INFOCSE
 from sentcli.methods.informin_cl import INFORMIN_CL
 from sentcli.methods.is_bert import IS_BERT
-from sentcli.methods.method import Method, configure
+from sentcli.methods.method import Method
 from sentcli.methods.micse import MICSE
 from sentcli.methods.mirror_bert import MIRROR_BERT
 from sentcli.methods.simcse import SIMCSE

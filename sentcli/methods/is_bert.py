@@ -9,7 +9,7 @@ Where paper and code differ:
     ReLU            after the convolutions (paper); none (code, default)    --set cnn.relu=true
     learning rate   1e-6 (paper, default), 2e-6 (code)                      --learning-rate 2e-6
     kernels         3, 5, 7 on AFS                                          --set cnn.kernels=3,5,7
-    tokens          weighted equally (code); the paper's sum gives long sentences the same weight, no switch
+    tokens          mean over all tokens (code); mean over sentences of sums (paper), no switch
 """
 
 from sentcli.methods.heads import NoHead

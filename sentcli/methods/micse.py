@@ -5,7 +5,7 @@ queue of 384 is filled by a momentum encoder (m = 0.995, dropout 0.3) through th
 
 Where paper and code differ (the code has no queue; ESimCSE's, which it credits, gives order and form):
     InfoNCE   a sum without the positive in the denominator (eq. 2, unbounded); mean cross-entropy (code, default)
-    layers    "8 to 12" in the text, 8 to 11 in the recipes: the four before the last    --set ami.layers=7:12
+    layers    "8 to 12" in the text, 8 to 11 in the recipes: the four before the last    --set ami.layers=8:12
     slices    one head in layers l and l + 2 (code, default); two adjacent heads (paper) --set ami.slicing=head-pairs
     log       -ln(1 - rho^2) / 2 (eq. 4, code); without ln (eq. 9, algorithm 1)          --set ami.log=false
     scale     times the squared share of common positions (code)                  --set ami.scale_by_share=false
@@ -28,7 +28,7 @@ MICSE = Method(
             weight=2.5e-3,  # lambda on all data, sec. 3.1; recipes hold the low-shot ones
             layers="-5:-1",
             slicing="layer-pairs",
-            samples=150,  # positions a slice, algorithm 1
+            samples=150,  # positions a slice, code
         ),
     },
     settings=Settings(  # sec. 3.1

@@ -115,6 +115,8 @@ class Objective:
     """How many views of each sentence it needs; 0 if it runs the encoder itself, on masked text."""
     all_rows: ClassVar[bool] = False
     """Whether it also wants rows whose views show different sentences."""
+    needs_scores: ClassVar[bool] = False
+    """Whether the data has to be scored pairs."""
 
     def __post_init__(self) -> None:
         """Refuse values that have no meaning, by `check`."""

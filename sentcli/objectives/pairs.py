@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch.nn import functional
 
-from sentcli.errors import SentcliError
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, Views
 
@@ -76,12 +75,9 @@ def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Ten
 class CosineRegression(Objective):
     """`cosine_regression_loss` of the two sentences of each pair."""
 
-    def __call__(self, views: Views) -> Tensor:
-        """Return the loss.
+    needs_scores: ClassVar[bool] = True
 
-        Raises:
-            SentcliError: if the data has no scores.
-        """
-        if views.labels is None:
-            raise SentcliError("regression needs scored pairs: --method sts-regression")
+    def __call__(self, views: Views) -> Tensor:
+        """Return the loss."""
+        assert views.labels is not None
         return cosine_regression_loss(views.pooled[0], views.pooled[1], views.labels)

@@ -104,8 +104,7 @@ def prepare(request: TrainRequest) -> Prepared:
     corpus = _read_data(request, method)
     if method.fit is None:
         settings.check(len(corpus.sentences))
-        if not method.objectives:
-            raise InputError(f"{method.name} has no objective left to train with")
+        _check_objectives(method)
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
     set_seed(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
@@ -118,6 +117,16 @@ def prepare(request: TrainRequest) -> Prepared:
         model.check(loop.to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, tuple(notes))
+
+
+def _check_objectives(method: Method) -> None:
+    if not method.objectives:
+        raise InputError(f"{method.name} has no objective left to train with")
+    scored = [name for name, objective in method.objectives.items() if objective.needs_scores]
+    if scored and not isinstance(method.views, ScoredPairs):
+        raise InputError(
+            f"{scored[0]} needs scored pairs, which --method sts-regression (or --set views=scored-pairs) reads"
+        )
 
 
 def _read_data(request: TrainRequest, method: Method) -> Corpus:
@@ -200,12 +209,9 @@ def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.Train
     Raises:
         SentcliError: if training fails.
     """
-    folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)
     if prepared.model is None:
-        encoder, result = _fit(prepared, folder, observer)
-        config = configuration(prepared, result, encoder)
-        folder.finish(encoder, nn.Identity(), config, model_card(config))
-        return result
+        return _fit(prepared, observer)
+    folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)
     encoder, dev = prepared.encoder, prepared.dev
 
     def score(module: TorchEncoder) -> float:
@@ -231,29 +237,33 @@ def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.Train
     return result
 
 
-def _fit(
-    prepared: Prepared, folder: RunFolder, observer: loop.Observer | None
-) -> tuple[SentenceEncoder, loop.TrainResult]:
+def _fit(prepared: Prepared, observer: loop.Observer | None) -> loop.TrainResult:
     """Compute what the method computes instead of training; its result is kept whatever the dev set says."""
     assert prepared.method.fit is not None
-    scores: list[float | None] = []
+    dev = prepared.dev
 
-    def score(encoder: SentenceEncoder) -> None:
-        if prepared.dev is None:
-            scores.append(None)
-            return
-        value = sts.evaluate(encoder, prepared.dev, "dev").tasks[0].spearman
-        folder.log({"step": 0, "dev_spearman": value, "fitted": bool(scores)})
+    def score(encoder: SentenceEncoder) -> float | None:
+        if dev is None:
+            return None
+        value = sts.evaluate(encoder, dev, "dev").tasks[0].spearman
         if observer is not None:
             observer.scored(0, value, False)
-        scores.append(value)
+        return value
 
-    score(prepared.encoder)
+    before = score(prepared.encoder)
     began, sentences = time.perf_counter(), prepared.corpus.sentences
-    fitted = prepared.method.fit.fit(prepared.encoder, sentences)
+    encoder = prepared.method.fit.fit(prepared.encoder, sentences)
     speed = len(sentences) / (time.perf_counter() - began)
-    score(fitted)
-    return fitted, loop.TrainResult(scores[0], scores[1], 0, scores[1], 0, speed, 0)
+    after = score(encoder)
+    result = loop.TrainResult(before, after, 0, after, 0, speed, 0)
+    # what can fail has been done: only now is an older folder replaced
+    folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)
+    for value, fitted in ((before, False), (after, True)):
+        if value is not None:
+            folder.log({"step": 0, "dev_spearman": value, "fitted": fitted})
+    config = configuration(prepared, result, encoder)
+    folder.finish(encoder, nn.Identity(), config, model_card(config))
+    return result
 
 
 def configuration(prepared: Prepared, result: loop.TrainResult, encoder: SentenceEncoder) -> dict[str, Any]:
@@ -268,7 +278,7 @@ def configuration(prepared: Prepared, result: loop.TrainResult, encoder: Sentenc
         },
         "start_model": {"name": request.model, "fingerprint": prepared.start_fingerprint},
         "encoder": encoder.describe(),
-        "settings": asdict(method.settings),
+        "settings": asdict(method.settings) if method.fit is None else {},
         "data": list(prepared.corpus.files),
         "blank_rows": prepared.corpus.blank,
         "results": result.to_dict(),
@@ -288,6 +298,9 @@ def model_card(config: dict[str, Any]) -> str:
             f"{results['final_dev_spearman']:.2f} at the last step."
         )
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*_flat(config["method"]), *settings.items()])
+    head = ""
+    if settings and config["method"]["head"] != {"kind": "none"}:
+        head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
     files = "\n".join(
         f"* {entry['file']}: {entry['sentences']} sentences, SHA-256 `{entry['sha256']}`" for entry in config["data"]
     )
@@ -311,7 +324,7 @@ from sentence_transformers import SentenceTransformer
 vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])
 ```
 
-The head that was used in training is kept in `training_head/` and is not part of the encoder.
+{head}
 
 ## Training
 

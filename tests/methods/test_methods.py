@@ -456,6 +456,21 @@ def test_whitening_makes_the_data_white(invoke, tiny_bert, text, tmp_path, sente
         "train", "--method", "whitening", "-m", tiny_bert, "--data", text, "--limit", 20, "-o", tmp_path / "o", check=2
     )
     assert "more than 32 different sentences" in few.stderr
+    before = (tmp_path / "m" / "model.safetensors").read_bytes()
+    options = ("--data", text, "--limit", 20, "-o", tmp_path / "m", "--overwrite")
+    invoke("train", "--method", "whitening", "-m", tiny_bert, *options, check=2)
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == before  # what fails costs nothing
+    for options, message in [
+        (["--set", "objectives+=ami"], "fitted, not trained"),
+        (["--batch-size", "8"], "has no such setting"),
+        (["--set", "dimension=8"], "did you mean 'dimensions'"),
+    ]:
+        refused = invoke(
+            "train", "--method", "whitening", "-m", tiny_bert, "--data", text, "-o", tmp_path / "p", *options
+        )
+        assert refused.exit_code == 2 and message in " ".join(refused.stderr.split())
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "training_head" not in card and "fit.dimensions" in card
     with pytest.raises(InputError, match="span 2 dimensions"):
         whitening_transform(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], np.float32), 3)
 
@@ -496,7 +511,7 @@ def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences
         (tmp_path / "bad.jsonl").write_text(rows)
         result = train(invoke, "sts-regression", tiny_bert, tmp_path / "bad.jsonl", tmp_path / "x", check=2)
         assert message in " ".join(result.stderr.split())
-    wrong = train(invoke, "simcse", tiny_bert, text, tmp_path / "y", "--set", "objectives+=regression", check=1)
+    wrong = train(invoke, "simcse", tiny_bert, text, tmp_path / "y", "--set", "objectives+=regression", check=2)
     assert "needs scored pairs" in wrong.stderr
 
 
