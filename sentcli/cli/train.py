@@ -86,8 +86,8 @@ def train(
     pooling: Annotated[
         str | None,
         typer.Option(
-            help="As for encode; own is what the folder says. Otherwise the method's, which is cls for all papers but "
-            "is-bert.",
+            help="As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for the "
+            "method of that name and whitening, own for sts-regression.",
             rich_help_panel="Model",
         ),
     ] = None,
@@ -133,10 +133,11 @@ def train(
 ) -> None:
     """Train a sentence encoder, on plain text unless the method is supervised.
 
-    Every setting that is not given is the paper's (ct and mirror-bert were made
-    for --pooling mean; without it they take cls as well). The folder opens with this
-    tool and with sentence-transformers; metrics.jsonl in it gets one line a
-    step. The head of the training is stored apart and never encodes unasked.
+    Every setting that is not given is the paper's; -v lists them all. (Only ct
+    and mirror-bert were made for --pooling mean; they take cls unless told.)
+    The folder opens with this tool and with sentence-transformers, and its
+    metrics.jsonl gets one line a step. The head of the training is stored apart
+    and never encodes unasked.
 
     \b
     Examples:
@@ -234,6 +235,9 @@ def _introduce(prepared: Prepared) -> None:
         f"{len(prepared.corpus.sentences)} {'pairs' if prepared.corpus.scores else 'sentences'}, {work} on "
         f"{encoder.backend.device}"
     )
+    for section, values in method.sections().items():
+        shown = vars(values)
+        console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in shown.items()) or 'no settings'}")
     for note in prepared.notes:
         console.warn(note)
     if prepared.corpus.blank:

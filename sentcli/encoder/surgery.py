@@ -82,9 +82,9 @@ class PassThrough(nn.Module):
 
 
 def reset(module: nn.Module, std: float) -> None:
-    """Start the linear and normalising layers anew: normal(0, std), zero biases, unit gains."""
+    """Start linear layers, embeddings and normalisations anew: normal(0, std), zero biases, unit gains."""
     for part in module.modules():
-        if isinstance(part, nn.Linear):
+        if isinstance(part, (nn.Linear, nn.Embedding)):
             nn.init.normal_(part.weight, std=std)
         elif isinstance(part, nn.LayerNorm) and part.weight is not None:
             nn.init.ones_(part.weight)

@@ -16,7 +16,7 @@ import torch.distributed
 from torch import Tensor
 from torch.nn import functional
 
-from sentcli.encoder.surgery import ema_update, freeze, set_dropout
+from sentcli.encoder.surgery import ema_update, freeze, reset, set_dropout
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 
@@ -134,6 +134,8 @@ class Contrastive(Objective):
     """Of the encoder that fills the queue: m <- momentum * m + (1 - momentum) * online."""
     momentum_dropout: float = 0.3
     """Dropout of that encoder."""
+    momentum_init: str = "online"
+    """Its start: a copy of the ``online`` encoder, or ``random`` weights, as ESimCSE's code has by mistake."""
     positives_only: bool = False
     mask_duplicates: bool = False
     """Texts that occur twice in a batch are not each other's negatives."""
@@ -145,6 +147,7 @@ class Contrastive(Objective):
         checks.positive(temperature=self.temperature)
         checks.at_least(0, queue_size=self.queue_size)
         checks.share(momentum=self.momentum, momentum_dropout=self.momentum_dropout)
+        checks.one_of("momentum_init", self.momentum_init, ("online", "random"))
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss, with its queue if it has one."""
@@ -182,9 +185,11 @@ class MomentumContrastive(StatefulObjective):
         super().__init__()
         self.settings = settings
         self.encoder: Any = copy.deepcopy(parts.encoder)
+        if settings.momentum_init == "random":
+            reset(self.encoder, float(getattr(parts.backbone.config, "initializer_range", 0.02)))
         set_dropout(self.encoder, settings.momentum_dropout)
         freeze(self.encoder)
-        self.register_buffer("rows", torch.zeros(0))
+        self.register_buffer("rows", torch.zeros(settings.queue_size, parts.dimension))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
 
     @property
@@ -209,8 +214,6 @@ class MomentumContrastive(StatefulObjective):
         new = views.head(pooled[None])[0]
         if self.settings.cross_device and process_count() > 1:
             new = gather(new)
-        if not self.rows.numel():
-            self.rows = new.new_zeros(capacity, new.shape[1])
         self.rows = torch.cat([self.rows, new])[-capacity:]
         self.filled += min(len(new), capacity - int(self.filled))
 

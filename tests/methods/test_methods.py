@@ -597,6 +597,17 @@ def test_two_runs_of_each_method_have_the_same_bytes(invoke, tiny_bert, text, tm
         assert files[0] == files[1], method
 
 
+def test_the_momentum_encoder_starts_as_asked(tiny_bert):
+    for start, equal in (("online", True), ("random", False)):
+        method = configure(METHODS["micse"], [("momentum_init", start), ("ami.layers", "0:2")])
+        model = make_model(method, load_encoder(method, str(tiny_bert))[0])
+        memory = model.objectives["contrastive"].encoder
+        pairs = zip(memory.parameters(), model.encoder.parameters(), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs) == equal
+        assert not any(p.requires_grad for p in memory.parameters())
+        assert {part.p for part in memory.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
+
+
 def test_an_added_objective_is_reported(invoke, tiny_bert, text, tmp_path):
     train(
         invoke, "simcse", tiny_bert, text, tmp_path / "m", "--set", "objectives+=ami", "--set", "ami.layers=0:2",
