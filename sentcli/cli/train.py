@@ -86,8 +86,8 @@ def train(
     pooling: Annotated[
         str | None,
         typer.Option(
-            help="As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for the "
-            "method of that name and whitening, own for sts-regression.",
+            help="As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for "
+            "whitening and the method of that name, own for sts-regression.",
             rich_help_panel="Model",
         ),
     ] = None,
@@ -235,9 +235,9 @@ def _introduce(prepared: Prepared) -> None:
         f"{len(prepared.corpus.sentences)} {'pairs' if prepared.corpus.scores else 'sentences'}, {work} on "
         f"{encoder.backend.device}"
     )
-    for section, values in method.sections().items():
-        shown = vars(values)
-        console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in shown.items()) or 'no settings'}")
+    for section, values in {**method.describe(), "settings": vars(method.settings)}.items():
+        if isinstance(values, dict):
+            console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
     for note in prepared.notes:
         console.warn(note)
     if prepared.corpus.blank:

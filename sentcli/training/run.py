@@ -116,6 +116,9 @@ def prepare(request: TrainRequest) -> Prepared:
         twice = Batch([tokenizer(corpus.sentences[:1] * 2)], Texts([]))
         model.check(loop.to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
+        steps = settings.total_steps(len(corpus.sentences), model.least_rows)
+        if settings.warmup_steps >= steps:
+            notes.append(f"the warm-up of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
     return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, tuple(notes))
 
 

@@ -247,7 +247,9 @@ def test_one_line_and_blank_corpora(invoke, tiny_bert, tmp_path):
 
 @pytest.mark.parametrize("method", [name for name in TRAINED if name != "sts-regression"])
 def test_every_method_trains_a_tiny_bert(invoke, tiny_bert, text, tmp_path, sentences, method):
-    train(invoke, method, tiny_bert, text, tmp_path / "m", *SMALL.get(method, []))
+    result = train(invoke, method, tiny_bert, text, tmp_path / "m", *SMALL.get(method, []), "-v")
+    assert ("warm-up of 250 steps is not over" in " ".join(result.stderr.split())) == (method == "micse")
+    assert f"batch_size 16, learning_rate {METHODS[method].settings.learning_rate}" in result.stderr
     terms = METHODS[method].objectives
     for line in steps(tmp_path / "m"):
         assert set(terms) <= set(line)
