@@ -190,7 +190,7 @@ def train(
         "method": method,
         "recipe": recipe,
         **prepared.method.describe(),
-        **vars(settings),
+        **(vars(settings) if prepared.model is not None else {}),
         "data": list(prepared.corpus.files),
     }
     report.environment = environment(encoder.backend.device, "fp32", settings.seed)

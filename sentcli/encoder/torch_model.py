@@ -138,6 +138,9 @@ class Dense(nn.Module):
         self.linear = nn.Linear(spec.in_features, spec.out_features, bias=spec.bias)
         self.activation = _activation(spec.activation)
         self.on_tokens = spec.on_tokens
+        if spec.on_tokens:  # only carries an activation that sentence-transformers has no module of its own for
+            nn.init.eye_(self.linear.weight)
+            self.linear.requires_grad_(False)
 
     def forward(self, features: Features) -> Features:
         """Replace `features.sentence` ``[B, out_features]`` or `features.tokens` ``[B, T, out_features]``."""

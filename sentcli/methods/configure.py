@@ -31,8 +31,9 @@ def configure(method: Method, assignments: Sequence[tuple[str, Any]]) -> Method:
     Raises:
         InputError: for an unknown name or a value that does not fit.
     """
-    if method.fit is not None and any(key.rstrip("+-") in ("objectives", *SECTIONS) for key, _ in assignments):
-        raise InputError(f"{method.name} is fitted, not trained: it has no objectives, head or views")
+    foreign = ("objectives", "settings", *SECTIONS)
+    if method.fit is not None and any(key.rstrip("+-").split(".")[0] in foreign for key, _ in assignments):
+        raise InputError(f"{method.name} is fitted, not trained: it has no objectives, views or training settings")
     given = [(key if key == REMOVE else key.replace("-", "_"), value) for key, value in assignments]
     for key, value in given:
         if key in (ADD, REMOVE):
@@ -41,18 +42,15 @@ def configure(method: Method, assignments: Sequence[tuple[str, Any]]) -> Method:
     for key, value in given:
         if key in SECTIONS:
             method = method.with_section(key, _section(key, value, getattr(method, key)))
-    fields_ = [(_auxiliary(method) if key == "aux_init" else key, value) for key, value in given]
-    for key, value in [*_without_limit(fields_), *fields_]:
-        if key not in (ADD, REMOVE, *SECTIONS):
-            section, name = _find(method, key)
-            method = method.with_section(section, _assign(method.sections()[section], name, value, key))
-    return _with_enough_views(method)
-
-
-def _without_limit(given: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Where epochs are given and steps are not, the method's own number of steps must not win."""
-    names = {key.rpartition(".")[2] for key, _ in given}
-    return [("settings.max_steps", 0)] if "epochs" in names and "max_steps" not in names else []
+    plain = [(_auxiliary(method) if key == "aux_init" else key, value) for key, value in given]
+    found = [(key, *_find(method, key), value) for key, value in plain if key not in (ADD, REMOVE, *SECTIONS)]
+    names = {name for _, section, name, _ in found if section == "settings"}
+    if "epochs" in names and "max_steps" not in names:  # the method's own number of steps must not win
+        method = replace(method, settings=replace(method.settings, max_steps=0))
+    for key, section, name, value in found:
+        method = method.with_section(section, _assign(method.sections()[section], name, value, key))
+    asked = any(key == "views" for key, _ in given) or any(section == "views" for _, section, _, _ in found)
+    return _with_enough_views(method, asked=asked)
 
 
 def _auxiliary(method: Method) -> str:
@@ -99,6 +97,8 @@ def _find(method: Method, key: str) -> tuple[str, str]:
         return owners[key][0], key
     known = [name if len(all_) == 1 else f"{all_[0]}.{name}" for name, all_ in owners.items()]
     others = [ADD, REMOVE, *SECTIONS] if method.fit is None else []
+    if key == "objectives":
+        raise InputError(f"--set {key}: objectives+=NAME adds one, objectives-=NAME removes one")
     if key in owners:
         raise InputError(f"--set {key}: say which one: {', '.join(f'{section}.{key}' for section in owners[key])}")
     raise InputError(
@@ -129,9 +129,19 @@ def _convert(key: str, value: Any, current: object, declared: str) -> object:
         raise InputError(f"--set {key}={value}: expected {KINDS[kind]}, like {current!r}") from error
 
 
-def _with_enough_views(method: Method) -> Method:
-    """Encode each sentence as often as the objectives need; text-made views cannot be multiplied."""
-    needed = max((objective.views for objective in method.objectives.values()), default=1)
-    if method.views.count >= needed:
-        return method
-    return replace(method, views=Copies(count=needed))
+def _with_enough_views(method: Method, *, asked: bool) -> Method:
+    """Encode each sentence as often as the objectives need.
+
+    Raises:
+        InputError: if a number of views was asked for that is too small, or more than any objective looks at.
+    """
+    terms = method.objectives.items()
+    needed = max((objective.views for _, objective in terms), default=1)
+    if method.views.count < needed:
+        if asked:
+            name = next(name for name, objective in terms if objective.views == needed)
+            raise InputError(f"views: {name} needs {needed} of each sentence, not {method.views.count}")
+        return replace(method, views=Copies(count=needed))
+    if asked and method.views.count > needed and not any(objective.every_view for _, objective in terms):
+        raise InputError(f"views: no objective of {method.name} looks at more than {needed} of {method.views.count}")
+    return method

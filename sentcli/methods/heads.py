@@ -31,21 +31,23 @@ class Head(Protocol):
         """Return the smallest batch that it works on."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoHead:
-    """The vector itself."""
-
-    def build(self, dimension: int, batch_size: int) -> nn.Module:
-        """Return the identity."""
-        return nn.Identity()
-
+class _AnyBatch:
     def least_rows(self, dimension: int) -> int:
         """Return 2."""
         return 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLPHead(NoHead):
+class NoHead(_AnyBatch):
+    """The vector itself."""
+
+    def build(self, dimension: int, batch_size: int) -> nn.Module:
+        """Return the identity."""
+        return nn.Identity()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPHead(_AnyBatch):
     """z = tanh(W x + b), W new and not the pretrained pooler (SimCSE)."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
@@ -67,7 +69,7 @@ class TanhLayer(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchNormHead(NoHead):
+class BatchNormHead(_AnyBatch):
     """Two linear layers with batch normalisation (InfoCSE's and DiffCSE's scripts, ``--batchnorm``)."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
@@ -105,7 +107,8 @@ class WhiteningHead:
     kind: str = "shuffled-group"
     """``group`` does not shuffle; ``zca`` and ``pca`` whiten all columns at once (table 3)."""
     chunks: str = "views"
-    """Whiten each view by itself (paper), or ``thirds`` of the rows sentence by sentence (authors' code)."""
+    """Whiten each view by itself (paper), or ``thirds`` of the rows sentence by sentence (authors' code): with m views,
+    m parts of B / m sentences each."""
     detach: bool = True
     """No gradient through the whitening matrix (code)."""
     views_from: str = "dropout"
@@ -181,7 +184,7 @@ class WhiteningLayers(nn.Module):
         if self.settings.chunks == "views":
             return torch.stack([self.whiten(view) for view in vectors])
         rows = vectors.transpose(0, 1)
-        parts = [self.whiten(part) for part in rows.reshape(-1, vectors.shape[-1]).chunk(3)]
+        parts = [self.whiten(part) for part in rows.reshape(-1, vectors.shape[-1]).chunk(len(vectors))]
         return torch.cat(parts).view(rows.shape).transpose(0, 1)
 
     def whiten(self, rows: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class Method:
         """Return everything that has settings, by the name that ``--set`` calls it."""
         if self.fit is not None:
             return {"fit": self.fit}
-        parts = {"head": self.head, "views": self.views, "cnn": self.cnn, "twin": self.twin, "fit": self.fit}
+        parts = {"head": self.head, "views": self.views, "cnn": self.cnn, "twin": self.twin}
         return {
             **self.objectives,
             **{name: part for name, part in parts.items() if part is not None},

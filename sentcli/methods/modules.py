@@ -15,7 +15,8 @@ from sentcli.objectives import checks
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-IDENTITY, RELU = "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.ReLU"
+RELU = "torch.nn.modules.activation.ReLU"
+MOST_CHANNELS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class CNN:
     def __post_init__(self) -> None:
         """Refuse kernels that would shift the tokens."""
         checks.at_least(1, channels=self.channels)
+        checks.at_most(MOST_CHANNELS, channels=self.channels)
         if not self.kernels or any(kernel < 1 or kernel % 2 == 0 for kernel in self.kernels):
             raise InputError(f"kernels {self.kernels} must be odd, so that a token stays in the middle")
 

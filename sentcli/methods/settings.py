@@ -56,6 +56,7 @@ class Settings:
             least[name] = 0
         for name, limit in least.items():
             checks.at_least(limit, **{name: getattr(self, name)})
+        checks.at_most(2**32 - 1, seed=self.seed)
         checks.positive(learning_rate=self.learning_rate, adam_epsilon=self.adam_epsilon)
         checks.share(warmup_share=self.warmup_share, drop_heads=self.drop_heads, dropout=self.dropout or 0.0)
         checks.one_of("optimizer", self.optimizer, OPTIMIZERS)

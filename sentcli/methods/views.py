@@ -36,9 +36,18 @@ class ViewMaker(Protocol):
     def texts(self, rows: list[int], corpus: Corpus, rng: np.random.Generator) -> Texts:
         """Return the texts of some rows of the corpus."""
 
+    def rows_with(self, matching: int) -> int:
+        """Return how many rows a batch needs so that this many show one sentence in all views."""
+
+
+class _Matching:
+    def rows_with(self, matching: int) -> int:
+        """Return the same number: every row shows one sentence."""
+        return matching
+
 
 @dataclass(frozen=True, kw_only=True)
-class Copies:
+class Copies(_Matching):
     """The same text in each view."""
 
     count: int = 2
@@ -53,7 +62,7 @@ class Copies:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanMask:
+class SpanMask(_Matching):
     """View 1 is the text, view 2 the text with a random span of characters masked (Mirror-BERT's code)."""
 
     span: int = 5
@@ -103,9 +112,13 @@ class RandomPairs:
         second = [i if same else other for i, same, other in zip(rows, matched, others, strict=True)]
         return Texts([[corpus.sentences[i] for i in chosen] for chosen in (rows, second)], matched=matched)
 
+    def rows_with(self, matching: int) -> int:
+        """Return the rows up to that matching one: the first of each group matches."""
+        return (matching - 1) * (self.negatives + 1) + 1
+
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredPairs:
+class ScoredPairs(_Matching):
     """The two sentences of a pair with a score; the data has to be pairs."""
 
     count: ClassVar[int] = 2

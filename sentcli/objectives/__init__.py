@@ -1,6 +1,7 @@
 """Training objectives: pure functions on tensors, and the terms of a loss that are made of them."""
 
 from sentcli.objectives.attention_mi import AttentionMI, attention_mutual_information
+from sentcli.objectives.auxiliary_mlm import AuxiliaryMLM, CondenserMLM
 from sentcli.objectives.base import Objective, Parts, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.contrastive import (
     Contrastive,
@@ -11,7 +12,7 @@ from sentcli.objectives.contrastive import (
     nt_xent,
 )
 from sentcli.objectives.jensen_shannon import JensenShannon, jensen_shannon_mi_loss
-from sentcli.objectives.masked_lm import AuxiliaryMLM, CondenserMLM, MaskedLM
+from sentcli.objectives.masked_lm import MaskedLM
 from sentcli.objectives.pairs import (
     ContrastiveTension,
     CosineRegression,

@@ -142,7 +142,7 @@ def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
     """
     try:
         start, stop = (_boundary(part, depth) for part in text.split(":"))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(f"layers {text!r}: expected FIRST:END from 0, such as 7:11, -5:-1 or 0.58:0.92") from error
     if not 0 <= start < stop <= depth:
         raise InputError(f"layers {text} are not inside the {depth} layers of this model, 0:{depth}")
@@ -174,6 +174,8 @@ class AttentionMI(Objective):
         """Refuse what the formula has no meaning for."""
         checks.one_of("slicing", self.slicing, SLICINGS)
         checks.at_least(0, samples=self.samples)
+        if 0 < self.samples < 3:
+            raise InputError(f"samples must be 0 or at least 3, not {self.samples}: two points always correlate")
 
     def attention_layers(self, depth: int) -> tuple[int, ...]:
         """Return the chosen layers."""

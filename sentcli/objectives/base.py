@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.encoder.spec import CNNSpec
+from sentcli.objectives import checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,8 @@ class Parts:
     vocabulary: Vocabulary
     dimension: int
     """Of the sentence vector."""
+    max_length: int = 0
+    """Tokens a sentence in training."""
 
     @property
     def token_width(self) -> int:
@@ -61,6 +64,8 @@ class Views:
     """``input_ids``, ``attention_mask``, perhaps ``token_type_ids``: ``[m * B, T]``."""
     encoder: Any = None
     """The `TorchEncoder` that made the views."""
+    second: Any = None
+    """The one that made the second view, where two are trained."""
     head: Any = None
     """The head that exists in training only: ``[m, B, d]`` to ``[m, B, d']``."""
     projected: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -82,16 +87,22 @@ class Views:
         mask = self.inputs["attention_mask"]
         return mask.view(max(1, len(self.pooled)), -1, mask.shape[1])
 
+    @property
+    def encoders(self) -> list[Any]:
+        """All encoders that are trained."""
+        return [self.encoder] if self.second is None else [self.encoder, self.second]
+
     @cached_property
     def same_sentence(self) -> Views:
         """The rows whose views show one sentence."""
-        if self.matched is None:
+        if self.matched is None or not len(self.pooled):
             return self
         rows = self.matched.nonzero().squeeze(1)
         views = len(self.pooled)
         return Views(
             {name: ids.view(views, -1, ids.shape[1])[:, rows].flatten(0, 1) for name, ids in self.inputs.items()},
             self.encoder,
+            self.second,
             self.head,
             self.projected[:, rows],
             self.pooled[:, rows],
@@ -117,9 +128,12 @@ class Objective:
     """Whether it also wants rows whose views show different sentences."""
     needs_scores: ClassVar[bool] = False
     """Whether the data has to be scored pairs."""
+    every_view: ClassVar[bool] = False
+    """Whether it looks at all views there are, and not at the first `views` alone."""
 
     def __post_init__(self) -> None:
         """Refuse values that have no meaning, by `check`."""
+        checks.finite(weight=self.weight)
         self.check()
 
     def check(self) -> None:
@@ -130,8 +144,12 @@ class Objective:
         return ()
 
     def least_rows(self) -> int:
-        """Return the smallest batch that it can be computed on."""
+        """Return the smallest batch that it can be computed on, of rows that it looks at."""
         return 2
+
+    def reads(self) -> list[str]:
+        """Return the folders that `build` reads besides the start model."""
+        return []
 
     def build(self, parts: Parts) -> Loss:
         """Return the function from `Views` to the unweighted term, a scalar to be minimised.

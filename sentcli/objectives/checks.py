@@ -22,11 +22,31 @@ def share(**values: float) -> None:
             raise InputError(f"{name} must be at least 0 and below 1, not {value}")
 
 
+def mask_rate(rate: float) -> None:
+    """Refuse a share of masked words outside 0..1, both excluded."""
+    positive(rate=rate)
+    share(rate=rate)
+
+
 def at_least(limit: float, **values: float) -> None:
-    """Refuse numbers below a limit."""
+    """Refuse numbers below a limit, and those that are not finite."""
     for name, value in values.items():
-        if not value >= limit:
+        if not limit <= value < math.inf:
             raise InputError(f"{name} must be at least {limit}, not {value}")
+
+
+def at_most(limit: float, **values: float) -> None:
+    """Refuse numbers above a limit."""
+    for name, value in values.items():
+        if not value <= limit:
+            raise InputError(f"{name} must be at most {limit}, not {value}")
+
+
+def finite(**values: float) -> None:
+    """Refuse infinities and what is not a number."""
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise InputError(f"{name} must be a finite number, not {value}")
 
 
 def one_of(name: str, value: str, known: Sequence[str]) -> None:

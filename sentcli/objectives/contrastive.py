@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.distributed
@@ -72,12 +72,13 @@ def info_nce(
     return functional.cross_entropy(logits, rows)
 
 
-def multi_positive_info_nce(views: Tensor, temperature: float = 0.05) -> Tensor:
+def multi_positive_info_nce(views: Tensor, temperature: float = 0.05, *, cross_device: bool = False) -> Tensor:
     """Sum of InfoNCE between the first view and each of the others (WhitenedCSE eq. 7 with every lambda_m = 1).
 
     Args:
         views: ``[m, N, d]``; row i of every view is the same sentence.
         temperature: tau.
+        cross_device: as for `info_nce`.
 
     Returns:
         A scalar in nats, the mean over the N anchors.
@@ -87,7 +88,8 @@ def multi_positive_info_nce(views: Tensor, temperature: float = 0.05) -> Tensor:
     """
     if views.ndim != 3 or len(views) < 2:
         raise ValueError(f"views {tuple(views.shape)} must be [m, N, d] with m >= 2")
-    return torch.stack([info_nce(views[0], view, temperature) for view in views[1:]]).sum()
+    losses = [info_nce(views[0], view, temperature, cross_device=cross_device) for view in views[1:]]
+    return torch.stack(losses).sum()
 
 
 def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.04) -> Tensor:
@@ -123,6 +125,9 @@ def gather(rows: Tensor) -> Tensor:
     return torch.cat(all_gather(rows.contiguous()))  # type: ignore[no-untyped-call]
 
 
+LARGEST_QUEUE = 10_000_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contrastive(Objective):
     """`info_nce` of the first two views, perhaps with a queue of past vectors as further negatives."""
@@ -146,6 +151,7 @@ class Contrastive(Objective):
         """Refuse what the formula has no meaning for."""
         checks.positive(temperature=self.temperature)
         checks.at_least(0, queue_size=self.queue_size)
+        checks.at_most(LARGEST_QUEUE, queue_size=self.queue_size)
         checks.share(momentum=self.momentum, momentum_dropout=self.momentum_dropout)
         checks.one_of("momentum_init", self.momentum_init, ("online", "random"))
 
@@ -155,21 +161,30 @@ class Contrastive(Objective):
 
     def __call__(self, views: Views, negatives: Tensor | None = None) -> Tensor:
         """Return the loss of views 1 and 2."""
+        groups = None
+        if self.mask_duplicates:
+            first = views.inputs["input_ids"][: views.projected.shape[1]]
+            groups = equal_rows(first, views.mask[0], cross_device=self.cross_device)
         return info_nce(
             views.projected[0],
             views.projected[1],
             self.temperature,
             negatives,
             positives_only=self.positives_only,
-            groups=equal_rows(views.inputs["input_ids"][: views.projected.shape[1]]) if self.mask_duplicates else None,
+            groups=groups,
             cross_device=self.cross_device,
         )
 
 
-def equal_rows(ids: Tensor) -> Tensor:
-    """Number the distinct rows of ``[B, T]``: equal rows get equal numbers ``[B]``."""
+def equal_rows(ids: Tensor, mask: Tensor, *, cross_device: bool = False) -> Tensor:
+    """Number the distinct texts of ``[B, T]`` ids: equal ones get equal numbers ``[B]``, in all processes if asked."""
+    ids, everywhere = ids.masked_fill(mask == 0, -1), cross_device and process_count() > 1
+    if everywhere:
+        width = torch.tensor(ids.shape[1], device=ids.device)
+        torch.distributed.all_reduce(width, torch.distributed.ReduceOp.MAX)
+        ids = gather(functional.pad(ids, (0, int(width) - ids.shape[1]), value=-1))
     groups: Tensor = torch.unique(ids, dim=0, return_inverse=True)[1]
-    return groups
+    return groups.chunk(process_count())[torch.distributed.get_rank()] if everywhere else groups
 
 
 class MomentumContrastive(StatefulObjective):
@@ -223,6 +238,10 @@ class MultiPositive(Objective):
     """`multi_positive_info_nce` of all views (WhitenedCSE)."""
 
     temperature: float = 0.05
+    cross_device: bool = True
+    """With several processes, the sentences of the others are negatives, too."""
+
+    every_view: ClassVar[bool] = True
 
     def check(self) -> None:
         """Refuse what the formula has no meaning for."""
@@ -230,7 +249,7 @@ class MultiPositive(Objective):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the sum over the positives."""
-        return multi_positive_info_nce(views.projected, self.temperature)
+        return multi_positive_info_nce(views.projected, self.temperature, cross_device=self.cross_device)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import nn
 from torch.nn import functional
 
@@ -47,7 +48,7 @@ def jensen_shannon_mi_loss(tokens: Tensor, sentences: Tensor, mask: Tensor) -> T
 
 @dataclass(frozen=True, kw_only=True)
 class JensenShannon(Objective):
-    """`jensen_shannon_mi_loss` of the tokens and the vector of the first view."""
+    """`jensen_shannon_mi_loss` of the tokens and the vector of the first view; with two encoders the mean of both."""
 
     discriminator: str = "dot"
     """``dot`` as in the authors' code, or ``bilinear``: with a matrix of its own between the two vectors."""
@@ -66,7 +67,12 @@ class JensenShannon(Objective):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss of view 1."""
-        return jensen_shannon_mi_loss(views.tokens[0], views.pooled[0], views.mask[0])
+        return _mean_over_encoders(views, views.tokens)
+
+
+def _mean_over_encoders(views: Views, tokens: Tensor) -> Tensor:
+    losses = [jensen_shannon_mi_loss(tokens[i], views.pooled[i], views.mask[i]) for i in range(len(views.encoders))]
+    return torch.stack(losses).mean()
 
 
 class BilinearJensenShannon(StatefulObjective):
@@ -79,4 +85,4 @@ class BilinearJensenShannon(StatefulObjective):
 
     def forward(self, views: Views) -> Tensor:
         """Return the loss of view 1."""
-        return jensen_shannon_mi_loss(self.bilinear(views.tokens[0]), views.pooled[0], views.mask[0])
+        return _mean_over_encoders(views, self.bilinear(views.tokens))

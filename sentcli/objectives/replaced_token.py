@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -48,10 +48,15 @@ class ReplacedTokenDetection(Objective):
     before_head: bool = False
     """Show the discriminator the sentence vector instead of the head's output."""
 
+    every_view: ClassVar[bool] = True
+
     def check(self) -> None:
         """Refuse a rate outside 0..1."""
-        checks.positive(rate=self.rate)
-        checks.share(rate=self.rate)
+        checks.mask_rate(self.rate)
+
+    def reads(self) -> list[str]:
+        """Return the generator, unless it is the start model."""
+        return [] if self.generator == "self" else [self.generator]
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss with its generator and discriminator."""
@@ -80,15 +85,18 @@ class ReplacedTokenLoss(StatefulObjective):
         self.discriminator.embeddings.register_forward_hook(self._put_sentence)
 
     def _generator(self, parts: Parts) -> tuple[Any, LMHead]:
-        from sentcli.encoder.torch_backend import load_tokenizer
+        from sentcli.encoder.torch_backend import load_tokenizer, position_limit
         from sentcli.encoder.torch_model import load_backbone
 
         name = self.settings.generator
         if name == "self":
             folder, backbone = parts.spec.folder, copy.deepcopy(parts.backbone)
         else:
-            folder = read_spec(zoo.resolve(name)[0]).folder
-            if len(load_tokenizer(folder)) != len(load_tokenizer(parts.spec.folder)):
+            spec = read_spec(zoo.resolve(name)[0])
+            folder, positions = spec.folder, position_limit(spec, parts.vocabulary.pad)
+            if positions is not None and positions < parts.max_length:
+                raise InputError(f"rtd: the generator {name} has {positions} positions, fewer than max_length")
+            if load_tokenizer(folder).get_vocab() != load_tokenizer(parts.spec.folder).get_vocab():
                 raise InputError(f"rtd: the generator {name} has another vocabulary than the encoder")
             backbone = load_backbone(folder, checkpoint.load_state_dict(folder))
         head = LMHead(backbone, tied=True)

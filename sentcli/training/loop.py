@@ -109,22 +109,14 @@ def train(
         record = {"loss": loss.item(), **{name: value.item() for name, value in terms.items()}}
         if not np.isfinite(record["loss"]):
             raise SentcliError(f"step {step}: the loss is {record['loss']}; try a lower --learning-rate")
-        rate = schedule.get_last_lr()[0]
+        used = {"learning_rate": schedule.get_last_lr()[0], "grad_norm": float(norm)}
         optimizer.step()
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
         trained += len(batch.views[0].ids)
         truncated += sum(tokens.truncated for tokens in batch.views)
         speed = trained / (time.perf_counter() - started - keeper.seconds)
-        folder.log(
-            {
-                "step": step,
-                **record,
-                "learning_rate": rate,
-                "grad_norm": float(norm),
-                "sentences_per_second": speed,
-            }
-        )
+        folder.log({"step": step, **record, **used, "sentences_per_second": speed})
         if observer is not None:
             observer.step(step, steps, record, speed)
         if step % settings.eval_every == 0 or step == steps:
@@ -178,16 +170,32 @@ def make_optimizer(model: nn.Module, settings: Settings, steps: int) -> tuple[to
     if settings.optimizer == "rmsprop":
         optimizer = torch.optim.RMSprop(groups, lr=settings.learning_rate, alpha=0.9, eps=1e-7)
     else:
-        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, eps=settings.adam_epsilon, fused=True)
+        kind = torch.optim.AdamW if settings.bias_correction else UncorrectedAdamW
+        optimizer = kind(groups, lr=settings.learning_rate, eps=settings.adam_epsilon, fused=True)
+    return optimizer, LambdaLR(optimizer, lambda step: settings.rate(step, steps))
 
-    def factor(step: int) -> float:
-        rate = settings.rate(step, steps)
-        if settings.bias_correction or settings.optimizer != "adamw":
-            return rate
-        # Adam without bias correction is Adam with this rate, but for an epsilon that starts smaller
-        return rate * (1 - 0.9 ** (step + 1)) / math.sqrt(1 - 0.999 ** (step + 1))
 
-    return optimizer, LambdaLR(optimizer, factor)
+class UncorrectedAdamW(torch.optim.AdamW):
+    """AdamW without the correction of its averages' bias toward zero, as in the first BERT code.
+
+    A step is torch's with another rate, and with the decay that the plain rate would give; only epsilon, which starts
+    up to 32 times smaller, differs.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Make one step."""
+        for group in self.param_groups:
+            state: dict[str, Any] = next((self.state[p] for p in group["params"] if self.state[p]), {})
+            count = float(state.get("step", 0)) + 1
+            first, second = group["betas"]
+            group["factor"] = (1 - first**count) / math.sqrt(1 - second**count)
+            group["lr"] *= group["factor"]
+            group["weight_decay"] /= group["factor"]
+        super().step(closure)
+        for group in self.param_groups:
+            group["lr"] /= group["factor"]
+            group["weight_decay"] *= group["factor"]
 
 
 class BestKeeper:
@@ -204,7 +212,7 @@ class BestKeeper:
         self.start: float | None = None
         self.best: float | None = None
         self.last: float | None = None
-        self.best_step = self.last_step = 0
+        self.best_step = self.last_step = self.best_candidate = 0
         self.seconds = 0.0
         """Time spent on evaluations since step 0's."""
 
@@ -220,7 +228,7 @@ class BestKeeper:
         self.last, self.last_step = scores[number], step
         better = self.best is None or self.last > self.best
         if better:
-            self.best, self.best_step = self.last, step
+            self.best, self.best_step, self.best_candidate = self.last, step, number
             self.folder.keep_best(self.model.products(number))
         if step == 0:
             self.start = self.last
@@ -234,5 +242,5 @@ class BestKeeper:
         """Put the best weights, or those of the encoder that is to be kept, into the first encoder."""
         if self.best is None:
             self.model.keep_candidate()
-        elif self.last_step != self.best_step or len(self.model.candidates()) > 1:
+        elif self.last_step != self.best_step or self.best_candidate != 0:
             self.folder.load_best(self.model.products(0))

@@ -44,15 +44,25 @@ class TrainingModel(nn.Module):
         self.second: TorchEncoder | None = copy.deepcopy(parts.encoder) if method.twin is not None else None
         self.head = method.head.build(parts.dimension, method.settings.batch_size)
         self.single_pass = bool(getattr(self.head, "single_pass", False))
-        if self.single_pass and self.attention_layers:
-            raise InputError("views_from=shuffle encodes a sentence once: there is no attention of a second view")
+        self._check_views()
         self.objectives = {name: settings.build(parts) for name, settings in method.objectives.items()}
         self.stateful = nn.ModuleDict({n: o for n, o in self.objectives.items() if isinstance(o, nn.Module)})
         self.weights = {name: settings.weight for name, settings in method.objectives.items()}
-        self.least_rows = max(
-            [o.least_rows() for o in method.objectives.values()] + [method.head.least_rows(parts.dimension)]
-        )
+        least = [
+            o.least_rows() if o.all_rows else method.views.rows_with(o.least_rows()) for o in method.objectives.values()
+        ]
+        self.least_rows = max([*least, method.head.least_rows(parts.dimension)])
         self.encodes = any(o.views > 0 for o in method.objectives.values())
+
+    def _check_views(self) -> None:
+        """Refuse views that the head or a second encoder cannot serve."""
+        copies = isinstance(self.method.views, Copies)
+        if self.single_pass and (self.attention_layers or not copies or self.second is not None):
+            raise InputError(
+                "views_from=shuffle encodes a sentence once: there is no second text, encoder or attention"
+            )
+        if self.second is not None and self.views != 2:
+            raise InputError(f"{self.method.name} trains two encoders on two views, not on {self.views}")
 
     def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.
@@ -74,7 +84,7 @@ class TrainingModel(nn.Module):
     def look(self, inputs: dict[str, Tensor], labels: Tensor | None = None, matched: Tensor | None = None) -> Views:
         """Encode all views."""
         if not self.encodes:
-            return Views(inputs, self.encoder, self.head)
+            return Views(inputs, self.encoder, self.second, self.head, labels=labels, matched=matched)
         passes = 1 if self.single_pass else self.views
         rows = {name: ids[: len(ids) // self.views * passes] for name, ids in inputs.items()}
         if self.second is None:
@@ -90,7 +100,18 @@ class TrainingModel(nn.Module):
         attentions = {
             layer: _by_view([part.attentions[layer] for part in parts], passes) for layer in self.attention_layers
         }
-        return Views(inputs, self.encoder, self.head, self.head(pooled), pooled, tokens, attentions, labels, matched)
+        return Views(
+            inputs,
+            self.encoder,
+            self.second,
+            self.head,
+            projected=self.head(pooled),
+            pooled=pooled,
+            tokens=tokens,
+            attentions=attentions,
+            labels=labels,
+            matched=matched,
+        )
 
     def _features(self, encoder: TorchEncoder, rows: dict[str, Tensor]) -> Features:
         return encoder.features(rows, normalize=False, attention_layers=self.attention_layers)
@@ -107,6 +128,7 @@ class TrainingModel(nn.Module):
         self.train(mode)
         assert features.sentence is not None
         needs_dropout = isinstance(self.method.views, Copies) and not self.single_pass and self.second is None
+        needs_dropout = needs_dropout and not self.method.settings.drop_heads
         pairs = any(o.views > 1 for o in self.method.objectives.values())
         if needs_dropout and pairs and bool((features.sentence[0] == features.sentence[1]).all()):
             raise InputError(
@@ -119,7 +141,10 @@ class TrainingModel(nn.Module):
         if twin is None or self.second is None:
             return {0: self.encoder}
         both = {0: self.encoder, 1: self.second}
-        return both if twin.keep == "best" else {twin.keep == "second": both[twin.keep == "second"]}
+        if twin.keep == "best":
+            return both
+        number = 1 if twin.keep == "second" else 0
+        return {number: both[number]}
 
     def keep_candidate(self) -> None:
         """Without scores: take the weights of the encoder that is to be kept; of two equal candidates the second."""
@@ -134,11 +159,12 @@ class TrainingModel(nn.Module):
 
     def kept(self) -> dict[str, nn.Module]:
         """Return the trained parts of objectives that are kept beside the encoder, by file name."""
-        return {
-            part.kept_as: part.kept()
-            for part in self.stateful.values()
-            if isinstance(part, StatefulObjective) and part.kept_as
-        }
+        kept: dict[str, nn.Module] = {}
+        for objective, part in self.stateful.items():
+            if isinstance(part, StatefulObjective) and part.kept_as:
+                name = f"{part.kept_as}-{objective}" if part.kept_as in kept else part.kept_as
+                kept[name] = part.kept()
+        return kept
 
 
 def _by_view(parts: list[Tensor], views: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,10 @@ class TrainRequest:
         """
         method = get_method(self.method, self.stage)
         if self.recipe is not None:
-            method = configure(method, self.recipe.assignments)
+            try:
+                method = configure(method, self.recipe.assignments)
+            except InputError as error:
+                raise InputError(f"recipe {self.recipe.name}: {error}") from error
         return configure(method, self.assignments)
 
 
@@ -100,7 +103,8 @@ def prepare(request: TrainRequest) -> Prepared:
     method = request.configured()
     settings = method.settings
     check_run_folder(request.output, overwrite=request.overwrite)
-    _refuse_inside(request.output, [*request.data, request.model, request.eval_data])
+    read = [folder for objective in method.objectives.values() for folder in objective.reads()]
+    _refuse_inside(request.output, [*request.data, request.model, request.eval_data, *read])
     corpus = _read_data(request, method)
     if method.fit is None:
         settings.check(len(corpus.sentences))
@@ -108,17 +112,16 @@ def prepare(request: TrainRequest) -> Prepared:
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
     set_seed(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
-    length = _training_length(request, method, encoder, notes)
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, length)
+    method = _with_fitting_length(request, method, encoder, notes)
+    settings = method.settings
+    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
     model = None
     if method.fit is None:
         model = make_model(method, encoder)
         twice = Batch([tokenizer(corpus.sentences[:1] * 2)], Texts([]))
         model.check(loop.to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
+        notes += _batch_notes(method, model, len(corpus.sentences))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
-        steps = settings.total_steps(len(corpus.sentences), model.least_rows)
-        if settings.warmup_steps >= steps:
-            notes.append(f"the warm-up of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
     return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, tuple(notes))
 
 
@@ -134,6 +137,8 @@ def _check_objectives(method: Method) -> None:
 
 def _read_data(request: TrainRequest, method: Method) -> Corpus:
     if method.fit is not None and not method.fit.needs_data:
+        if request.data:
+            raise InputError(f"{method.name} computes nothing from text: leave --data out")
         return Corpus([], (), 0)
     if not request.data:
         raise InputError("--data is missing: text files with one sentence a line, or tables")
@@ -174,15 +179,33 @@ def load_encoder(
     return encoder, notes
 
 
-def _training_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> int:
-    """Return the tokens a sentence: the method's own length gives way to a model with fewer positions."""
+def _with_fitting_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> Method:
+    """Let the method's own length give way to a model with fewer positions; one that was asked for stays an error."""
     length = method.settings.max_length
     positions = position_limit(encoder.spec, encoder.hf_tokenizer.pad_token_id)
     own = length == get_method(request.method, request.stage).settings.max_length
     if positions is None or length <= positions or not own:
-        return length
+        return method
     notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {positions} positions")
-    return positions
+    return replace(method, settings=replace(method.settings, max_length=positions))
+
+
+def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:
+    """Check the batch size against what the model needs, and say what the last batch and the warm-up come to.
+
+    Raises:
+        InputError: if a batch has too few rows.
+    """
+    settings, least, notes = method.settings, model.least_rows, []
+    if settings.batch_size < least:
+        raise InputError(f"batch_size {settings.batch_size}: {method.name} with these settings needs at least {least}")
+    rest = sentences % settings.batch_size
+    if 1 < rest < least:
+        notes.append(f"the last {rest} sentences of each epoch are left out: a batch needs at least {least}")
+    steps = settings.total_steps(sentences, least)
+    if settings.warmup_steps >= steps:
+        notes.append(f"the warm-up of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
+    return notes
 
 
 def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
@@ -195,7 +218,8 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
     special = frozenset(tokenizer.all_special_ids)
     vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
-    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension)
+    length = method.settings.max_length
+    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension, length)
     return TrainingModel(method, parts).to(encoder.backend.device)
 
 

@@ -178,6 +178,20 @@ def test_settings_that_cannot_be(invoke, tiny_bert, text, tmp_path, pair, messag
         ("is-bert", ["--set", "kernels=2,4"], "must be odd"),
         ("is-bert", ["--set", "discriminator=mlp"], "one of: dot, bilinear"),
         ("simcse", ["--set", "objectives+=rtd", "--set", "generator=self"], "no language-modelling head"),
+        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "views=span-mask"], "encodes a sentence once"),
+        ("ct", ["--set", "views=copies", "--set", "views.count=3"], "two encoders on two views"),
+        ("ct", ["--set", "objectives+=jsd", "--batch-size", "8"], "needs at least 9"),
+        ("simcse", ["--set", "views=random-pairs", "--batch-size", "8"], "needs at least 9"),
+        ("simcse", ["--set", "views=1"], "contrastive needs 2"),
+        ("simcse", ["--set", "views=4"], "looks at more than 2 of 4"),
+        ("simcse", ["--set", "weight=nan"], "finite"),
+        ("simcse", ["--set", "weight_decay=inf"], "at least 0"),
+        ("simcse", ["--seed", "99999999999"], "at most"),
+        ("simcse", ["--set", "objectives=ami"], "objectives+=NAME adds one"),
+        ("micse", ["--set", "ami.layers=1.e999:2"], "expected FIRST:END"),
+        ("micse", [*SMALL["micse"], "--set", "samples=2"], "at least 3"),
+        ("micse", ["--set", "queue_size=100000000000000"], "at most"),
+        ("infocse", ["--recipe", "infocse-bert-base", "--stage", "pretrain"], "recipe infocse-bert-base"),
         ("simcse", ["--recipe", "micse-bert-bsae"], "did you mean 'micse-bert-base'"),
         ("simcse", ["--recipe", "micse-bert-base"], "the recipe is for micse"),
     ],
@@ -347,12 +361,15 @@ def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alon
         from sentcli.training.loop import Batch, to_tensors
 
         batch = to_tensors(Batch([tokenizer(sentences)], Texts([])), tokenizer.pad_id, 2, torch.device("cpu"))
+        states = []
+        hook = model.encoder.backbone.register_forward_hook(lambda module, given, out, s=states: s.append(out))
         views = model.look(batch)
-        views.tokens.retain_grad()
+        hook.remove()
+        states[0].last_hidden_state.retain_grad()
         model.objectives[objective](views).backward()
-        gradient = views.tokens.grad
-        if gradient is not None:  # the sentence vector is taken from the last layer before this tensor is cut by views
-            assert float(gradient[:, :, 1:].abs().sum()) == 0
+        gradient = states[0].last_hidden_state.grad
+        assert float(gradient[:, 0].abs().sum()) > 0
+        assert float(gradient[:, 1:].abs().sum()) == 0
 
 
 def test_infocse_in_two_stages(invoke, tiny_bert, text, tmp_path, sentences):
@@ -530,7 +547,10 @@ def test_sts_train_pairs_of_a_senteval_folder(data):
 def test_is_bert_with_relu_is_a_sentence_transformers_model_too(invoke, tiny_bert, text, tmp_path, sentences):
     train(invoke, "is-bert", tiny_bert, text, tmp_path / "m", "--set", "cnn.relu=true", "--learning-rate", "1e-3")
     opens_everywhere(tmp_path / "m", sentences)
-    assert (SentenceEncoder.load(tmp_path / "m").encode(sentences) >= -1e-6).all()
+    encoder = SentenceEncoder.load(tmp_path / "m")
+    assert (encoder.encode(sentences) >= -1e-6).all()
+    relu = encoder.torch_module.stack[1].linear.weight
+    assert torch.equal(relu, torch.eye(len(relu))) and not relu.requires_grad
     other = train(invoke, "is-bert", tmp_path / "m", text, tmp_path / "o", check=2)
     assert "--set cnn.relu=true" in " ".join(other.stderr.split())
     train(invoke, "is-bert", tmp_path / "m", text, tmp_path / "o", "--set", "cnn.relu=true")
@@ -554,20 +574,33 @@ def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text
     assert kept == {"first": False, "second": True, "best": True}
 
 
-def test_the_better_of_two_encoders_is_kept(tiny_bert, tmp_path):
+@pytest.mark.parametrize(("keep", "kept"), [("best", 2), ("second", 2), ("first", 1)])
+@pytest.mark.parametrize("best_step", [0, 10])
+def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_step):
+    """The folder's weights are those of the encoder and the step that had the best score."""
     from sentcli.training.loop import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
-    model = make_model(METHODS["ct"], load_encoder(METHODS["ct"], str(tiny_bert))[0])
-    with torch.no_grad():
-        model.second.backbone.embeddings.word_embeddings.weight.add_(1)
-    second = model.second.backbone.embeddings.word_embeddings.weight.clone()
+    method = configure(METHODS["ct"], [("twin.keep", keep)])
+    model = make_model(method, load_encoder(method, str(tiny_bert))[0])
+    weights = [e.backbone.embeddings.word_embeddings.weight for e in (model.encoder, model.second)]
     scores = {id(model.encoder): 10.0, id(model.second): 20.0}
-    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), lambda encoder: scores[id(encoder)], None)
-    keeper.evaluate(0)
+    step = 0
+
+    def score(encoder):
+        return scores[id(encoder)] + (5 if step == best_step else 0)
+
+    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), score, None)
+    snapshots = {}
+    for step in (0, 10):
+        with torch.no_grad():
+            weights[1].add_(1)
+            weights[0].add_(0.5)
+        snapshots[step] = [weight.detach().clone() for weight in weights]
+        keeper.evaluate(step)
     keeper.restore_best()
-    assert keeper.best == 20.0
-    assert torch.equal(model.encoder.backbone.embeddings.word_embeddings.weight, second)
+    assert (keeper.best, keeper.best_step) == (scores[id((model.encoder, model.second)[kept - 1])] + 5, best_step)
+    assert torch.equal(weights[0], snapshots[best_step][kept - 1])
 
 
 def test_views_made_from_text(sentences):
@@ -608,6 +641,45 @@ def test_the_momentum_encoder_starts_as_asked(tiny_bert):
         assert all(torch.equal(a, b) for a, b in pairs) == equal
         assert not any(p.requires_grad for p in memory.parameters())
         assert {part.p for part in memory.modules() if isinstance(part, torch.nn.Dropout)} == {0.3}
+
+
+def test_what_a_run_reads_is_not_replaced(invoke, tiny_bert, tiny_lm, text, tmp_path):
+    train(invoke, "infocse", tiny_bert, text, tmp_path / "one", "--stage", "pretrain")
+    before = (tmp_path / "one" / "model.safetensors").read_bytes()
+    options = ("--aux-init", tmp_path / "one", "--overwrite")
+    refused = train(invoke, "infocse", tiny_bert, text, tmp_path / "one", *options, check=2)
+    assert "which this run reads" in " ".join(refused.stderr.split())
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == before
+    generator = ("--set", "objectives+=rtd", "--set", f"generator={tmp_path / 'one'}", "--overwrite")
+    refused = train(invoke, "simcse", tiny_bert, text, tmp_path / "one", *generator, check=2)
+    assert "which this run reads" in " ".join(refused.stderr.split())
+
+
+def test_a_generator_with_other_words_is_refused(invoke, tiny_lm, text, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(tiny_lm, other)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["cat"], vocabulary["dog"] = vocabulary["dog"], vocabulary["cat"]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    options = ("--set", "objectives+=rtd", "--set", f"generator={other}")
+    refused = train(invoke, "simcse", tiny_lm, text, tmp_path / "m", *options, check=2)
+    assert "another vocabulary" in refused.stderr
+    options = ("--set", "objectives+=rtd", "--set", f"generator={tiny_lm}")
+    train(invoke, "simcse", tiny_lm, text, tmp_path / "m", *options)
+
+
+def test_last_batches_that_are_too_small_are_left_out_and_said(invoke, tiny_bert, text, tmp_path):
+    options = ("--set", "num_groups=4", "--limit", 37, "--max-steps", 5)
+    result = train(invoke, "whitenedcse", tiny_bert, text, tmp_path / "m", *options)
+    assert "last 5 sentences of each epoch are left out: a batch needs at least 9" in " ".join(result.stderr.split())
+
+
+def test_the_length_that_was_trained_with_is_recorded(invoke, tiny_bert, text, tmp_path):
+    result = train(invoke, "ct", tiny_bert, text, tmp_path / "m", "--json", tmp_path / "r.json")
+    assert "this model has 40 positions" in " ".join(result.stderr.split())
+    assert json.loads((tmp_path / "m" / "sentcli.json").read_text())["settings"]["max_length"] == 40
+    assert json.loads((tmp_path / "r.json").read_text())["protocol"]["max_length"] == 40
 
 
 def test_an_added_objective_is_reported(invoke, tiny_bert, text, tmp_path):

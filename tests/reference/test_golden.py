@@ -69,7 +69,7 @@ def test_info_nce_with_a_queue_of_negatives():
 
 def test_simcse_head():
     z = golden("simcse_mlp")
-    head = TanhLayer(16).double()
+    head = TanhLayer(len(z["b"])).double()
     head.dense.weight.data, head.dense.bias.data = torch.tensor(z["W"]), torch.tensor(z["b"])
     first, second = leaf(z["cls1"]), leaf(z["cls2"])
     loss = info_nce(head(first), head(second), float(z["tau"]))
@@ -180,11 +180,12 @@ def test_attention_mutual_information_in_the_papers_slices():
 def test_layer_pairs_take_one_head_of_every_second_layer():
     z = golden("micse_slicemap")
     first, last = int(z["min_layer"]), int(z["max_layer"])
-    mark = torch.arange(12)[:, None] * 100 + torch.arange(12)
+    members = z["slice_members_100layer_plus_head"]
+    mark = torch.arange(last)[:, None] * 100 + torch.arange(len(members) // 2)
     attention = mark[first:last, None, :, None, None].double().expand(-1, 1, -1, 2, 2).contiguous()
     one, _, _ = slices(attention, attention, torch.tensor([2]), "layer-pairs", False)
     found = [sorted(set(row)) for row in one.long().tolist()]
-    assert found == z["slice_members_100layer_plus_head"].tolist()
+    assert found == members.tolist()
 
 
 def test_moving_average_and_queue():
@@ -194,7 +195,7 @@ def test_moving_average_and_queue():
     online, average = torch.nn.Module(), torch.nn.Module()
     online.w, average.w = (torch.nn.Parameter(torch.tensor(a)) for a in (z["online"], z["momentum_trace"][0]))
     for expected in z["momentum_trace"][1:]:
-        ema_update(average, online, 0.995)
+        ema_update(average, online, float(z["momentum"]))
         close(average.w.detach(), expected)
 
     z = golden("micse_fifo")
@@ -246,7 +247,8 @@ def test_shuffled_group_whitening(groups):
     np.testing.assert_allclose(torch.cat(through), z["ref64_grad_x_through_W"], rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(torch.cat(outs32), z["code_out_train"], atol=2e-5)
     np.testing.assert_allclose(torch.cat(grads), z["code_grad_x"], atol=2e-5)
-    plain = [shuffled_group_whitening(torch.tensor(rows), groups, torch.arange(12)) for rows in chunks]
+    order = torch.arange(z["x"].shape[1])
+    plain = [shuffled_group_whitening(torch.tensor(rows), int(z["num_groups"]), order) for rows in chunks]
     np.testing.assert_allclose(torch.cat(plain), z["code_out_train_noshuffle"], atol=2e-5)
 
 
@@ -256,7 +258,8 @@ def test_shuffled_group_whitening(groups):
 def test_whitening_head(chunks, prefix, kind):
     z = golden("whitened_head")
     views = torch.tensor(np.stack([z["view1"], z["view2"], z["view3"]]))
-    head = WhiteningHead(num_groups=int(z["num_groups"]), eps=0, chunks=chunks).build(12, 18)
+    rows, width = z["view1"].shape
+    head = WhiteningHead(num_groups=int(z["num_groups"]), eps=0, chunks=chunks).build(width, rows)
     head.dense.weight.data, head.dense.bias.data = torch.tensor(z["W"]), torch.tensor(z["b"])
     orders = iter(z["perms"])
     head.permutation = lambda width: torch.tensor(next(orders))
@@ -282,7 +285,7 @@ def test_jensen_shannon_loss():
     from sentcli.objectives.jensen_shannon import jensen_shannon_terms
 
     z = golden("isbert_jsd")
-    mask = (torch.arange(9) < torch.tensor(z["lengths"])[:, None]).double()
+    mask = (torch.arange(z["token_features"].shape[1]) < torch.tensor(z["lengths"])[:, None]).double()
     tokens = leaf(z["token_features"])
     sentences = (tokens * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
     close(sentences.detach(), z["sentence_features"])
@@ -300,13 +303,22 @@ def test_jensen_shannon_loss():
 
 
 def test_cnn():
-    from sentcli.encoder.spec import CNNSpec
-    from sentcli.encoder.torch_model import CNN, Features
+    from sentcli.encoder.spec import CNNSpec, DenseSpec
+    from sentcli.encoder.torch_model import CNN, Dense
+    from sentcli.methods.modules import RELU
 
     z = golden("isbert_cnn")
-    cnn = CNN(CNNSpec(8, 4, (1, 3, 5), (1, 1, 1))).double()
-    cnn.load_state_dict({key.removeprefix("sd."): torch.tensor(z[key]) for key in z.files if key.startswith("sd.")})
+    weights = {key.removeprefix("sd."): torch.tensor(z[key]) for key in z.files if key.startswith("sd.")}
+    convolutions = [weights[f"convs.{i}.weight"] for i in range(len(weights) // 2)]
+    channels, width, _ = convolutions[0].shape
+    kernels = tuple(w.shape[2] for w in convolutions)
+    cnn = CNN(CNNSpec(width, channels, kernels, (1,) * len(kernels))).double()
+    cnn.load_state_dict(weights)
     x = torch.tensor(z["x"])
-    out = cnn(Features(x, torch.ones(x.shape[:2]))).tokens.detach()
-    close(out, z["code_out_no_relu"])
-    close(out.relu(), z["paper_out_relu"])
+    features = cnn(Features(x, torch.ones(x.shape[:2])))
+    close(features.tokens.detach(), z["code_out_no_relu"])
+    # the paper's ReLU, as the module that stands for it in a saved model
+    out = channels * len(kernels)
+    relu = Dense(DenseSpec(out, out, bias=False, activation=RELU, on_tokens=True)).double()
+    assert not any(p.requires_grad for p in relu.parameters())
+    close(relu(features).tokens.detach(), z["paper_out_relu"])

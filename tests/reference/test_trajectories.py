@@ -43,14 +43,19 @@ def tiny_bert(z):
 def build(z, method, *settings, modules=None):
     """The training model of a method with the stored start weights, in float64 and training mode."""
     encoder = TorchEncoder(tiny_bert(z), [*(modules or []), Pooling(PoolingSpec(("mean" if modules else "cls",)))])
-    specs = (CNNSpec(32, 8, (1, 3, 5), (1, 1, 1)),) if modules else ()
+    specs = (cnn_spec(z),) if modules else ()
     spec = EncoderSpec(Path("nowhere"), (*specs, PoolingSpec()), config={"hidden_size": int(z["hidden"])})
     vocabulary = Vocabulary(int(z["vocab"]), 4, frozenset({0, 2, 3, 4}), 0)
-    dimension = 24 if modules else int(z["hidden"])
+    dimension = specs[0].out_channels * len(specs[0].kernel_sizes) if modules else int(z["hidden"])
     changed = configure(METHODS[method], [("batch_size", z["input_ids"].shape[1]), *settings])
     model = TrainingModel(changed, Parts(encoder, spec, vocabulary, dimension)).double()
     model.encoder.backbone.load_state_dict(start(z, "init.bert."))
     return model.train()
+
+
+def cnn_spec(z):
+    kernels = tuple(int(k) for k in z["cnn_kernels"])
+    return CNNSpec(int(z["hidden"]), int(z["cnn_channels"]), kernels, (1,) * len(kernels))
 
 
 def inputs(z, step, views):
@@ -66,7 +71,7 @@ def follow(z, model, each_step=lambda step: None):
         trainable, lr=float(z["lr"]), betas=tuple(z["betas"].tolist()), eps=float(z["eps"]), weight_decay=0
     )
     recorded = []
-    for step in range(5):
+    for step in range(len(z["loss_total"])):
         each_step(step)
         loss, terms = model(inputs(z, step, model.views))
         optimizer.zero_grad()
@@ -131,7 +136,7 @@ def test_informin_cl():
 
 def test_is_bert():
     z = np.load(FOLDER / "traj_isbert.npz")
-    cnn = CNN(CNNSpec(32, 8, (1, 3, 5), (1, 1, 1)))
+    cnn = CNN(cnn_spec(z))
     model = build(z, "is-bert", modules=[cnn])
     cnn.load_state_dict(start(z, "init.cnn."))
     recorded = follow(z, model)
@@ -173,7 +178,9 @@ def test_infocse():
         torch.testing.assert_close(value, model.encoder.backbone.state_dict()[key])
 
     def masks(step):
-        masked, labels = (np.moveaxis(z[name][step], 1, 0).reshape(-1, 12) for name in ("mlm_input_ids", "mlm_labels"))
+        masked, labels = (
+            np.concatenate(list(z[name][step].swapaxes(0, 1))) for name in ("mlm_input_ids", "mlm_labels")
+        )
         objective.forward = lambda views: objective.predict(views, torch.tensor(masked), torch.tensor(labels))
 
     recorded = follow(z, model, masks)
@@ -201,7 +208,7 @@ def test_micse(name, monkeypatch):
     memory.encoder.backbone.load_state_dict(start(z, "init.momentum_model."))
 
     def positions(step):
-        queue = memory.queue if memory.queue is not None else np.zeros((0, 32))
+        queue = memory.queue if memory.queue is not None else np.zeros((0, int(z["hidden"])))
         np.testing.assert_allclose(queue, z[f"queue_seen_step{step}"], atol=1e-9)
 
         def draw(joint, samples, generator=None):
@@ -248,7 +255,10 @@ def test_whitenedcse():
 def test_infocse_on_the_reference_models_own_batch():
     """One forward pass of InfoCSE's model: every intermediate tensor, both totals, and gradients."""
     z = dict(np.load(FOLDER / "infocse_tiny_bert.npz").items())
-    z |= {"vocab": 50, "hidden": 32, "n_layers": 4, "n_heads": 4, "ffn": 64, "max_pos": 16, "layer_norm_eps": 1e-12}
+    words, positions = (z[f"sd.bert.embeddings.{name}_embeddings.weight"] for name in ("word", "position"))
+    z |= {"vocab": len(words), "hidden": words.shape[1], "n_layers": z["layers"], "n_heads": z["heads"]}
+    z |= {"ffn": len(z["sd.bert.encoder.layer.0.intermediate.dense.bias"]), "max_pos": len(positions)}
+    z["layer_norm_eps"] = 1e-12
 
     class Stored(dict):
         files = property(lambda self: list(self))
@@ -265,10 +275,10 @@ def test_infocse_on_the_reference_models_own_batch():
     objective.lower.load_state_dict({k: v for k, v in frozen.items() if k in objective.lower.state_dict()})
 
     def rows(name):
-        return torch.tensor(np.moveaxis(z[name], 1, 0).reshape(8, 9))
+        return torch.tensor(np.concatenate(list(z[name].swapaxes(0, 1))))
 
     def reordered(name):  # the reference interleaves the views
-        return z[name].reshape(4, 2, 9, -1).swapaxes(0, 1).reshape(8, 9, -1)
+        return np.concatenate([z[name][view::2] for view in range(2)])
 
     batch = {"input_ids": rows("input_ids"), "attention_mask": rows("attention_mask")}
     views = model.look(batch)

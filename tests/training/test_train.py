@@ -1,6 +1,5 @@
 import hashlib
 import json
-import math
 import signal
 import subprocess
 import sys
@@ -233,13 +232,21 @@ def test_learning_rate_decays_linearly_to_zero():
     np.testing.assert_allclose(rates, [0, 0.5, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0], atol=1e-12)
 
 
-def test_info_nce_of_identical_views_and_wrong_shapes():
-    from sentcli.objectives import info_nce
+def test_adam_without_bias_correction():
+    """The plain formulas of the first BERT code, weight decay included."""
+    from sentcli.training.loop import UncorrectedAdamW
 
-    same = torch.ones(4, 3)
-    assert info_nce(same, same).item() == pytest.approx(math.log(4))
-    with pytest.raises(ValueError, match="must both be"):
-        info_nce(torch.ones(4, 3), torch.ones(3, 3))
+    weight = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    optimizer = UncorrectedAdamW([weight], lr=0.1, eps=1e-12, weight_decay=0.5)
+    value, first, second = weight.detach().clone(), torch.zeros(2).double(), torch.zeros(2).double()
+    for step in range(30):
+        gradient = torch.tensor([0.3, -0.1], dtype=torch.float64) * (step % 7 - 2.5)
+        weight.grad = gradient.clone()
+        optimizer.step()
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        value = value - 0.1 * 0.5 * value - 0.1 * first / (second.sqrt() + 1e-12)
+        torch.testing.assert_close(weight.detach(), value, rtol=1e-6, atol=1e-9)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
 
 
 @pytest.mark.slow
