@@ -167,7 +167,7 @@ def test_settings_that_cannot_be(invoke, tiny_bert, text, tmp_path, pair, messag
         ("whitenedcse", ["--set", "num_groups=1"], "singular"),
         ("whitenedcse", ["--set", "kind=zca", "--set", "eps=0"], "needs eps above 0"),
         ("whitenedcse", ["--set", "views_from=shuffle", "--set", "kind=group"], "does not shuffle"),
-        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "objectives+=ami", *SMALL["micse"]], "no attention"),
+        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "objectives+=ami", *SMALL["micse"]], "encodes a sent"),
         ("infocse", ["--set", "skip_from=2"], "leaves no layer"),
         ("infocse", ["--set", "auxiliary_mlm.layers=9"], "can have 1 to 2"),
         ("infocse", ["--aux-init", "/nowhere"], "neither copy-top nor random"),
@@ -179,7 +179,8 @@ def test_settings_that_cannot_be(invoke, tiny_bert, text, tmp_path, pair, messag
         ("is-bert", ["--set", "discriminator=mlp"], "one of: dot, bilinear"),
         ("simcse", ["--set", "objectives+=rtd", "--set", "generator=self"], "no language-modelling head"),
         ("whitenedcse", ["--set", "views_from=shuffle", "--set", "views=span-mask"], "encodes a sentence once"),
-        ("ct", ["--set", "views=copies", "--set", "views.count=3"], "two encoders on two views"),
+        ("ct", ["--set", "views=copies", "--set", "views.count=3"], "looks at more than 2 of 3"),
+        ("ct", ["--set", "views=copies", "--set", "views.count=3", "--set", "objectives+=mlm"], "two encoders on two"),
         ("ct", ["--set", "objectives+=jsd", "--batch-size", "8"], "needs at least 9"),
         ("simcse", ["--set", "views=random-pairs", "--batch-size", "8"], "needs at least 9"),
         ("simcse", ["--set", "views=1"], "contrastive needs 2"),
@@ -481,7 +482,7 @@ def test_whitening_makes_the_data_white(invoke, tiny_bert, text, tmp_path, sente
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before  # what fails costs nothing
     for options, message in [
         (["--set", "objectives+=ami"], "fitted, not trained"),
-        (["--batch-size", "8"], "has no such setting"),
+        (["--batch-size", "8"], "no objectives, views or training settings"),
         (["--set", "dimension=8"], "did you mean 'dimensions'"),
     ]:
         refused = invoke(
