@@ -165,6 +165,14 @@ def sentences():
 
 
 @pytest.fixture
+def text(tmp_path, sentences):
+    """A text file of the sentences that hold something."""
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(s for s in sentences if s.strip()) + "\n", "utf-8")
+    return path
+
+
+@pytest.fixture
 def run():
     """Run the command line in a process of its own; returns the CompletedProcess."""
 

@@ -198,9 +198,9 @@ def train(
     with console.training(prepared.steps) as update:
         result = run(prepared, _Display(update))
     _summary(result, output)
-    if cooked is not None and cooked.published:
+    if cooked is not None and cooked.published and model == cooked.model:
         scores = ", ".join(f"{name} {score.value:.2f}" for name, score in cooked.published.items())
-        console.note(f"published for {cooked.name}: {scores}")
+        console.note(f"published for {cooked.name}, trained on {cooked.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
     report.results = result.to_dict()

@@ -29,13 +29,6 @@ SMALL = {"micse": ["--set", "ami.layers=0:2"]}
 
 
 @pytest.fixture
-def text(tmp_path, sentences):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(s for s in sentences if s.strip()) + "\n", "utf-8")
-    return path
-
-
-@pytest.fixture
 def pairs(tmp_path, sentences):
     path = tmp_path / "pairs.jsonl"
     kept = [s for s in sentences if s.strip()]

@@ -17,13 +17,6 @@ from tests.conftest import save_backbone
 
 
 @pytest.fixture
-def text(tmp_path, sentences):
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(s for s in sentences if s.strip()) + "\n", "utf-8")
-    return path
-
-
-@pytest.fixture
 def dev(tmp_path, sentences):
     """A SentEval folder with an STS-B dev set of 30 pairs."""
     folder = tmp_path / "senteval" / "STS" / "STSBenchmark"
