@@ -120,4 +120,4 @@ def word_embeddings(backbone: Any) -> nn.Embedding:
 def ema_update(average: nn.Module, online: nn.Module, momentum: float) -> None:
     """Move every parameter of `average` toward `online`: m <- momentum * m + (1 - momentum) * online."""
     for mean, current in zip(average.parameters(), online.parameters(), strict=True):
-        mean.mul_(momentum).add_(current, alpha=1 - momentum)
+        mean.lerp_(current, 1 - momentum)
