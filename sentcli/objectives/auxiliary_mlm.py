@@ -117,6 +117,22 @@ class _AuxiliarySettings(Objective):
         return lower
 
 
+class _NetworkLoss(StatefulObjective):
+    """A loss with an auxiliary network over the states of layer `count`."""
+
+    kept_as: ClassVar[str] = AUXILIARY
+
+    def __init__(self, settings: _AuxiliarySettings, parts: Parts) -> None:
+        super().__init__()
+        self.settings, self.vocabulary = settings, parts.vocabulary
+        self.count = settings.lower(parts)
+        self.network = AuxiliaryNetwork(parts, settings.layers, settings.init)
+
+    def kept(self) -> nn.Module:
+        """Return the network."""
+        return self.network
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryMLM(_AuxiliarySettings):
     """Predict masked words from the frozen lower layers' states and the sentence vector (InfoCSE, stage 2).
@@ -146,21 +162,18 @@ class AuxiliaryMLM(_AuxiliarySettings):
         return AuxiliaryMLMLoss(self, parts)
 
 
-class AuxiliaryMLMLoss(StatefulObjective):
+class AuxiliaryMLMLoss(_NetworkLoss):
     """`AuxiliaryMLM` with its frozen lower layers, its extra layers and their head."""
 
-    kept_as: ClassVar[str] = AUXILIARY
+    settings: AuxiliaryMLM
 
     def __init__(self, settings: AuxiliaryMLM, parts: Parts) -> None:
-        super().__init__()
-        self.settings, self.vocabulary = settings, parts.vocabulary
-        self.count = settings.lower(parts)
+        super().__init__(settings, parts)
         if int(parts.backbone.config.hidden_size) != parts.dimension:
             raise InputError("auxiliary-mlm puts the sentence vector among the token vectors: their widths differ")
         self.lower = surgery.lower_layers(parts.backbone, self.count) if settings.detach else None
         if self.lower is not None:
             surgery.freeze(self.lower)
-        self.network = AuxiliaryNetwork(parts, settings.layers, settings.init)
 
     def train(self, mode: bool = True) -> AuxiliaryMLMLoss:
         """Set the mode; the frozen copy stays in evaluation unless it is to have dropout."""
@@ -191,10 +204,6 @@ class AuxiliaryMLMLoss(StatefulObjective):
             frozen: Tensor = self.lower(**inputs).last_hidden_state
         return frozen
 
-    def kept(self) -> nn.Module:
-        """Return the network."""
-        return self.network
-
 
 @dataclass(frozen=True, kw_only=True)
 class CondenserMLM(_AuxiliarySettings):
@@ -215,16 +224,8 @@ class CondenserMLM(_AuxiliarySettings):
         return CondenserMLMLoss(self, parts)
 
 
-class CondenserMLMLoss(StatefulObjective):
+class CondenserMLMLoss(_NetworkLoss):
     """`CondenserMLM` with its network."""
-
-    kept_as: ClassVar[str] = AUXILIARY
-
-    def __init__(self, settings: CondenserMLM, parts: Parts) -> None:
-        super().__init__()
-        self.settings, self.vocabulary = settings, parts.vocabulary
-        self.count = settings.lower(parts)
-        self.network = AuxiliaryNetwork(parts, settings.layers, settings.init)
 
     def forward(self, views: Views) -> Tensor:
         """Return the sum of both losses on a freshly masked copy."""
@@ -238,7 +239,3 @@ class CondenserMLMLoss(StatefulObjective):
         hidden = self.network(late[:, 0], early, inputs["attention_mask"])
         head = self.network.lm_head
         return masked_loss(head, hidden, labels, backbone) + masked_loss(head, late, labels, backbone)
-
-    def kept(self) -> nn.Module:
-        """Return the network."""
-        return self.network

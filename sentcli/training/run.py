@@ -23,6 +23,7 @@ from sentcli.report import environment
 from sentcli.training import loop
 from sentcli.training.data import Batch, Corpus, read_corpus, read_pairs
 from sentcli.training.model import TrainingModel
+from sentcli.training.model_card import model_card
 from sentcli.training.run_folder import RunFolder, check_run_folder
 
 if TYPE_CHECKING:
@@ -311,62 +312,3 @@ def configuration(prepared: Prepared, result: loop.TrainResult, encoder: Sentenc
         "results": result.to_dict(),
         "environment": environment(encoder.backend.device, "fp32", method.settings.seed),
     }
-
-
-def model_card(config: dict[str, Any]) -> str:
-    """Return the README of the model folder."""
-    results, settings = config["results"], config["settings"]
-    sentences = sum(entry["sentences"] for entry in config["data"])
-    scores = "No dev set was given; these are the last weights."
-    if results["best_dev_spearman"] is not None:
-        scores = (
-            f"STS-B dev Spearman: {results['start_dev_spearman']:.2f} before training, "
-            f"{results['best_dev_spearman']:.2f} at step {results['best_step']} (these weights), "
-            f"{results['final_dev_spearman']:.2f} at the last step."
-        )
-    rows = "\n".join(f"| {name} | {value} |" for name, value in [*_flat(config["method"]), *settings.items()])
-    head = ""
-    if settings and config["method"]["head"] != {"kind": "none"}:
-        head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
-    files = "\n".join(
-        f"* {entry['file']}: {entry['sentences']} sentences, SHA-256 `{entry['sha256']}`" for entry in config["data"]
-    )
-    return f"""---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, feature-extraction, sentence-similarity, sentcli, {config["method"]["name"]}]
----
-
-# {config["method"]["name"]} on {Path(config["start_model"]["name"]).name}
-
-A sentence encoder made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
-{config["method"]["title"]}. Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
-training text apply.
-
-{scores}
-
-```python
-from sentence_transformers import SentenceTransformer
-
-vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])
-```
-
-{head}
-
-## Training
-
-{results["steps"]} steps over {sentences} sentences, {results["sentences_per_second"]:.0f} sentences/s on
-{config["environment"]["device"]}.
-
-{files}
-
-| setting | value |
-|---|---|
-{rows}
-"""
-
-
-def _flat(method: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the settings of a method's sections as ``section.name``."""
-    sections = [(name, part) for name, part in method.items() if isinstance(part, dict)]
-    return [(f"{section}.{name}", value) for section, part in sections for name, value in part.items()]
