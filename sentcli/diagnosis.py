@@ -70,7 +70,7 @@ def examine() -> Diagnosis:
 def _devices() -> dict[str, str]:
     import torch
 
-    from sentcli.encoder.torch_backend import half_precision_supported
+    from sentcli.precision import half_precision_supported
 
     def halves(device: torch.device) -> str:
         return ", ".join(["fp32", *(p for p in ("bf16", "fp16") if half_precision_supported(device, p))])

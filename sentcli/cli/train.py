@@ -13,7 +13,7 @@ from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
-    from sentcli.training.loop import TrainResult
+    from sentcli.training.loop import Moment, TrainResult
     from sentcli.training.run import Prepared
 
 LOG_EVERY = 100
@@ -97,6 +97,14 @@ def train(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Train on the first N sentences.", rich_help_panel=DATA)
     ] = None,
+    fraction: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Train on this share of the sentences, the first.", rich_help_panel=DATA),
+    ] = None,
+    subset_seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Draw those of --limit or --fraction at random instead.", rich_help_panel=DATA),
+    ] = None,
     eval_data: Annotated[
         Path | None,
         typer.Option(
@@ -128,6 +136,15 @@ def train(
         typer.Option(help="Same seed, machine and versions: same weights.", rich_help_panel=TRAINING),
     ] = None,
     device: options.Device = "auto",
+    save_every: Annotated[
+        int, typer.Option(min=0, help="Steps between two checkpoints; 0 for none.", rich_help_panel=TRAINING)
+    ] = 500,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on after an interruption, to the same weights.", rich_help_panel=options.OUTPUT
+        ),
+    ] = False,
     overwrite: options.Overwrite = False,
     json: options.Json = None,
 ) -> None:
@@ -149,6 +166,7 @@ def train(
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
     """  # noqa: D301
     from sentcli.report import Report, environment, write_report
+    from sentcli.training.data import Subset
     from sentcli.training.run import TrainRequest, prepare, run
 
     cooked = _recipe(recipe)
@@ -171,10 +189,12 @@ def train(
         stage=stage or (cooked.stage if cooked else None),
         pooling=pooling or (cooked.pooling if cooked else None),
         text_field=text_field,
-        limit=limit,
+        subset=Subset(limit, fraction, subset_seed),
         eval_data=eval_data,
         device=device,
         overwrite=overwrite,
+        resume=resume,
+        save_every=save_every,
         assignments=[
             *_key_values(set_ or []),
             *([("aux_init", aux_init)] if aux_init is not None else []),
@@ -258,12 +278,17 @@ class _Display:
     def __init__(self, update: Any) -> None:
         self.update, self.dev = update, ""
 
-    def step(self, step: int, total: int, terms: dict[str, float], sentences_per_second: float) -> None:
-        losses = ", ".join(f"{name} {value:.4f}" for name, value in terms.items())
-        status = f"{losses}{self.dev}, {sentences_per_second:.0f} sentences/s"
-        self.update(step, status)
-        if console.state.live is None and step % LOG_EVERY == 0:  # a log file gets lines instead of a bar
-            console.note(f"step {step} of {total}: {status}")
+    def resumed(self, step: int, notes: list[str]) -> None:
+        for note in notes:
+            console.warn(note)
+        console.note(f"going on from the checkpoint of step {step}" if step else "there is no checkpoint: starting anew")
+
+    def step(self, moment: Moment) -> None:
+        losses = ", ".join(f"{name} {value:.4f}" for name, value in moment.values.items())
+        status = f"{losses}{self.dev}, {moment.sentences_per_second:.0f} sentences/s"
+        self.update(moment.step, status)
+        if console.state.live is None and moment.step % LOG_EVERY == 0:  # a log file gets lines instead of a bar
+            console.note(f"step {moment.step} of {moment.total}: {status}")
 
     def scored(self, step: int, score: float, best: bool) -> None:
         self.dev = f", dev {score:.2f}"

@@ -80,19 +80,21 @@ def write_model_files(encoder: SentenceEncoder, folder: Path) -> None:
 
 def save_weights(module: torch.nn.Module, path: Path) -> None:
     """Write a module's weights as safetensors in float32, each tied tensor once."""
-    tensors: dict[str, torch.Tensor] = {}
-    written: set[tuple[int, tuple[int, ...]]] = set()
-    for name, tensor in module.state_dict().items():
-        place = (tensor.data_ptr(), tuple(tensor.shape))
-        if place not in written:
-            written.add(place)
-            tensors[name] = _float32(tensor)
+    tensors = {name: _float32(tensor) for name, tensor in distinct_tensors(module).items()}
     with replacing(path) as temporary:
         try:
             save_file(tensors, temporary, metadata={"format": "pt"})
         except SafetensorError as error:
             raise SentcliError(f"cannot write {path}: {error}") from error
         temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
+
+
+def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a module's state with each tied tensor once, under its first name."""
+    distinct: dict[tuple[int, tuple[int, ...]], tuple[str, torch.Tensor]] = {}
+    for name, tensor in module.state_dict().items():
+        distinct.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))
+    return dict(distinct.values())
 
 
 def _umask() -> int:

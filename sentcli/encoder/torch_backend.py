@@ -13,12 +13,12 @@ from tokenizers import Tokenizer
 
 from sentcli.encoder.tokenizing import TextTokenizer
 from sentcli.errors import InputError
+from sentcli.precision import PRECISIONS, check_precision
 
 if TYPE_CHECKING:
     from sentcli.encoder.spec import EncoderSpec
     from sentcli.encoder.torch_model import TorchEncoder
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 NO_LIMIT = 10**9  # transformers writes 10^30 for "no maximum length"
 
 
@@ -56,19 +56,6 @@ def choose_device(device: str) -> torch.device:
     return chosen
 
 
-def half_precision_supported(device: torch.device, precision: str) -> bool:
-    """Tell whether the hardware computes in that half precision (without it, it is slower than fp32)."""
-    if device.type == "cuda":
-        return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "mps":
-        return precision == "fp16"
-    probes = {
-        "bf16": ("_is_avx512_bf16_supported", "_is_amx_tile_supported"),
-        "fp16": ("_is_amx_fp16_supported",),
-    }[precision]
-    return any(getattr(torch.cpu, probe, lambda: False)() for probe in probes)
-
-
 class TorchBackend:
     """A `Backend` over `TorchEncoder`."""
 
@@ -91,10 +78,7 @@ class TorchBackend:
         chosen = choose_device(device)
         if precision == "auto":
             precision = "fp32"  # the same vectors everywhere; half precision is a choice
-        if precision not in PRECISIONS:
-            raise InputError(f"unknown precision {precision!r}; one of: auto, {', '.join(PRECISIONS)}")
-        if precision != "fp32" and not half_precision_supported(chosen, precision):
-            raise InputError(f"{chosen} has no instructions for {precision}, it would run many times slower: use fp32")
+        check_precision(chosen, precision)
         return cls(chosen, precision)
 
     def attach(self, module: TorchEncoder) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sentcli.encoder import attention, checkpoint
+from sentcli.encoder import attention, checkpoint, first_token, surgery
 from sentcli.encoder.spec import (
     CNNSpec,
     DenseSpec,
@@ -23,6 +24,7 @@ from sentcli.encoder.spec import (
     PoolingSpec,
 )
 from sentcli.errors import InputError
+from sentcli.precision import widened
 
 
 @dataclass
@@ -77,7 +79,7 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tens
         return tokens[rows, last]
     if mode == "max":
         return tokens.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
-    wide = tokens.float() if tokens.dtype in (torch.float16, torch.bfloat16) else tokens
+    wide = widened(tokens)
     weights = mask.to(wide.dtype)
     if mode == "weightedmean":
         weights = weights * position_mask.cumsum(dim=1).to(wide.dtype)
@@ -183,6 +185,9 @@ class TorchEncoder(nn.Module):
         self.backbone = backbone
         self.stack = nn.ModuleList(modules)
         self.needs_hidden_states = any(isinstance(module, LayerMean) for module in modules)
+        pools_first = bool(modules) and isinstance(modules[0], Pooling) and modules[0].spec.modes == ("cls",)
+        self.first_token_suffices = pools_first and first_token.supported(backbone)
+        """Whether the sentence vector needs no more than position 0 of the last layer."""
 
     def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
         """Encode a padded batch.
@@ -191,7 +196,7 @@ class TorchEncoder(nn.Module):
             batch: ``input_ids`` and ``attention_mask`` ``[B, T]``, perhaps ``token_type_ids``.
             prompt_length: tokens at the front that pooling leaves out, if the model says so.
         """
-        sentence = self.features(batch, prompt_length).sentence
+        sentence = self.features(batch, prompt_length, sentence_only=True).sentence
         assert sentence is not None
         return sentence
 
@@ -202,6 +207,7 @@ class TorchEncoder(nn.Module):
         *,
         normalize: bool = True,
         attention_layers: Collection[int] = (),
+        sentence_only: bool = False,
     ) -> Features:
         """Encode a padded batch and return everything on the way.
 
@@ -210,17 +216,21 @@ class TorchEncoder(nn.Module):
             prompt_length: as for `forward`.
             normalize: False leaves out a final `Normalize` (training, and classifiers on the vectors).
             attention_layers: layers, counted from 0, whose attention weights are wanted.
+            sentence_only: the token vectors are not wanted, so that they need not all be computed.
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
         if not self.training and bool(mask.all()):
             del inputs["attention_mask"]  # nothing is padded: attention without a mask is a few percent faster
         options = {"output_hidden_states": self.needs_hidden_states, "return_dict": True}
-        with attention.recording(self.backbone, attention_layers) as recorder:
+        first_only = sentence_only and self.first_token_suffices and not prompt_length
+        first_only = first_only and surgery.depth(self.backbone) - 1 not in attention_layers
+        narrowed = first_token.first_token_only(self.backbone) if first_only else nullcontext()
+        with narrowed, attention.recording(self.backbone, attention_layers) as recorder:
             if attention_layers and recorder is None:
                 options["output_attentions"] = True
             output = self.backbone(**inputs, **options)
-        features = Features(output.last_hidden_state, mask, prompt_length)
+        features = Features(output.last_hidden_state, mask[:, :1] if first_only else mask, prompt_length)
         if self.needs_hidden_states:
             features.hidden_states = output.hidden_states
         if recorder is not None:

@@ -24,6 +24,7 @@ from sentcli.errors import DataError, InputError, nearest
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
+BOM = b"\xef\xbb\xbf"
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, UTF-8 cannot hold them
 MAX_FIELD = 2**31 - 1  # csv's own default of 128 KiB is below what one long document needs
 
@@ -103,15 +104,33 @@ def _lines(source: Source) -> Iterator[str]:
     """Decode line by line, split at line feeds only; a byte-order mark at the start is dropped."""
     with source.open() as handle:
         for number, raw in enumerate(handle, 1):
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError as error:
-                problem = (
-                    f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; "
-                    "convert the file first, for example: iconv -f latin1 -t utf-8"
-                )
-                raise DataError(source.name, problem, line=number) from error
-            yield line.removeprefix("\ufeff") if number == 1 else line
+            yield _decoded(raw if number > 1 else raw.removeprefix(BOM), source, number)
+
+
+def _decoded(raw: bytes, source: Source, number: int) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = (
+            f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; "
+            "convert the file first, for example: iconv -f latin1 -t utf-8"
+        )
+        raise DataError(source.name, problem, line=number) from error
+
+
+def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
+    """Yield where each line of a plain text file begins, how many bytes it has without its end, and the line.
+
+    Raises:
+        DataError: bytes that are not UTF-8, with their line.
+    """
+    place = 0
+    with source.open() as handle:
+        for number, raw in enumerate(handle, 1):
+            mark = len(BOM) if number == 1 and raw.startswith(BOM) else 0
+            line = raw[mark:].removesuffix(b"\n").removesuffix(b"\r")
+            yield place + mark, len(line), _decoded(line, source, number)
+            place += len(raw)
 
 
 def _text(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:

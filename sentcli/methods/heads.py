@@ -12,6 +12,7 @@ from sentcli.encoder.surgery import reset
 from sentcli.errors import InputError
 from sentcli.objectives import checks
 from sentcli.objectives.whitening import pca, shuffled_group_whitening, zca
+from sentcli.processes import over_all_rows, same
 
 INITIAL_STD = 0.02
 """Of new linear layers, as BERT's."""
@@ -78,7 +79,10 @@ class BatchNormHead(_AnyBatch):
 
 
 class BatchNormLayers(nn.Module):
-    """Linear d to 2d, batch norm, ReLU, linear 2d to d, batch norm without gain; over the rows of all views."""
+    """Linear d to 2d, batch norm, ReLU, linear 2d to d, batch norm without gain.
+
+    The statistics are those of the rows of all views, in all processes.
+    """
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
@@ -93,8 +97,7 @@ class BatchNormLayers(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Project ``[m, B, d]``."""
-        projected: Tensor = self.net(vectors.flatten(0, -2))
-        return projected.view(vectors.shape)
+        return over_all_rows(lambda rows: self.net(rows.flatten(0, -2)).view(rows.shape), vectors)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +164,7 @@ class WhiteningHead:
 
 
 class WhiteningLayers(nn.Module):
-    """The layers of `WhiteningHead`."""
+    """The layers of `WhiteningHead`. The statistics are those of the rows of all processes."""
 
     running_mean: Tensor
     running_covariance: Tensor
@@ -177,7 +180,7 @@ class WhiteningLayers(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Whiten and project ``[m, B, d]``."""
-        return torch.tanh(self.dense(self.whitened(vectors)))
+        return torch.tanh(self.dense(over_all_rows(self.whitened, vectors)))
 
     def whitened(self, vectors: Tensor) -> Tensor:
         """Whiten each chunk of ``[m, B, d]`` by itself."""
@@ -196,8 +199,8 @@ class WhiteningLayers(nn.Module):
         return shuffled_group_whitening(rows, settings.groups(width), order, settings.eps, detach=settings.detach)
 
     def permutation(self, width: int) -> Tensor:
-        """Return the order of the columns for one chunk."""
-        return torch.randperm(width) if self.settings.kind == "shuffled-group" else torch.arange(width)
+        """Return the order of the columns for one chunk, the same in all processes."""
+        return same(torch.randperm(width)) if self.settings.kind == "shuffled-group" else torch.arange(width)
 
     def _whiten_all(self, rows: Tensor) -> Tensor:
         settings, keep = self.settings, self.settings.statistics_momentum

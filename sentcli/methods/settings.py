@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sentcli.errors import InputError
 from sentcli.objectives import checks
+from sentcli.precision import PRECISIONS
 
 OPTIMIZERS, SCHEDULES = ("adamw", "rmsprop"), ("linear", "constant", "staircase")
 
@@ -15,13 +16,24 @@ class Settings:
     """Defaults are SimCSE's: transformers' Trainer with its own defaults, linear decay to zero, no warm-up."""
 
     batch_size: int = 64
-    """Sentences in a step."""
+    """Sentences of a batch, in each process; the others of the batch are the negatives."""
     learning_rate: float = 3e-5
     epochs: int = 1
     max_steps: int = 0
     """Optimiser steps; 0 takes what the epochs give. More than one epoch's worth goes on into further epochs."""
     max_length: int = 32
     """Tokens a sentence in training, special ones included; encoding afterwards keeps the start model's length."""
+    accumulate: int = 1
+    """Batches whose gradients are averaged in one step; each has its own negatives."""
+    group_by_length: bool = False
+    """Share out the sentences of a step to its batches by length: less padding, but other negatives than at random."""
+    mini_batch_size: int = 0
+    """Sentences that are encoded at a time with gradient caching: the gradient of the whole batch in the memory of a
+    small one, for one more forward pass (Gao et al. 2021); 0 encodes the batch at once."""
+    precision: str = "fp32"
+    """Of matrix products: ``fp32``, ``bf16`` or ``fp16``; weights and losses stay in fp32."""
+    compile: bool = False
+    """Compile the encoder with torch.compile."""
     optimizer: str = "adamw"
     schedule: str = "linear"
     """After the warm-up: ``linear`` to zero, ``constant``, or the ``staircase`` of Contrastive Tension, 100, 80, 60, 40
@@ -43,16 +55,25 @@ class Settings:
     """Drop whole attention heads at this rate (the drophead of Mirror-BERT's scripts)."""
     eval_every: int = 125
     """Steps between two scores on the dev set."""
+    patience: int = 0
+    """Stop after this many scores in a row that are not the best so far; 0 never does."""
+    share_every: int = 50
+    """Steps between two measurements of each term's share of the gradient; 0 for none. Costs a backward pass a term."""
+    deterministic: bool = False
+    """Only deterministic kernels on a GPU, at a loss of speed; a CPU always is."""
     seed: int = 42
 
-    def check(self, sentences: int) -> None:
-        """Refuse settings that cannot train on this many sentences.
+    def check(self, sentences: int, processes: int = 1) -> None:
+        """Refuse settings that cannot train on this many sentences in this many processes.
 
         Raises:
             InputError: naming the setting.
         """
-        least = {"epochs": 1, "max_length": 3, "eval_every": 1}
-        for name in ("max_steps", "warmup_steps", "weight_decay", "clip_norm", "seed"):
+        least = {"epochs": 1, "max_length": 3, "eval_every": 1, "accumulate": 1}
+        for name in (
+            "max_steps", "warmup_steps", "weight_decay", "clip_norm", "seed", "mini_batch_size", "patience",
+            "share_every",
+        ):  # fmt: skip
             least[name] = 0
         for name, limit in least.items():
             checks.at_least(limit, **{name: getattr(self, name)})
@@ -61,14 +82,16 @@ class Settings:
         checks.share(warmup_share=self.warmup_share, drop_heads=self.drop_heads, dropout=self.dropout or 0.0)
         checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
         checks.one_of("schedule", self.schedule, SCHEDULES)
+        checks.one_of("precision", self.precision, tuple(PRECISIONS))
         if self.batch_size < 2:
             raise InputError("batch_size must be at least 2: the other sentences of a batch are the negatives")
-        if sentences < self.batch_size:
-            raise InputError(f"batch size {self.batch_size} is more than the {sentences} sentences of the data")
+        if sentences < self.batch_size * processes:
+            times = f" in each of {processes} processes" if processes > 1 else ""
+            raise InputError(f"batch size {self.batch_size}{times} is more than the {sentences} sentences of the data")
 
-    def total_steps(self, sentences: int, least: int = 2) -> int:
-        """Return the number of optimiser steps."""
-        return self.max_steps or self.epochs * steps_per_epoch(sentences, self.batch_size, least)
+    def total_steps(self, batches: int) -> int:
+        """Return the number of optimiser steps, given the batches of an epoch."""
+        return self.max_steps or max(1, self.epochs * batches // self.accumulate)
 
     def rate(self, step: int, steps: int) -> float:
         """Return the share of the learning rate that step number `step` of `steps`, from 0, is made with."""
@@ -78,9 +101,3 @@ class Settings:
         if self.schedule == "linear":
             return max(0.0, (steps - step) / max(1, steps - warmup))
         return max(5 - step // 500, 1) / 5 if self.schedule == "staircase" else 1.0
-
-
-def steps_per_epoch(sentences: int, batch_size: int, least: int = 2) -> int:
-    """Count the batches of an epoch: the last may be smaller, down to the `least` rows that the method works on."""
-    full, rest = divmod(sentences, batch_size)
-    return full + (rest >= least)

@@ -7,7 +7,7 @@ logarithms, the mutual information of two slices is ``-ln(1 - rho^2) / 2`` with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from sentcli.encoder.surgery import depth
 from sentcli.errors import InputError
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, Views
+from sentcli.precision import widened
 
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
@@ -170,6 +171,8 @@ class AttentionMI(Objective):
     real_queries: bool = False
     """Leave the rows of padded queries out."""
 
+    sees: ClassVar[str] = "attention"
+
     def check(self) -> None:
         """Refuse what the formula has no meaning for."""
         checks.one_of("slicing", self.slicing, SLICINGS)
@@ -193,7 +196,7 @@ class AttentionMI(Objective):
     def __call__(self, views: Views) -> Tensor:
         """Return the negative mutual information of views 1 and 2."""
         layers = self.attention_layers(depth(views.encoder.backbone))
-        weights = torch.stack([views.attentions[layer] for layer in layers])
+        weights = widened(torch.stack([views.attentions[layer] for layer in layers]))
         return -attention_mutual_information(
             weights[:, 0],
             weights[:, 1],

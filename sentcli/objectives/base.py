@@ -106,7 +106,7 @@ class Views:
             self.head,
             self.projected[:, rows],
             self.pooled[:, rows],
-            self.tokens[:, rows],
+            self.tokens[:, rows] if self.tokens.ndim > 1 else self.tokens,
             {layer: weights[:, rows] for layer, weights in self.attentions.items()},
             None if self.labels is None else self.labels[rows],
         )
@@ -128,6 +128,9 @@ class Objective:
     """Whether it also wants rows whose views show different sentences."""
     needs_scores: ClassVar[bool] = False
     """Whether the data has to be scored pairs."""
+    sees: ClassVar[str] = "vectors"
+    """What it looks at: sentence ``vectors`` alone; ``text``, on which it runs networks of its own; ``tokens``, the
+    token vectors; or the ``attention`` weights."""
     every_view: ClassVar[bool] = False
     """Whether it looks at all views there are, and not at the first `views` alone."""
 

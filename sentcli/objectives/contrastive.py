@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-import torch.distributed
 from torch import Tensor
 from torch.nn import functional
 
 from sentcli.encoder.surgery import ema_update, freeze, reset, set_dropout
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
+from sentcli.precision import widened
+from sentcli.processes import gather, rank, widest
 
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
@@ -58,18 +59,23 @@ def info_nce(
         raise ValueError(f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must both be [B, d]")
     rows = torch.arange(len(anchors), device=anchors.device)
     own = groups
-    if cross_device and process_count() > 1:
+    if cross_device:
+        rows = rows + len(rows) * rank()
         positives, groups = gather(positives), None if groups is None else gather(groups)
-        rows = rows + len(rows) * torch.distributed.get_rank()
-    candidates = positives if negatives is None else torch.cat([positives, negatives])
-    logits = functional.normalize(anchors, dim=-1) @ functional.normalize(candidates, dim=-1).T / temperature
-    target = functional.one_hot(rows, len(candidates)).bool()
+    logits = cosines(anchors, positives if negatives is None else torch.cat([positives, negatives])) / temperature
     if groups is not None and own is not None:
-        twins = functional.pad(own[:, None] == groups, (0, len(candidates) - len(positives))) & ~target
+        twins = (own[:, None] == groups).scatter(1, rows[:, None], False)
+        twins = functional.pad(twins, (0, logits.shape[1] - len(positives)))
         logits = logits.masked_fill(twins, -torch.inf)
     if positives_only:
-        logits = logits.where(target, 0)
+        logits = torch.zeros_like(logits).scatter(1, rows[:, None], logits.gather(1, rows[:, None]))
     return functional.cross_entropy(logits, rows)
+
+
+def cosines(first: Tensor, second: Tensor) -> Tensor:
+    """Return the cosines ``[A, B]`` of the rows of ``[A, d]`` and ``[B, d]``, never in half precision."""
+    with torch.autocast(first.device.type, enabled=False):
+        return functional.normalize(widened(first), dim=-1) @ functional.normalize(widened(second), dim=-1).T
 
 
 def multi_positive_info_nce(views: Tensor, temperature: float = 0.05, *, cross_device: bool = False) -> Tensor:
@@ -92,40 +98,32 @@ def multi_positive_info_nce(views: Tensor, temperature: float = 0.05, *, cross_d
     return torch.stack(losses).sum()
 
 
-def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.04) -> Tensor:
+def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.04, *, cross_device: bool = False) -> Tensor:
     """InfoNCE in which every row of both views is an anchor: 1 positive, 2B - 2 negatives from both views.
 
     Args:
         first: ``[B, d]``.
         second: ``[B, d]``; row i shows the sentence of row i of `first`.
         temperature: tau; 0.04 in Mirror-BERT.
+        cross_device: as for `info_nce`.
 
     Returns:
         A scalar in nats, the mean over the 2B anchors.
     """
-    rows = functional.normalize(torch.cat([first, second]), dim=-1)
-    logits = (rows @ rows.T / temperature).fill_diagonal_(-torch.inf)
-    return functional.cross_entropy(logits, torch.arange(len(rows), device=rows.device).roll(len(first)))
-
-
-def process_count() -> int:
-    """Return how many processes train together."""
-    ready = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return torch.distributed.get_world_size() if ready else 1
-
-
-def gather(rows: Tensor) -> Tensor:
-    """Stack the rows of all processes in the order of their ranks; gradients flow back to where the rows came from."""
-    from torch.distributed.nn.functional import all_gather
-
-    if not rows.is_floating_point():
-        parts = [torch.empty_like(rows) for _ in range(process_count())]
-        torch.distributed.all_gather(parts, rows)
-        return torch.cat(parts)
-    return torch.cat(all_gather(rows.contiguous()))  # type: ignore[no-untyped-call]
+    anchors, count = torch.cat([first, second]), len(first)
+    start = 0
+    if cross_device:
+        start, first, second = rank() * count, gather(first), gather(second)
+    rows = torch.arange(start, start + count, device=anchors.device)
+    itself = torch.cat([rows, rows + len(first)])
+    logits = cosines(anchors, torch.cat([first, second])) / temperature
+    logits = logits.scatter(1, itself[:, None], -torch.inf)
+    return functional.cross_entropy(logits, torch.cat([rows + len(first), rows]))
 
 
 LARGEST_QUEUE = 10_000_000
+ROWS = 512
+"""Rows that the momentum encoder encodes at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,13 +176,10 @@ class Contrastive(Objective):
 
 def equal_rows(ids: Tensor, mask: Tensor, *, cross_device: bool = False) -> Tensor:
     """Number the distinct texts of ``[B, T]`` ids: equal ones get equal numbers ``[B]``, in all processes if asked."""
-    ids, everywhere = ids.masked_fill(mask == 0, -1), cross_device and process_count() > 1
-    if everywhere:
-        width = torch.tensor(ids.shape[1], device=ids.device)
-        torch.distributed.all_reduce(width, torch.distributed.ReduceOp.MAX)
-        ids = gather(functional.pad(ids, (0, int(width) - ids.shape[1]), value=-1))
-    groups: Tensor = torch.unique(ids, dim=0, return_inverse=True)[1]
-    return groups.chunk(process_count())[torch.distributed.get_rank()] if everywhere else groups
+    ids = ids.masked_fill(mask == 0, -1)
+    everyone = gather(widest(ids)) if cross_device else ids
+    groups: Tensor = torch.unique(everyone, dim=0, return_inverse=True)[1]
+    return groups[len(ids) * rank() :][: len(ids)] if cross_device else groups
 
 
 class MomentumContrastive(StatefulObjective):
@@ -225,9 +220,12 @@ class MomentumContrastive(StatefulObjective):
         """Append the momentum encoder's vectors of view 1, of all processes, and drop the oldest."""
         count, capacity = views.projected.shape[1], self.settings.queue_size
         first = {name: ids[:count] for name, ids in views.inputs.items()}
-        pooled = self.encoder.features(first, normalize=False).sentence
-        new = views.head(pooled[None])[0]
-        if self.settings.cross_device and process_count() > 1:
+        parts = [
+            self.encoder.features(dict(zip(first, part, strict=True)), normalize=False, sentence_only=True).sentence
+            for part in zip(*(torch.split(ids, ROWS) for ids in first.values()), strict=True)
+        ]
+        new = widened(views.head(widened(torch.cat(parts))[None])[0])
+        if self.settings.cross_device:
             new = gather(new)
         self.rows = torch.cat([self.rows, new])[-capacity:]
         self.filled += min(len(new), capacity - int(self.filled))
@@ -257,6 +255,8 @@ class NTXent(Objective):
     """`nt_xent` of the first two views (Mirror-BERT)."""
 
     temperature: float = 0.04
+    cross_device: bool = True
+    """With several processes, the sentences of the others are negatives, too."""
 
     def check(self) -> None:
         """Refuse what the formula has no meaning for."""
@@ -264,4 +264,4 @@ class NTXent(Objective):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss of views 1 and 2."""
-        return nt_xent(views.projected[0], views.projected[1], self.temperature)
+        return nt_xent(views.projected[0], views.projected[1], self.temperature, cross_device=self.cross_device)

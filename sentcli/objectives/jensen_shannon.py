@@ -13,6 +13,7 @@ from torch.nn import functional
 from sentcli.errors import InputError
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
+from sentcli.precision import widened
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 def jensen_shannon_terms(tokens: Tensor, sentences: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return E_pos and E_neg of `jensen_shannon_mi_loss`, whose difference it is."""
-    scores = tokens[mask.bool()] @ sentences.T
+    with torch.autocast(tokens.device.type, enabled=False):
+        scores = widened(tokens)[mask.bool()] @ widened(sentences).T
     owner = mask.bool().nonzero()[:, 0]
     own = functional.one_hot(owner, len(sentences)).bool()
     positive = (math.log(2) - functional.softplus(-scores[own])).mean()
@@ -54,6 +56,7 @@ class JensenShannon(Objective):
     """``dot`` as in the authors' code, or ``bilinear``: with a matrix of its own between the two vectors."""
 
     views: ClassVar[int] = 1
+    sees: ClassVar[str] = "tokens"
 
     def check(self) -> None:
         """Refuse an unknown discriminator."""

@@ -1,38 +1,59 @@
-"""Training text: sentences from files, and batches of them in a seeded order."""
+"""Training text: sentences and pairs from files, and subsets of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import sts
-from sentcli.io.readers import ReadOptions, rows
+from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source, records
-from sentcli.methods.settings import steps_per_epoch
-
-if TYPE_CHECKING:
-    from sentcli.encoder.tokenizing import TextTokenizer, Tokens
-    from sentcli.methods.views import Texts, ViewMaker
+from sentcli.io.texts import TextCollector
 
 PAIR_COLUMNS = ("sentence1", "sentence2", "score")
 HIGHEST_SCORE = 5.0
 """Of STS-B."""
-VIEW_STREAM = 2**31
-"""Sets the random numbers of the views apart from those of the order, whose second key is the epoch."""
+SUBSET_STREAM = 2**31 + 1
+"""Sets the random numbers that draw a subset apart from those of order and views."""
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Which rows of the data are trained on."""
+
+    limit: int | None = None
+    """How many; None takes all."""
+    fraction: float | None = None
+    """How many, as a share of all, at least one."""
+    seed: int | None = None
+    """Draws them at random, a smaller subset always part of a larger; None takes the first."""
+
+    @property
+    def read_limit(self) -> int | None:
+        """After how many rows reading may stop."""
+        return self.limit if self.seed is None and self.fraction is None else None
+
+    def rows(self, count: int) -> npt.NDArray[np.int64]:
+        """Return the chosen row numbers, in the order of the data."""
+        wanted = count if self.fraction is None else max(1, round(self.fraction * count))
+        wanted = min(wanted, count if self.limit is None else self.limit)
+        if self.seed is None or wanted == count:
+            return np.arange(min(wanted, count))
+        return np.sort(np.random.default_rng([self.seed, SUBSET_STREAM]).permutation(count)[:wanted])
 
 
 @dataclass(frozen=True)
 class Corpus:
     """Sentences to train on."""
 
-    sentences: list[str]
+    sentences: Sequence[str]
     """Of pairs, the first sentences."""
     files: tuple[dict[str, object], ...]
     """Name, SHA-256 and number of sentences taken, of each file."""
@@ -44,67 +65,71 @@ class Corpus:
     """Of pairs, between 0 and 1."""
 
 
-def read_corpus(files: Sequence[str], *, text_field: str = "text", limit: int | None = None) -> Corpus:
+def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> Corpus:
     """Read sentences, one a line or one a row of a table.
 
     Args:
         files: paths as `open_source` takes them.
         text_field: column of a table.
-        limit: stop after this many sentences.
+        subset: which of the sentences.
 
     Raises:
         DataError: as the readers; InputError if there is no sentence at all.
     """
-    sentences: list[str] = []
-    described: list[dict[str, object]] = []
-    blank = 0
-    for name in files:
-        source = open_source(name)
-        before = len(sentences)
-        for row in rows(source, ReadOptions(text_field=text_field)):
-            if limit is not None and len(sentences) == limit:
-                break
-            if row is None or not row.text.strip():
-                blank += 1
-            else:
-                sentences.append(row.text)
-        taken = len(sentences) - before
-        described.append({"file": Path(name).name, "sha256": file_digest(source.path), "sentences": taken})
-    if not sentences:
+    subset = subset or Subset()
+    collector = TextCollector(ReadOptions(text_field=text_field), subset.read_limit)
+    taken, sources = [], [open_source(name) for name in files]
+    for source in sources:
+        taken.append(collector.read(source))
+    texts = collector.texts()
+    if not texts:
         raise InputError(f"no sentence to train on in {', '.join(files)}")
-    return Corpus(sentences, tuple(described), blank)
+    chosen = subset.rows(len(texts))
+    described = _described([(Path(n).name, s.path) for n, s in zip(files, sources, strict=True)], taken, chosen)
+    return Corpus(texts if len(chosen) == len(texts) else texts.select(chosen), described, collector.blank)
 
 
-def read_pairs(files: Sequence[str], *, limit: int | None = None) -> Corpus:
+def read_pairs(files: Sequence[str], *, subset: Subset | None = None) -> Corpus:
     """Read scored pairs of sentences.
 
     Args:
         files: a SentEval ``data/downstream`` folder, whose STS-B training set is read; SentEval's ``sts-train.csv``
             itself; or tables with the columns ``sentence1``, ``sentence2`` and ``score`` (0 to 5).
-        limit: stop after this many pairs.
+        subset: which of the pairs.
 
     Raises:
         InputError: if there is no pair, a column is missing, or a score is not between 0 and 5.
     """
-    first: list[str] = []
-    second: list[str] = []
-    gold: list[float] = []
-    described: list[dict[str, object]] = []
+    subset = subset or Subset()
+    found: list[tuple[str, str, float]] = []
+    taken, paths = [], []
     for name in files:
-        before = len(first)
         path, pairs = _pairs(name)
+        before = len(found)
         for row, (one, two, score) in enumerate(pairs, 1):
-            if limit is not None and len(first) == limit:
+            if len(found) == subset.read_limit:
                 break
             if not 0 <= score <= HIGHEST_SCORE:
                 raise DataError(name, f"score {score} is not between 0 and {HIGHEST_SCORE:g}", line=row, unit="pair")
-            first.append(one)
-            second.append(two)
-            gold.append(score / HIGHEST_SCORE)
-        described.append({"file": path.name, "sha256": file_digest(path), "sentences": len(first) - before})
-    if not first:
+            found.append((one, two, score / HIGHEST_SCORE))
+        taken.append(len(found) - before)
+        paths.append(path)
+    if not found:
         raise InputError(f"no pair to train on in {', '.join(files)}")
-    return Corpus(first, tuple(described), 0, second, gold)
+    chosen = subset.rows(len(found))
+    first, second, gold = (list(column) for column in zip(*(found[i] for i in chosen), strict=True))
+    return Corpus(first, _described([(path.name, path) for path in paths], taken, chosen), 0, second, gold)
+
+
+def _described(
+    files: list[tuple[str, Path]], taken: list[int], chosen: npt.NDArray[np.int64]
+) -> tuple[dict[str, object], ...]:
+    """Describe the files, given how many rows came from each and which of all rows were chosen."""
+    counts = np.histogram(chosen, np.cumsum([0, *taken]))[0].tolist()
+    return tuple(
+        {"file": name, "sha256": file_digest(path), "sentences": count}
+        for (name, path), count in zip(files, counts, strict=True)
+    )
 
 
 def _pairs(name: str) -> tuple[Path, Iterator[tuple[str, str, float]]]:
@@ -127,47 +152,3 @@ def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float
         return one, two, float(score)
     except (TypeError, ValueError) as error:
         raise DataError(name, f"the score {score!r} is not a number", line=line) from error
-
-
-def batch_order(sentences: int, batch_size: int, seed: int, least: int = 2) -> Iterator[list[int]]:
-    """Yield batches of row numbers without end; every epoch is a new permutation that depends on the seed alone.
-
-    The last batch of an epoch is left out if it has fewer than `least` rows.
-    """
-    per_epoch = steps_per_epoch(sentences, batch_size, least)
-    for epoch in range(2**31):
-        order = np.random.default_rng([seed, epoch]).permutation(sentences).tolist()
-        for step in range(per_epoch):
-            yield order[step * batch_size : (step + 1) * batch_size]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One batch of B rows, tokenised."""
-
-    views: list[Tokens]
-    """B texts a view; a single one stands for all views."""
-    texts: Texts
-
-
-def tokenised_batches(
-    corpus: Corpus,
-    tokenizer: TextTokenizer,
-    batches: Iterator[list[int]],
-    steps: int,
-    views: ViewMaker,
-    seed: int = 0,
-) -> Iterator[Batch]:
-    """Yield `steps` tokenised batches, each made while the one before is trained on."""
-
-    def make(step: int, rows: list[int]) -> Batch:
-        texts = views.texts(rows, corpus, np.random.default_rng([seed, VIEW_STREAM, step]))
-        return Batch([tokenizer(view) for view in texts.views], texts)
-
-    with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
-        waiting = [pool.submit(make, 0, next(batches))]
-        for step in range(steps):
-            batch = waiting.pop().result()
-            if step + 1 < steps:
-                waiting.append(pool.submit(make, step + 1, next(batches)))
-            yield batch

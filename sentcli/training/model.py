@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +14,14 @@ from sentcli.encoder import attention, surgery
 from sentcli.errors import InputError
 from sentcli.methods.views import Copies
 from sentcli.objectives import StatefulObjective, Views
+from sentcli.precision import computing_in, widened
 
 if TYPE_CHECKING:
     from sentcli.encoder.torch_model import Features, TorchEncoder
     from sentcli.methods import Method
     from sentcli.objectives import Parts
+
+Batch: TypeAlias = dict[str, Tensor]
 
 
 class TrainingModel(nn.Module):
@@ -53,6 +58,8 @@ class TrainingModel(nn.Module):
         ]
         self.least_rows = max([*least, method.head.least_rows(parts.dimension)])
         self.encodes = any(o.views > 0 for o in method.objectives.values())
+        self.sees = {o.sees for o in method.objectives.values()}
+        self._check_caching()
 
     def _check_views(self) -> None:
         """Refuse views that the head or a second encoder cannot serve."""
@@ -64,42 +71,57 @@ class TrainingModel(nn.Module):
         if self.second is not None and self.views != 2:
             raise InputError(f"{self.method.name} trains two encoders on two views, not on {self.views}")
 
-    def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _check_caching(self) -> None:
+        """Refuse gradient caching where the loss reaches the encoder by other ways than the sentence vectors."""
+        sights = {name: o.sees for name, o in self.method.objectives.items() if o.sees != "vectors"}
+        if self.method.settings.mini_batch_size and sights:
+            name, sight = next(iter(sights.items()))
+            raise InputError(
+                f"mini_batch_size: gradient caching works on sentence vectors, and {name} looks at the {sight}; "
+                "accumulate=N adds up the gradients of N batches instead"
+            )
+
+    def forward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.
 
         Args:
             batch: model inputs ``[m * B, T]``, view by view, perhaps ``labels`` and ``matched`` ``[B]``.
         """
-        batch = dict(batch)
-        labels, matched = batch.pop("labels", None), batch.pop("matched", None)
-        with attention.dropping_heads(self.method.settings.drop_heads):
-            views = self.look(batch, labels, matched)
-            terms = {
-                name: objective(views if self.method.objectives[name].all_rows else views.same_sentence)
-                for name, objective in self.objectives.items()
-            }
-        total = torch.stack([self.weights[name] * term for name, term in terms.items()]).sum()
-        return total, terms
+        return self.losses(self.look(*unpacked(batch)))
 
-    def look(self, inputs: dict[str, Tensor], labels: Tensor | None = None, matched: Tensor | None = None) -> Views:
+    def look(self, inputs: Batch, labels: Tensor | None = None, matched: Tensor | None = None) -> Views:
         """Encode all views."""
         if not self.encodes:
             return Views(inputs, self.encoder, self.second, self.head, labels=labels, matched=matched)
-        passes = 1 if self.single_pass else self.views
-        rows = {name: ids[: len(ids) // self.views * passes] for name, ids in inputs.items()}
-        if self.second is None:
-            parts = [self._features(self.encoder, rows)]
-        else:
-            halves = [{name: ids.chunk(2)[i] for name, ids in rows.items()} for i in range(2)]
-            encoders = (self.encoder, self.second)
-            parts = [self._features(encoder, half) for encoder, half in zip(encoders, halves, strict=True)]
-        pooled = _by_view([part.sentence for part in parts if part.sentence is not None], passes)
-        tokens = _by_view([part.tokens for part in parts], passes)
-        if self.single_pass:
-            pooled, tokens = (some.expand(self.views, *some.shape[1:]) for some in (pooled, tokens))
+        parts = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
+        pooled = torch.cat([part.sentence for part in parts if part.sentence is not None])
+        tokens = self.by_view(torch.cat([part.tokens for part in parts])) if "tokens" in self.sees else None
         attentions = {
-            layer: _by_view([part.attentions[layer] for part in parts], passes) for layer in self.attention_layers
+            layer: self.by_view(torch.cat([part.attentions[layer] for part in parts]))
+            for layer in self.attention_layers
         }
+        return self.views_of(inputs, pooled, labels, matched, tokens=tokens, attentions=attentions)
+
+    def encoders_and_rows(self, inputs: Batch) -> list[tuple[TorchEncoder, Batch]]:
+        """Return which rows of the inputs each encoder encodes: a sentence that is encoded once stands in the first."""
+        if self.second is not None:
+            halves = [{name: ids.chunk(2)[i] for name, ids in inputs.items()} for i in range(2)]
+            return list(zip((self.encoder, self.second), halves, strict=True))
+        passes = 1 if self.single_pass else self.views
+        return [(self.encoder, {name: ids[: len(ids) // self.views * passes] for name, ids in inputs.items()})]
+
+    def views_of(
+        self,
+        inputs: Batch,
+        pooled: Tensor,
+        labels: Tensor | None = None,
+        matched: Tensor | None = None,
+        *,
+        tokens: Tensor | None = None,
+        attentions: dict[int, Tensor] | None = None,
+    ) -> Views:
+        """Return what the objectives look at, given the sentence vectors ``[rows, d]``."""
+        pooled = self.by_view(widened(pooled))
         return Views(
             inputs,
             self.encoder,
@@ -107,14 +129,47 @@ class TrainingModel(nn.Module):
             self.head,
             projected=self.head(pooled),
             pooled=pooled,
-            tokens=tokens,
-            attentions=attentions,
+            tokens=torch.empty(0) if tokens is None else widened(tokens),
+            attentions=attentions or {},
             labels=labels,
             matched=matched,
         )
 
-    def _features(self, encoder: TorchEncoder, rows: dict[str, Tensor]) -> Features:
-        return encoder.features(rows, normalize=False, attention_layers=self.attention_layers)
+    def losses(self, views: Views) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the weighted sum of the objectives and each unweighted term; only networks run in half precision."""
+        terms = {}
+        for name, objective in self.objectives.items():
+            seen = views if self.method.objectives[name].all_rows else views.same_sentence
+            with self.computing(half=name in self.stateful):
+                terms[name] = objective(seen)
+        return torch.stack([self.weights[name] * term for name, term in terms.items()]).sum(), terms
+
+    @contextmanager
+    def computing(self, *, half: bool = True) -> Iterator[None]:
+        """Run networks inside in the precision, and with the dropped heads, of the settings."""
+        settings = self.method.settings
+        precision = settings.precision if half else "fp32"
+        device = next(self.encoder.parameters()).device
+        with attention.dropping_heads(settings.drop_heads), computing_in(precision, device):
+            yield
+
+    def _features(self, encoder: TorchEncoder, rows: Batch) -> Features:
+        with self.computing():
+            return encoder.features(
+                rows, normalize=False, attention_layers=self.attention_layers, sentence_only="tokens" not in self.sees
+            )
+
+    def vectors(self, encoder: TorchEncoder, rows: Batch) -> Tensor:
+        """Encode some rows to sentence vectors ``[rows, d]``."""
+        sentence = self._features(encoder, rows).sentence
+        assert sentence is not None
+        return widened(sentence)
+
+    def by_view(self, rows: Tensor) -> Tensor:
+        """Cut ``[rows, ...]`` into ``[m, B, ...]``; a sentence that was encoded once is all of its views."""
+        if self.single_pass:
+            return rows.expand(self.views, *rows.shape)
+        return rows.view(self.views, -1, *rows.shape[1:])
 
     def check(self, batch: dict[str, Tensor]) -> None:
         """Try the encoder on two rows of one text in training mode.
@@ -123,7 +178,7 @@ class TrainingModel(nn.Module):
             InputError: if it has no attention to give, or dropout does not make the views differ.
         """
         mode = self.training
-        with torch.no_grad(), attention.dropping_heads(self.method.settings.drop_heads):
+        with torch.no_grad():
             features = self._features(self.encoder.train(), batch)
         self.train(mode)
         assert features.sentence is not None
@@ -167,7 +222,7 @@ class TrainingModel(nn.Module):
         return kept
 
 
-def _by_view(parts: list[Tensor], views: int) -> Tensor:
-    """Join ``[rows, ...]`` and cut them into ``[views, B, ...]``."""
-    rows = torch.cat(parts) if len(parts) > 1 else parts[0]
-    return rows.view(views, -1, *rows.shape[1:])
+def unpacked(batch: Batch) -> tuple[Batch, Tensor | None, Tensor | None]:
+    """Return the model inputs, the labels and which rows match."""
+    inputs = dict(batch)
+    return inputs, inputs.pop("labels", None), inputs.pop("matched", None)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from accelerate.utils import set_seed
 from torch import nn
 
@@ -19,17 +23,21 @@ from sentcli.evaluation import sts
 from sentcli.methods import Method, configure, get_method
 from sentcli.methods.views import ScoredPairs, Texts
 from sentcli.objectives import Parts, StatefulObjective, Vocabulary
+from sentcli.precision import check_precision
+from sentcli.processes import everywhere, is_first, launched, process_count
 from sentcli.report import environment
 from sentcli.training import loop
-from sentcli.training.data import Batch, Corpus, read_corpus, read_pairs
+from sentcli.training.batches import Batch, to_tensors
+from sentcli.training.data import Corpus, Subset, read_corpus, read_pairs
 from sentcli.training.model import TrainingModel
 from sentcli.training.model_card import model_card
-from sentcli.training.run_folder import RunFolder, check_run_folder
+from sentcli.training.run_folder import WEIGHTS, RunFolder, check_run_folder
 
 if TYPE_CHECKING:
     from sentcli.encoder.tokenizing import TextTokenizer
     from sentcli.encoder.torch_model import TorchEncoder
     from sentcli.methods.recipes import Recipe
+    from sentcli.methods.settings import Settings
 
 DEV_TASK = "STSBenchmark"
 
@@ -45,10 +53,13 @@ class TrainRequest:
     stage: str | None = None
     pooling: str | None = None
     text_field: str = "text"
-    limit: int | None = None
+    subset: Subset = field(default_factory=Subset)
     eval_data: Path | None = None
     device: str = "auto"
     overwrite: bool = False
+    resume: bool = False
+    save_every: int = 500
+    """Steps between two checkpoints; 0 for none."""
     assignments: list[tuple[str, Any]] = field(default_factory=list)
     """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
     recipe: Recipe | None = None
@@ -92,7 +103,29 @@ class Prepared:
         """Optimiser steps of the run."""
         if self.model is None:
             return 0
-        return self.method.settings.total_steps(len(self.corpus.sentences), self.model.least_rows)
+        order = loop.run_order(self.model, self.method, len(self.corpus.sentences))
+        return self.method.settings.total_steps(order.per_epoch)
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that decides the weights; --resume compares it."""
+        method, request = self.method, self.request
+        return {
+            "method": {**method.describe(), "stage": request.stage},
+            "settings": asdict(method.settings) if method.fit is None else {},
+            "start_model": self.start_fingerprint,
+            "encoder": self.encoder.describe(),
+            "data": list(self.corpus.files),
+            "subset": asdict(request.subset),
+            "dev": _digest(self.dev) if self.dev is not None else None,
+            "processes": process_count(),
+            "device": self.encoder.backend.device.partition(":")[0],
+        }
+
+
+def _digest(tasks: dict[str, list[sts.Pairs]]) -> str:
+    """Return the SHA-256 of pairs and their scores."""
+    content = [[p.name, p.first, p.second, p.gold.tolist()] for pairs in tasks.values() for p in pairs]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def prepare(request: TrainRequest) -> Prepared:
@@ -103,12 +136,13 @@ def prepare(request: TrainRequest) -> Prepared:
     """
     method = request.configured()
     settings = method.settings
-    check_run_folder(request.output, overwrite=request.overwrite)
+    if is_first():
+        check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
     read = [folder for objective in method.objectives.values() for folder in objective.reads()]
     _refuse_inside(request.output, [*request.data, request.model, request.eval_data, *read])
     corpus = _read_data(request, method)
     if method.fit is None:
-        settings.check(len(corpus.sentences))
+        settings.check(len(corpus.sentences), launched())
         _check_objectives(method)
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
     set_seed(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
@@ -118,9 +152,11 @@ def prepare(request: TrainRequest) -> Prepared:
     tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
     model = None
     if method.fit is None:
+        check_precision(torch.device(encoder.backend.device), settings.precision)
         model = make_model(method, encoder)
-        twice = Batch([tokenizer(corpus.sentences[:1] * 2)], Texts([]))
-        model.check(loop.to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
+        _settle(model, settings)
+        twice = Batch([tokenizer([corpus.sentences[0]] * 2)], Texts([]))
+        model.check(to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
         notes += _batch_notes(method, model, len(corpus.sentences))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, tuple(notes))
@@ -144,8 +180,8 @@ def _read_data(request: TrainRequest, method: Method) -> Corpus:
     if not request.data:
         raise InputError("--data is missing: text files with one sentence a line, or tables")
     if isinstance(method.views, ScoredPairs):
-        return read_pairs(request.data, limit=request.limit)
-    return read_corpus(request.data, text_field=request.text_field, limit=request.limit)
+        return read_pairs(request.data, subset=request.subset)
+    return read_corpus(request.data, text_field=request.text_field, subset=request.subset)
 
 
 def load_encoder(
@@ -198,15 +234,27 @@ def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[s
         InputError: if a batch has too few rows.
     """
     settings, least, notes = method.settings, model.least_rows, []
+    order = loop.run_order(model, method, sentences)
     if settings.batch_size < least:
         raise InputError(f"batch_size {settings.batch_size}: {method.name} with these settings needs at least {least}")
-    rest = sentences % settings.batch_size
-    if 1 < rest < least:
+    rest = sentences % (settings.batch_size * order.processes)
+    if 1 < rest < least * order.processes:
         notes.append(f"the last {rest} sentences of each epoch are left out: a batch needs at least {least}")
-    steps = settings.total_steps(sentences, least)
+    steps = settings.total_steps(order.per_epoch)
     if settings.warmup_steps >= steps:
         notes.append(f"the warm-up of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
     return notes
+
+
+def _settle(model: TrainingModel, settings: Settings) -> None:
+    """Compile the encoder, and let torch use deterministic kernels alone, if the settings say so."""
+    if settings.compile:
+        model.encoder.first_token_suffices = False  # it swaps a layer in every pass, which would compile anew
+        model.encoder.backbone.compile(dynamic=True)
+    if settings.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
 
 
 def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
@@ -232,14 +280,26 @@ def _refuse_inside(output: Path, inputs: list[str | Path | None]) -> None:
 
 
 def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.TrainResult:
-    """Train, or fit, and write the model folder.
+    """Train, or fit, and write the model folder; with `resume` go on, or return what a finished run came to.
 
     Raises:
         SentcliError: if training fails.
     """
     if prepared.model is None:
         return _fit(prepared, observer)
-    folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)
+    request = prepared.request
+    folder = RunFolder(request.output, prepared.identity(), overwrite=request.overwrite, resume=request.resume)
+    try:
+        if folder.results is not None:
+            return loop.TrainResult(**folder.results)
+        return _train(prepared, prepared.model, folder, observer)
+    finally:
+        folder.close()
+
+
+def _train(
+    prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: loop.Observer | None
+) -> loop.TrainResult:
     encoder, dev = prepared.encoder, prepared.dev
 
     def score(module: TorchEncoder) -> float:
@@ -252,23 +312,29 @@ def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.Train
             encoder.backend.module = own  # type: ignore[attr-defined]
 
     result = loop.train(
-        prepared.model,
+        model,
         prepared.tokenizer,
         prepared.method,
         prepared.corpus,
         folder,
         score=score if dev is not None else None,
         observer=observer,
+        save_every=prepared.request.save_every,
     )
     config = configuration(prepared, result, encoder)
-    folder.finish(encoder, prepared.model.head, config, model_card(config), prepared.model.kept())
+    everywhere(lambda: folder.finish(encoder, model.head, config, model_card(config), model.kept()))
     return result
 
 
 def _fit(prepared: Prepared, observer: loop.Observer | None) -> loop.TrainResult:
     """Compute what the method computes instead of training; its result is kept whatever the dev set says."""
     assert prepared.method.fit is not None
-    dev = prepared.dev
+    dev, request = prepared.dev, prepared.request
+    if process_count() > 1:
+        raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
+    if request.resume and (request.output / WEIGHTS).exists():  # nothing to go on with: it is finished, or another
+        results = RunFolder(request.output, prepared.identity(), resume=True).results
+        return loop.TrainResult(**(results or {}))
 
     def score(encoder: SentenceEncoder) -> float | None:
         if dev is None:
@@ -280,12 +346,12 @@ def _fit(prepared: Prepared, observer: loop.Observer | None) -> loop.TrainResult
 
     before = score(prepared.encoder)
     began, sentences = time.perf_counter(), prepared.corpus.sentences
-    encoder = prepared.method.fit.fit(prepared.encoder, sentences)
+    encoder = prepared.method.fit.fit(prepared.encoder, list(sentences))
     speed = len(sentences) / (time.perf_counter() - began)
     after = score(encoder)
     result = loop.TrainResult(before, after, 0, after, 0, speed, 0)
     # what can fail has been done: only now is an older folder replaced
-    folder = RunFolder(prepared.request.output, overwrite=prepared.request.overwrite)
+    folder = RunFolder(request.output, prepared.identity(), overwrite=request.overwrite, resume=request.resume)
     for value, fitted in ((before, False), (after, True)):
         if value is not None:
             folder.log({"step": 0, "dev_spearman": value, "fitted": fitted})

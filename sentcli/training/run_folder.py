@@ -1,18 +1,21 @@
 """The folder of a training run.
 
-While it trains: ``metrics.jsonl`` grows, ``best.safetensors`` holds the best weights so far. When it has finished:
-a sentence-transformers model, with ``model.safetensors`` written last, the training head apart under
-``training_head/``, the resolved configuration in ``sentcli.json`` and a model card.
+While it trains: ``run.json`` says what runs, ``metrics.jsonl`` grows, ``best-*.safetensors`` holds the best weights so
+far, ``checkpoint-*`` what ``--resume`` needs, and ``.lock`` keeps a second run out. When it has finished: a
+sentence-transformers model, with ``model.safetensors`` written last, the training head apart under ``training_head/``,
+the resolved configuration and the results in ``sentcli.json`` and a model card.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
 from safetensors.torch import load_file
 from torch import nn
 
@@ -20,61 +23,174 @@ from sentcli.encoder.checkpoint import HEAD_FOLDER
 from sentcli.encoder.saving import save_weights, write_model_files
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, write_json
+from sentcli.processes import agree, everywhere, is_first
 from sentcli.report import finite
+from sentcli.training.checkpoints import Checkpoint, Checkpoints
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-METRICS, CONFIG, BEST = "metrics.jsonl", "sentcli.json", "best.safetensors"
+METRICS, CONFIG, RUN, LOCK, FAILED = "metrics.jsonl", "sentcli.json", "run.json", ".lock", "failed-batch.json"
+WEIGHTS = "model.safetensors"
+IN_PROGRESS = (METRICS, RUN, LOCK, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
+"""What a run that was interrupted needs to go on."""
 OWN_FILES = (
-    METRICS, CONFIG, BEST, HEAD_FOLDER, "README.md", "model.safetensors", "config.json", "modules.json",
+    *IN_PROGRESS, CONFIG, FAILED, HEAD_FOLDER, "README.md", WEIGHTS, "config.json", "modules.json",
     "sentence_bert_config.json", "config_sentence_transformers.json", "*token*.json", "vocab.*", "merges.txt",
-    "*.model", "[0-9]_*", ".*.partial",
+    "*.model", "[0-9]_*", ".*.partial", ".tmp*", "best.safetensors",
 )  # fmt: skip
 """What a run leaves in its folder: --overwrite removes a folder only if it holds nothing else."""
+SHOWN = 6
+"""Differences that a message lists."""
 
 
-def check_run_folder(path: Path, *, overwrite: bool = False) -> None:
+def check_run_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
     """Refuse a folder that a run must not write to.
 
     Raises:
-        InputError: if it holds something and `overwrite` is false, or something that is not a run, or is a file.
+        InputError: if it holds something and neither flag is given, or something that is not a run, or is a file.
     """
     if str(path) == "-":
         raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
-    empty = path.is_dir() and not any(path.iterdir())
-    check_output(path, overwrite=overwrite or empty, folder=True)
+    if overwrite and resume:
+        raise InputError("--overwrite starts anew and --resume goes on: give one of them")
+    empty = path.is_dir() and not any(p.name != LOCK for p in path.iterdir())
+    check_output(path, overwrite=overwrite or empty, resume=resume, folder=True)
     if path.is_dir():
         if Path.cwd().is_relative_to(path.resolve()):
             raise InputError(f"{path} is the folder that you are in; choose another -o")
-        foreign = [p.name for p in path.iterdir() if not any(p.match(pattern) for pattern in OWN_FILES)]
+        foreign = [p.name for p in path.iterdir() if not _is_one_of(p, OWN_FILES)]
         if foreign:
             raise InputError(f"{path} holds files that are not a training run's ({foreign[0]}); choose another -o")
+        if resume and not empty and not (path / RUN).exists():
+            raise InputError(f"{path} holds no {RUN}, so it is not a run that --resume can go on with; use --overwrite")
+
+
+def _is_one_of(path: Path, patterns: tuple[str, ...]) -> bool:
+    return any(path.match(pattern) for pattern in patterns)
 
 
 class RunFolder:
-    """Where one run writes; what an earlier run left there is removed."""
+    """Where one run writes. With several processes the first one does, the others only read the checkpoint.
 
-    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        check_run_folder(path, overwrite=overwrite)
-        self.path = path = path.resolve()
-        if path.is_dir():
-            shutil.rmtree(path)
-        path.mkdir()
-        self.metrics = (path / METRICS).open("w", encoding="utf-8")
+    Attributes:
+        checkpoint: what to go on from, if there is something.
+        results: of the run, if it had finished before.
+        notes: what the user should know about the folder.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        identity: Mapping[str, Any] | None = None,
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+    ) -> None:
+        self.path = path.resolve()
+        self.checkpoints = Checkpoints(self.path)
+        self.metrics: IO[str] | None = None
+        self.checkpoint: Checkpoint | None = None
+        self.results: dict[str, Any] | None = None
+        self.notes: list[str] = []
+        everywhere(lambda: self._open(path, dict(identity or {}), overwrite=overwrite, resume=resume))
+        self.checkpoint, self.results = agree((self.checkpoint, self.results))
+
+    def _open(self, path: Path, identity: dict[str, Any], *, overwrite: bool, resume: bool) -> None:
+        if not is_first():
+            return
+        check_run_folder(path, overwrite=overwrite, resume=resume)
+        self.path.mkdir(exist_ok=True)
+        self.lock = FileLock(self.path / LOCK, timeout=0)
+        try:
+            self.lock.acquire()
+        except Timeout:
+            raise InputError(
+                f"{path}: another run is writing to this folder; wait for it, or choose another -o"
+            ) from None
+        try:
+            self._start(path, finite(identity), resume=resume)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _start(self, path: Path, identity: dict[str, Any], *, resume: bool) -> None:
+        if resume and (self.path / RUN).exists():
+            _refuse_difference(path, json.loads((self.path / RUN).read_text("utf-8")), identity)
+            self._go_on()
+        else:
+            self._clear((LOCK,))
+            write_json(self.path / RUN, identity)
+            self.metrics = (self.path / METRICS).open("w", encoding="utf-8")
+
+    def _go_on(self) -> None:
+        if (self.path / WEIGHTS).exists() and (self.path / CONFIG).exists():
+            self.results = json.loads((self.path / CONFIG).read_text("utf-8")).get("results")
+            self._tidy()
+            return
+        self._clear(IN_PROGRESS)
+        self.checkpoint, self.notes = self.checkpoints.load()
+        keep = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
+        if self.checkpoint is None:
+            self.checkpoints.clear()
+        with (self.path / METRICS).open("ab") as handle:
+            handle.truncate(keep)
+        self.metrics = (self.path / METRICS).open("a", encoding="utf-8")
+
+    def _clear(self, keep: tuple[str, ...]) -> None:
+        """Remove what an earlier run left, but for some."""
+        for path in self.path.iterdir():
+            if _is_one_of(path, keep):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def log(self, record: dict[str, Any]) -> None:
         """Append one line to the metrics and flush it."""
-        self.metrics.write(json.dumps(finite(record), allow_nan=False) + "\n")
-        self.metrics.flush()
+        if self.metrics is not None:
+            self.metrics.write(json.dumps(finite(record), allow_nan=False) + "\n")
+            self.metrics.flush()
 
-    def keep_best(self, model: nn.Module) -> None:
-        """Write the weights of the moment as the best so far."""
-        save_weights(model, self.path / BEST)
+    def keep_failed(self, batch: dict[str, Any]) -> Path:
+        """Write the batch that a run failed at, and return its path."""
+        if is_first():
+            write_json(self.path / FAILED, finite(batch))
+        return self.path / FAILED
 
-    def load_best(self, model: nn.Module) -> None:
-        """Load what `keep_best` wrote last."""
-        model.load_state_dict(load_file(self.path / BEST), strict=False)  # tied tensors stand in it once
+    def keep_best(self, model: nn.Module, step: int) -> None:
+        """Write the weights of the moment as the best so far; older ones stay while a checkpoint means them."""
+        save_weights(model, self._best(step))
+        self._prune(step)
+
+    def load_best(self, model: nn.Module, step: int) -> None:
+        """Load what `keep_best` wrote at a step."""
+        model.load_state_dict(load_file(self._best(step)), strict=False)  # tied tensors stand in it once
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            SentcliError: if there is no room; the last good one stays.
+        """
+        assert self.metrics is not None
+        checkpoint.facts["metrics_bytes"] = self.metrics.tell()
+        self.checkpoints.save(checkpoint)
+        self._prune(checkpoint.facts["scores"]["best_step"])
+
+    def _prune(self, best: int) -> None:
+        wanted = {self._best(best), *(self._best(step) for step in self._meant())}
+        for path in self.path.glob("best-*.safetensors"):
+            if path not in wanted:
+                path.unlink()
+
+    def _meant(self) -> Iterator[int]:
+        for step in self.checkpoints.steps():
+            yield int(self.checkpoints.facts(step).get("scores", {}).get("best_step", 0))
+
+    def _best(self, step: int) -> Path:
+        return self.path / f"best-{step:08d}.safetensors"
 
     def finish(
         self,
@@ -93,16 +209,67 @@ class RunFolder:
             card: the README.
             kept: further trained parts, for ``training_head/NAME.safetensors``.
         """
+        if self.metrics is None:
+            return
         self.metrics.close()
         write_json(self.path / CONFIG, config)
         (self.path / "README.md").write_text(card, "utf-8")
         if any(True for _ in head.parameters()):
             (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
-            save_weights(head, self.path / HEAD_FOLDER / "model.safetensors")
+            save_weights(head, self.path / HEAD_FOLDER / WEIGHTS)
             note = "Used in training only. Encoding leaves it out unless asked: --pooling cls-head"
             write_json(self.path / HEAD_FOLDER / "config.json", {"type": type(head).__name__, "note": note})
         for name, part in (kept or {}).items():
             (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
             save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
         write_model_files(encoder, self.path)
-        (self.path / BEST).unlink(missing_ok=True)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove what only an unfinished run needs."""
+        self.checkpoints.clear()
+        for path in self.path.glob("best-*.safetensors"):
+            path.unlink()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        """Let another run in; the file goes first, while it is ours."""
+        with suppress(OSError):
+            (self.path / LOCK).unlink(missing_ok=True)
+            self.lock.release()
+
+    def close(self) -> None:
+        """Let another run in; what was written stays for --resume."""
+        if self.metrics is not None:
+            self.metrics.close()
+        if hasattr(self, "lock") and self.lock.is_locked:
+            self._unlock()
+
+
+def _refuse_difference(path: Path, there: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with a run that was started otherwise.
+
+    Raises:
+        InputError: listing what differs.
+    """
+    old, new = _flat(there), _flat(json.loads(json.dumps(now)))
+    missing = "nothing"
+    found = [
+        f"{key} is {new.get(key, missing)!r} and was {old.get(key, missing)!r}"
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key, missing) != new.get(key, missing)
+    ]
+    if found:
+        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise InputError(f"--resume: {path} holds another run: {'; '.join(found[:SHOWN])}{more}")
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted name."""
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        parts = {str(i): item for i, item in enumerate(value)}.items()
+    else:
+        return {prefix.rstrip("."): value}
+    return {key: item for name, part in parts for key, item in _flat(part, f"{prefix}{name}.").items()}

@@ -108,9 +108,9 @@ def test_empty_input_and_lone_surrogates(tiny_bert):
 
 
 def test_half_precision_runs_where_the_hardware_has_it_and_is_refused_elsewhere(tiny_bert, sentences, monkeypatch):
-    from sentcli.encoder import torch_backend
+    from sentcli import precision
 
-    monkeypatch.setattr(torch_backend, "half_precision_supported", lambda device, precision: precision == "bf16")
+    monkeypatch.setattr(precision, "half_precision_supported", lambda device, precision: precision == "bf16")
     half = SentenceEncoder.load(tiny_bert, precision="bf16").encode(sentences)
     assert half.dtype == np.float32
     assert cosines(half, SentenceEncoder.load(tiny_bert).encode(sentences)).min() > 0.99

@@ -314,8 +314,8 @@ def tiny_lm(tmp_path_factory, tiny_bert, sentences):
 def test_any_objective_joins_any_method(tiny_lm, text, objective):
     """One step of every method with every further objective; its gradient reaches the encoder."""
     from sentcli.encoder.torch_backend import text_tokenizer
-    from sentcli.training.data import read_corpus, tokenised_batches
-    from sentcli.training.loop import to_tensors
+    from sentcli.training.batches import BatchMaker, Order, to_tensors
+    from sentcli.training.data import read_corpus
 
     corpus = read_corpus([str(text)])
     for method in TRAINED:
@@ -333,7 +333,7 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
         encoder, _ = load_encoder(changed, str(tiny_lm))
         model = make_model(changed, encoder).train()
         tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
-        batch = next(tokenised_batches(corpus, tokenizer, iter([list(range(16))]), 1, changed.views))
+        (batch,) = BatchMaker(corpus, tokenizer, Order(len(corpus.sentences), 16), changed.views).step(0)
         loss, terms = model(to_tensors(batch, tokenizer.pad_id, changed.views.count, torch.device("cpu")))
         loss.backward()
         assert set(terms) == set(changed.objectives)
@@ -352,7 +352,7 @@ def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alon
         model = make_model(method, encoder).train()
         tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
         from sentcli.methods.views import Texts
-        from sentcli.training.loop import Batch, to_tensors
+        from sentcli.training.batches import Batch, to_tensors
 
         batch = to_tensors(Batch([tokenizer(sentences)], Texts([])), tokenizer.pad_id, 2, torch.device("cpu"))
         states = []
@@ -554,7 +554,7 @@ def test_is_bert_with_relu_is_a_sentence_transformers_model_too(invoke, tiny_ber
 
 
 def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text):
-    from sentcli.training.loop import BestKeeper
+    from sentcli.training.keeper import BestKeeper
 
     kept = {}
     for keep in ("first", "second", "best"):
@@ -572,7 +572,7 @@ def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text
 @pytest.mark.parametrize("best_step", [0, 10])
 def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_step):
     """The folder's weights are those of the encoder and the step that had the best score."""
-    from sentcli.training.loop import BestKeeper
+    from sentcli.training.keeper import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
     method = configure(METHODS["ct"], [("twin.keep", keep)])
@@ -593,7 +593,10 @@ def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_ste
         snapshots[step] = [weight.detach().clone() for weight in weights]
         keeper.evaluate(step)
     keeper.restore_best()
-    assert (keeper.best, keeper.best_step) == (scores[id((model.encoder, model.second)[kept - 1])] + 5, best_step)
+    assert (keeper.scores.best, keeper.scores.best_step) == (
+        scores[id((model.encoder, model.second)[kept - 1])] + 5,
+        best_step,
+    )
     assert torch.equal(weights[0], snapshots[best_step][kept - 1])
 
 

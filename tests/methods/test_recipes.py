@@ -7,6 +7,7 @@ import pytest
 from sentcli.errors import DataError, InputError
 from sentcli.methods import configure, get_method
 from sentcli.methods.recipes import load_recipe, recipe_names
+from sentcli.training.batches import Order
 from sentcli.zoo import models_folder, zoo
 
 ROOT = Path(__file__).parent.parent.parent
@@ -82,7 +83,8 @@ def test_published_scores_are_percentages_whose_average_is_right(name):
     ],
 )
 def test_steps_are_those_of_the_authors(name, sentences, steps):
-    assert cooked(name).settings.total_steps(sentences) == steps
+    settings = cooked(name).settings
+    assert settings.total_steps(Order(sentences, settings.batch_size).per_epoch) == steps
 
 
 def test_settings_that_differ_between_the_recipes_of_a_paper():

@@ -281,6 +281,7 @@ def test_infocse_on_the_reference_models_own_batch():
         return np.concatenate([z[name][view::2] for view in range(2)])
 
     batch = {"input_ids": rows("input_ids"), "attention_mask": rows("attention_mask")}
+    model.sees.add("tokens")
     views = model.look(batch)
     real = batch["attention_mask"].bool()
     np.testing.assert_allclose(views.tokens.flatten(0, 1).detach()[real], reordered("last_hidden")[real], atol=1e-10)

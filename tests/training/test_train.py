@@ -11,20 +11,9 @@ import torch
 
 from sentcli import SentenceEncoder
 from sentcli.methods.settings import Settings
-from sentcli.training import data as training_data
-from sentcli.training.loop import make_optimizer
+from sentcli.training.batches import Order
+from sentcli.training.optimizer import make_optimizer, set_rate
 from tests.conftest import save_backbone
-
-
-@pytest.fixture
-def dev(tmp_path, sentences):
-    """A SentEval folder with an STS-B dev set of 30 pairs."""
-    folder = tmp_path / "senteval" / "STS" / "STSBenchmark"
-    folder.mkdir(parents=True)
-    words = [s for s in sentences if s.strip() and "\t" not in s]
-    rows = [f"g\tf\ty\t{i}\t{i % 6}.0\t{words[i]}\t{words[i + 40]}\n" for i in range(30)]
-    (folder / "sts-dev.csv").write_text("".join(rows), "utf-8")
-    return tmp_path / "senteval"
 
 
 def train(call, model, text, output, *options, check=0):
@@ -202,8 +191,7 @@ def test_ctrl_c_ends_with_130_and_no_model(tiny_bert, text, tmp_path):
 
 def test_epochs_are_permutations_and_depend_on_the_seed():
     def take(seed, batches):
-        order = training_data.batch_order(10, 4, seed)
-        return [next(order) for _ in range(batches)]
+        return [Order(10, 4, seed).batch(i) for i in range(batches)]
 
     first = take(1, 6)  # 3 batches an epoch: 4, 4, 2
     assert [len(batch) for batch in first] == [4, 4, 2] * 2
@@ -211,23 +199,23 @@ def test_epochs_are_permutations_and_depend_on_the_seed():
         assert sorted(i for batch in epoch for i in batch) == list(range(10))
     assert first[:3] != first[3:]
     assert take(1, 6) == first != take(2, 6)
-    assert [len(b) for b in [next(o) for o in [training_data.batch_order(9, 4, 0)] for _ in range(4)]] == [4, 4, 4, 4]
+    assert [len(Order(9, 4, 0).batch(i)) for i in range(4)] == [4, 4, 4, 4]
 
 
 def test_learning_rate_decays_linearly_to_zero():
     model = torch.nn.Linear(2, 2)
-    optimizer, schedule = make_optimizer(model, Settings(learning_rate=1.0, warmup_steps=2), steps=10)
+    settings = Settings(learning_rate=1.0, warmup_steps=2)
+    optimizer = make_optimizer(model, settings)
     rates = []
-    for _ in range(11):
-        rates.append(schedule.get_last_lr()[0])
-        optimizer.step()
-        schedule.step()
+    for step in range(11):
+        set_rate(optimizer, settings.learning_rate * settings.rate(step, 10))
+        rates.append(optimizer.param_groups[0]["lr"])
     np.testing.assert_allclose(rates, [0, 0.5, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0], atol=1e-12)
 
 
 def test_adam_without_bias_correction():
     """The plain formulas of the first BERT code, weight decay included."""
-    from sentcli.training.loop import UncorrectedAdamW
+    from sentcli.training.optimizer import UncorrectedAdamW
 
     weight = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
     optimizer = UncorrectedAdamW([weight], lr=0.1, eps=1e-12, weight_decay=0.5)
@@ -295,7 +283,7 @@ def test_settings_out_of_range(invoke, tiny_bert, text, tmp_path, pair):
 
 
 def test_of_equal_scores_the_earlier_weights_stay(tiny_bert, tmp_path):
-    from sentcli.training.loop import BestKeeper
+    from sentcli.training.keeper import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
     class Model(torch.nn.Linear):
@@ -314,5 +302,5 @@ def test_of_equal_scores_the_earlier_weights_stay(tiny_bert, tmp_path):
     model.weight.data += 1
     keeper.evaluate(20)
     keeper.restore_best()
-    assert keeper.best_step == 10
+    assert keeper.scores.best_step == 10
     torch.testing.assert_close(model.weight.detach(), kept)

@@ -1,0 +1,47 @@
+"""Half precision: where it runs, and what must not run in it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from sentcli.errors import InputError
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def check_precision(device: torch.device, precision: str) -> None:
+    """Refuse a precision that is unknown, or that this device does not compute in.
+
+    Raises:
+        InputError: saying which.
+    """
+    if precision not in PRECISIONS:
+        raise InputError(f"unknown precision {precision!r}; one of: {', '.join(PRECISIONS)}")
+    if precision != "fp32" and not half_precision_supported(device, precision):
+        raise InputError(f"{device} has no instructions for {precision}, it would run many times slower: use fp32")
+
+
+def half_precision_supported(device: torch.device, precision: str) -> bool:
+    """Tell whether the hardware computes in that half precision (without it, it is slower than fp32)."""
+    if device.type == "cuda":
+        return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "mps":
+        return precision == "fp16"
+    probes = {
+        "bf16": ("_is_avx512_bf16_supported", "_is_amx_tile_supported"),
+        "fp16": ("_is_amx_fp16_supported",),
+    }[precision]
+    return any(getattr(torch.cpu, probe, lambda: False)() for probe in probes)
+
+
+def computing_in(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """Run matrix products in a half precision, with the weights kept in fp32; fp32 changes nothing."""
+    return torch.autocast(device.type, PRECISIONS[precision], enabled=precision != "fp32")
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """Return half precision as float32, for sums and similarities; anything else as it is."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

@@ -1,0 +1,203 @@
+"""Several processes that train together.
+
+``torchrun`` and ``accelerate launch`` start them and tell each its number; everything they share goes through here.
+Without a launcher there is one process, and every function here leaves its argument as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import functional
+
+from sentcli.errors import SentcliError
+
+T = TypeVar("T")
+BUCKET = 2**24
+"""Numbers that are averaged in one message."""
+PATIENCE = timedelta(hours=1)
+"""How long a process waits for the others, for example while the first one scores the dev set."""
+
+
+def launched() -> int:
+    """Return how many processes the launcher started."""
+    return int(os.environ.get("WORLD_SIZE", "1") or 1)
+
+
+def process_count() -> int:
+    """Return how many processes train together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the number of this process, from 0."""
+    return dist.get_rank() if process_count() > 1 else 0
+
+
+def is_first() -> bool:
+    """Tell whether this process is the one that writes."""
+    return rank() == 0
+
+
+@contextmanager
+def together(device: str = "auto") -> Iterator[str]:
+    """Join the processes that the launcher started, and yield the device of this one.
+
+    Raises:
+        SentcliError: in all of them, if one has failed; the first to notice says why, the others end in silence.
+    """
+    if launched() < 2:
+        yield device
+        return
+    if device in ("auto", "cuda") and torch.cuda.is_available():
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(device)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo", timeout=PATIENCE)
+    try:
+        yield device
+    except Exception as error:
+        raise _one_message(error) from error
+    finally:
+        with suppress(Exception):
+            dist.destroy_process_group()
+
+
+class _SilentError(SentcliError):
+    """Ends a process without a word: another one has said what went wrong."""
+
+
+def _one_message(error: Exception) -> Exception:
+    """Return what this process should end with, so that only one of them speaks."""
+    lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and _lost_peer(str(error)))
+    if isinstance(error, _SilentError):
+        return error
+    try:
+        store = dist.distributed_c10d._get_default_store()
+        speaks = store.add("sentcli/failed", 1) == 1
+    except Exception:  # the process that kept the store is gone
+        speaks = True
+    if not speaks:
+        return _SilentError("")
+    if lost:
+        return SentcliError(
+            f"process {rank()} of {process_count()}: another process of this training has ended, so it cannot go on; "
+            "start it again with --resume"
+        )
+    return error
+
+
+def _lost_peer(message: str) -> bool:
+    return any(words in message for words in ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo"))
+
+
+def agree(value: T) -> T:
+    """Return the first process's value in all of them."""
+    if process_count() == 1:
+        return value
+    holder: list[Any] = [value]
+    dist.broadcast_object_list(holder, src=0)
+    return holder[0]  # type: ignore[no-any-return]
+
+
+def everywhere(work: Callable[[], T]) -> T:
+    """Do the same in all processes; if it fails in one, all end, with the message of the first that failed."""
+    if process_count() == 1:
+        return work()
+    result: T | None = None
+    failure: Exception | None = None
+    try:
+        result = work()
+    except Exception as error:
+        failure = error
+    failures: list[Exception | None] = [None] * process_count()
+    dist.all_gather_object(
+        failures, failure if failure is None or isinstance(failure, SentcliError) else _plain(failure)
+    )
+    speaker = next((number for number, found in enumerate(failures) if found is not None), None)
+    if speaker is None:
+        return result  # type: ignore[return-value]
+    if failure is not None and rank() == speaker:
+        raise failure
+    silent = _SilentError("")
+    silent.exit_code = getattr(failures[speaker], "exit_code", 1)
+    raise silent
+
+
+def _plain(error: Exception) -> SentcliError:
+    return SentcliError(f"{type(error).__name__}: {error}")
+
+
+def gathered(value: T) -> list[T]:
+    """Return the values of all processes in the order of their numbers."""
+    values: list[Any] = [value] * process_count()
+    if process_count() > 1:
+        dist.all_gather_object(values, value)
+    return values
+
+
+def gather(rows: Tensor) -> Tensor:
+    """Stack the rows of all processes in the order of their numbers; gradients flow back to where they came from."""
+    from torch.distributed.nn.functional import all_gather
+
+    if process_count() == 1:
+        return rows
+    if not rows.is_floating_point():
+        parts = [torch.empty_like(rows) for _ in range(process_count())]
+        dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+    return torch.cat(all_gather(rows.contiguous()))  # type: ignore[no-untyped-call]
+
+
+def over_all_rows(function: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
+    """Apply a function that looks at a whole batch to the rows ``[m, B, d]`` of all processes; return one's own."""
+    if process_count() == 1:
+        return function(vectors)
+    count = vectors.shape[1]
+    everyone = gather(vectors.transpose(0, 1)).transpose(0, 1)
+    return function(everyone)[:, rank() * count : (rank() + 1) * count]
+
+
+def same(tensor: Tensor) -> Tensor:
+    """Return the first process's tensor in all of them."""
+    if process_count() > 1:
+        dist.broadcast(tensor, src=0)
+    return tensor
+
+
+def widest(ids: Tensor) -> Tensor:
+    """Pad ``[B, T]`` to the longest T of all processes with -1."""
+    if process_count() == 1:
+        return ids
+    width = torch.tensor(ids.shape[1], device=ids.device)
+    dist.all_reduce(width, dist.ReduceOp.MAX)
+    return functional.pad(ids, (0, int(width) - ids.shape[1]), value=-1)
+
+
+def average_gradients(parameters: Iterable[Tensor]) -> None:
+    """Replace every gradient by its mean over all processes."""
+    if process_count() == 1:
+        return
+    bucket: list[Tensor] = []
+    for parameter in parameters:
+        if parameter.grad is not None:
+            bucket.append(parameter.grad)
+            if sum(grad.numel() for grad in bucket) >= BUCKET:
+                _average(bucket)
+                bucket = []
+    if bucket:
+        _average(bucket)
+
+
+def _average(gradients: list[Tensor]) -> None:
+    flat = torch.cat([grad.flatten() for grad in gradients])
+    dist.all_reduce(flat)
+    flat /= process_count()
+    for grad, part in zip(gradients, torch.split(flat, [grad.numel() for grad in gradients]), strict=True):
+        grad.copy_(part.view_as(grad))

@@ -1,0 +1,152 @@
+"""Which sentences are in which batch, and batches as tensors. All of it follows from the seed and the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sentcli.encoder.tokenizing import Tokens, pad
+from sentcli.methods.views import Texts
+
+if TYPE_CHECKING:
+    from sentcli.encoder.tokenizing import TextTokenizer
+    from sentcli.methods.settings import Settings
+    from sentcli.methods.views import ViewMaker
+    from sentcli.training.data import Corpus
+
+VIEW_STREAM = 2**31
+"""Sets the random numbers of the views apart from those of the order, whose second key is the epoch."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """The rows of every batch: each epoch is a new permutation that depends on the seed alone.
+
+    With several processes a batch is that of all of them, `batch_size` rows each.
+    """
+
+    sentences: int
+    batch_size: int
+    seed: int = 0
+    least: int = 2
+    """An epoch's last batch is left out if it has fewer rows a process."""
+    processes: int = 1
+
+    @property
+    def per_epoch(self) -> int:
+        """Batches of an epoch; the last may be smaller."""
+        full, rest = divmod(self.sentences, self.batch_size * self.processes)
+        return full + (rest // self.processes >= self.least)
+
+    def batch(self, number: int) -> list[int]:
+        """Return the rows of a batch, counted from 0 over all epochs."""
+        epoch, place = divmod(number, self.per_epoch)
+        size = self.batch_size * self.processes
+        rows: list[int] = _permutation(self.seed, epoch, self.sentences)[place * size : (place + 1) * size].tolist()
+        return rows[: len(rows) // self.processes * self.processes]
+
+
+@lru_cache(maxsize=1)
+def _permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng([seed, epoch]).permutation(count)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of B rows, tokenised; with several processes the part of this one."""
+
+    views: list[Tokens]
+    """B texts a view; a single one stands for all views."""
+    texts: Texts
+    rows: tuple[int, ...] = ()
+    """Row numbers of the data."""
+
+    @property
+    def truncated(self) -> int:
+        """Texts that were cut to the training length."""
+        return sum(tokens.truncated for tokens in self.views)
+
+    def __len__(self) -> int:
+        return len(self.views[0].ids)
+
+
+@dataclass(frozen=True)
+class BatchMaker:
+    """Makes the batches of any step."""
+
+    corpus: Corpus
+    tokenizer: TextTokenizer
+    order: Order
+    views: ViewMaker
+    accumulate: int = 1
+    """Batches a step."""
+    group_by_length: bool = False
+    rank: int = 0
+
+    @classmethod
+    def of(
+        cls, corpus: Corpus, tokenizer: TextTokenizer, views: ViewMaker, settings: Settings, order: Order, rank: int = 0
+    ) -> BatchMaker:
+        """Make one for the settings of a run."""
+        return cls(corpus, tokenizer, order, views, settings.accumulate, settings.group_by_length, rank)
+
+    def step(self, number: int) -> list[Batch]:
+        """Return the batches of an optimiser step, counted from 0."""
+        numbers = range(number * self.accumulate, (number + 1) * self.accumulate)
+        batches = [self.order.batch(i) for i in numbers]
+        if self.group_by_length:
+            batches = self._by_length(batches)
+        return [self._make(i, rows) for i, rows in zip(numbers, batches, strict=True)]
+
+    def _by_length(self, batches: list[list[int]]) -> list[list[int]]:
+        """Share out the rows anew, the shortest texts (in characters) to the first batch."""
+        rows = sorted((row for batch in batches for row in batch), key=lambda row: len(self.corpus.sentences[row]))
+        ends = np.cumsum([len(batch) for batch in batches])
+        return [rows[end - len(batch) : end] for end, batch in zip(ends.tolist(), batches, strict=True)]
+
+    def _make(self, number: int, rows: list[int]) -> Batch:
+        rng = np.random.default_rng([self.order.seed, VIEW_STREAM, number])
+        count = len(rows) // self.order.processes
+        own = slice(self.rank * count, (self.rank + 1) * count)
+        whole = self.views.texts(rows, self.corpus, rng)
+        texts = Texts(
+            [view[own] for view in whole.views],
+            None if whole.labels is None else whole.labels[own],
+            None if whole.matched is None else whole.matched[own],
+        )
+        return Batch([self.tokenizer(view) for view in texts.views], texts, tuple(rows[own]))
+
+    def steps(self, first: int, end: int) -> Iterator[list[Batch]]:
+        """Yield the batches of steps `first` to `end` - 1, each made while the step before is trained on."""
+        with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
+            waiting = [pool.submit(self.step, first)] if first < end else []
+            for number in range(first, end):
+                batches = waiting.pop().result()
+                if number + 1 < end:
+                    waiting.append(pool.submit(self.step, number + 1))
+                yield batches
+
+
+def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
+    """Pad one batch and move it to the device: model inputs ``[views * B, T]``, view by view, and what labels it."""
+    tokens = batch.views[0]
+    if len(batch.views) > 1:
+        ids, types = (
+            [row for view in batch.views for row in (getattr(view, name) or [])] for name in ("ids", "type_ids")
+        )
+        tokens = Tokens(ids, types or None, 0, 0)
+    arrays = pad(tokens, range(len(tokens.ids)), pad_id)
+    repeats = views // len(batch.views)
+    tensors = {name: torch.from_numpy(array).to(device).repeat(repeats, 1) for name, array in arrays.items()}
+    for name in ("labels", "matched"):
+        if (array := getattr(batch.texts, name)) is not None:
+            tensors[name] = torch.from_numpy(array).to(device)
+    return tensors

@@ -1,0 +1,114 @@
+"""Checkpoints: everything that the rest of a run depends on, in two files that appear whole or not at all.
+
+``checkpoint-00000500.safetensors`` holds weights, optimiser and random numbers, ``checkpoint-00000500.json`` the rest
+and the SHA-256 of the first. The last two are kept: if one is damaged, the one before serves.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from sentcli.encoder.checkpoint import file_digest
+from sentcli.errors import SentcliError
+from sentcli.io.atomic import DISK_FULL, replacing, write_json
+
+KEPT = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One moment of a run."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+class Checkpoints:
+    """Those of one run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def steps(self) -> list[int]:
+        """Return the steps that there are checkpoints of, the oldest first."""
+        return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob("checkpoint-*.json"))
+
+    def facts(self, step: int) -> dict[str, Any]:
+        """Return the facts of one of `steps`; none if they cannot be read."""
+        try:
+            facts = json.loads(self._path(step, "json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return facts if isinstance(facts, dict) else {}
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint and remove those that it replaces.
+
+        Raises:
+            SentcliError: if the disk is full; the last good checkpoint stays.
+        """
+        older = [step for step in self.steps() if step != checkpoint.step]
+        for step in older[: len(older) - KEPT + 1]:
+            self.remove(step)
+        weights = self._path(checkpoint.step, "safetensors")
+        try:
+            with replacing(weights) as temporary:
+                save_file(checkpoint.tensors, temporary)
+            write_json(
+                self._path(checkpoint.step, "json"),
+                {**checkpoint.facts, "step": checkpoint.step, "sha256": file_digest(weights)},
+            )
+        except (OSError, SafetensorError) as error:
+            if isinstance(error, OSError) and error.errno not in DISK_FULL:
+                raise
+            raise SentcliError(self._no_room(checkpoint, error)) from error
+
+    def _no_room(self, checkpoint: Checkpoint, error: Exception) -> str:
+        needed = sum(tensor.numel() * tensor.element_size() for tensor in checkpoint.tensors.values())
+        free = shutil.disk_usage(self.folder).free
+        last = [step for step in self.steps() if step != checkpoint.step]
+        kept = f"the one of step {last[-1]} stays" if last else "there is none yet"
+        return (
+            f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written ({_reason(error)}): it "
+            f"needs {needed / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free; {kept}. Make room and go on with --resume"
+        )
+
+    def load(self) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest whole checkpoint, if there is one, and what is wrong with newer ones."""
+        problems: list[str] = []
+        for step in reversed(self.steps()):
+            weights, facts = self._path(step, "safetensors"), self.facts(step)
+            try:
+                whole = bool(facts) and file_digest(weights) == facts.get("sha256")
+                if whole:
+                    return Checkpoint(step, load_file(weights), facts), problems
+            except (OSError, SafetensorError):
+                pass
+            problems.append(f"the checkpoint of step {step} is damaged and is not used")
+        return None, problems
+
+    def remove(self, step: int) -> None:
+        """Delete one; the JSON first, so that no half of one is taken for whole."""
+        self._path(step, "json").unlink(missing_ok=True)
+        self._path(step, "safetensors").unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Delete all."""
+        for path in self.folder.glob("checkpoint-*"):
+            path.unlink()
+
+    def _path(self, step: int, kind: str) -> Path:
+        return self.folder / f"checkpoint-{step:08d}.{kind}"
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,246 @@
+"""A run that was interrupted goes on to the bytes of one that was not."""
+
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from filelock import FileLock
+
+from sentcli.training import checkpoints
+from tests.conftest import save_backbone
+
+STEPS, EVERY = 9, 4
+METHODS = {
+    "simcse": [],
+    "micse": ["--set", "ami.layers=0:2", "--set", "queue_size=40", "--set", "warmup_steps=2"],
+    "infocse": ["--set", "auxiliary-mlm.skip_from=1", "--set", "auxiliary-mlm.layers=1"],
+    "whitenedcse": ["--set", "kind=zca"],
+    "is-bert": ["--set", "optimizer=rmsprop"],
+    "ct": ["--set", "views=copies"],
+    "mirror-bert": ["--set", "accumulate=2", "--set", "group_by_length=true"],
+    "informin-cl": ["--set", "mini_batch_size=5", "--set", "bias_correction=false"],
+}
+
+
+def arguments(model, text, out, *options, method="simcse"):
+    return [
+        "train", "--method", method, "-m", model, "--data", text, "-o", out, "--batch-size", 16, "--max-steps", STEPS,
+        "--learning-rate", "1e-3", "--save-every", EVERY, *options,
+    ]  # fmt: skip
+
+
+def digests(folder):
+    files = sorted(path for path in folder.rglob("*.safetensors"))
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def without_times(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "sentences_per_second"} for line in lines]
+
+
+def interrupted(monkeypatch, invoke, at, *call):
+    """Run until just before the weights of a step change, as a kill would leave it."""
+    from sentcli.training.gradients import Gradients
+
+    apply, count = Gradients.apply, 0
+
+    def stop(self):
+        nonlocal count
+        count += 1
+        if count == at:
+            raise KeyboardInterrupt
+        apply(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Gradients, "apply", stop)
+        assert invoke(*call).exit_code == 130
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_interrupted_anywhere_a_run_ends_with_the_same_bytes(
+    invoke, tmp_path_factory, text, dev, tmp_path, monkeypatch, method
+):
+    model = save_backbone(tmp_path_factory.mktemp("model"), layers=2)
+    options = [*METHODS[method], "--eval-data", dev, "--eval-every", 3]
+    invoke(*arguments(model, text, tmp_path / "whole", *options, method=method), check=0)
+    expected = digests(tmp_path / "whole")
+    assert "model.safetensors" in expected
+    for at in (2, 5, 9):
+        call = arguments(model, text, tmp_path / str(at), *options, method=method)
+        interrupted(monkeypatch, invoke, at, *call)
+        assert not (tmp_path / str(at) / "model.safetensors").exists()
+        result = invoke(*call, "--resume", check=0)
+        assert ("going on from the checkpoint of step" in result.stderr) == (at > EVERY)
+        assert digests(tmp_path / str(at)) == expected
+        assert without_times(tmp_path / str(at)) == without_times(tmp_path / "whole")
+        assert not list((tmp_path / str(at)).glob("checkpoint*")) and not list((tmp_path / str(at)).glob("best*"))
+
+
+def test_two_interruptions_and_one_between_checkpoint_and_score(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
+    options = ["--eval-data", dev, "--eval-every", 2]
+    invoke(*arguments(tiny_bert, text, tmp_path / "whole", *options), check=0)
+    call = arguments(tiny_bert, text, tmp_path / "m", *options)
+    interrupted(monkeypatch, invoke, 8, *call)
+    interrupted(monkeypatch, invoke, 2, *call, "--resume")
+    invoke(*call, "--resume", check=0)
+    assert digests(tmp_path / "m") == digests(tmp_path / "whole")
+
+
+def test_killed_with_9(tiny_bert, text, dev, tmp_path, run):
+    """The process is killed at whatever it is doing, several times."""
+    options = ["--eval-data", dev, "--eval-every", 3, "--method", "micse", *METHODS["micse"]]
+    run(*arguments(tiny_bert, text, tmp_path / "whole", *options), check=0)
+    call = arguments(tiny_bert, text, tmp_path / "m", *options, "--resume")
+    metrics = tmp_path / "m" / "metrics.jsonl"
+    for lines in (3, 8, 11):
+        process = subprocess.Popen([sys.executable, "-m", "sentcli", *map(str, call)], stderr=subprocess.DEVNULL)
+        deadline = time.time() + 120
+        while not (metrics.exists() and metrics.read_text().count("\n") >= lines):
+            assert time.time() < deadline
+            if process.poll() is not None:
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    run(*call, check=0)
+    assert digests(tmp_path / "m") == digests(tmp_path / "whole")
+
+
+def test_killed_while_the_model_is_written(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    from sentcli.encoder import saving
+
+    invoke(*arguments(tiny_bert, text, tmp_path / "whole"), check=0)
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    write = saving.save_weights
+
+    def stop(module, path):
+        if path.name == "model.safetensors" and path.parent.name == "m":
+            raise KeyboardInterrupt
+        write(module, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saving, "save_weights", stop)
+        assert invoke(*call).exit_code == 130
+    assert (tmp_path / "m" / "modules.json").exists()
+    invoke(*call, "--resume", check=0)
+    assert digests(tmp_path / "m") == digests(tmp_path / "whole")
+
+
+def test_a_finished_run_is_not_run_again(invoke, tiny_bert, text, tmp_path):
+    call = arguments(tiny_bert, text, tmp_path / "m", "--json", tmp_path / "r.json")
+    invoke(*call, "--resume", check=0)  # nothing there yet: it simply starts
+    first = json.loads((tmp_path / "r.json").read_text())["results"]
+    before = (tmp_path / "m" / "model.safetensors").stat().st_mtime_ns
+    result = invoke(*call, "--resume", check=0)
+    assert "finished" in result.stderr
+    assert (tmp_path / "m" / "model.safetensors").stat().st_mtime_ns == before
+    assert json.loads((tmp_path / "r.json").read_text())["results"] == first
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--learning-rate", "2e-3"], "settings.learning_rate is 0.002 and was 0.001"),
+        (["--set", "temperature=0.1"], "method.contrastive.temperature is 0.1 and was 0.05"),
+        (["--seed", "1"], "settings.seed is 1 and was 42"),
+        (["--limit", "100"], "subset.limit is 100 and was None"),
+        (["--pooling", "mean"], "encoder.pooling is 'mean' and was 'cls'"),
+        (["--overwrite"], "give one of them"),
+    ],
+)
+@pytest.mark.parametrize("finished", [False, True])
+def test_another_run_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path, monkeypatch, options, message, finished):
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    if finished:
+        invoke(*call, check=0)
+    else:
+        interrupted(monkeypatch, invoke, 6, *call)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir() if path.is_file()}
+    result = invoke(*call, *options, "--resume", check=2)
+    assert message in " ".join(result.stderr.split())
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir() if path.is_file()} == before
+
+
+def test_other_data_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    interrupted(monkeypatch, invoke, 6, *call)
+    text.write_text(text.read_text().replace("cat", "dog"))
+    result = invoke(*call, "--resume", check=2)
+    assert "data.0.sha256" in result.stderr
+
+
+def test_a_folder_that_is_no_run_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.safetensors").write_bytes(b"")
+    result = invoke(*arguments(tiny_bert, text, tmp_path / "m"), "--resume", check=2)
+    assert "holds no run.json" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "json", "gone"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(invoke, tiny_bert, text, tmp_path, monkeypatch, damage):
+    invoke(*arguments(tiny_bert, text, tmp_path / "whole"), check=0)
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    interrupted(monkeypatch, invoke, 9, *call)
+    weights = tmp_path / "m" / "checkpoint-00000008.safetensors"
+    raw = bytearray(weights.read_bytes())
+    match damage:
+        case "flip":
+            raw[-5] ^= 1
+            weights.write_bytes(raw)
+        case "cut":
+            weights.write_bytes(raw[:-100])
+        case "json":
+            weights.with_suffix(".json").write_text("{")
+        case "gone":
+            weights.unlink()
+    result = invoke(*call, "--resume", check=0)
+    assert "the checkpoint of step 8 is damaged" in " ".join(result.stderr.split())
+    assert "going on from the checkpoint of step 4" in result.stderr
+    assert digests(tmp_path / "m") == digests(tmp_path / "whole")
+
+
+def test_a_full_disk_at_a_checkpoint(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    invoke(*arguments(tiny_bert, text, tmp_path / "whole"), check=0)
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    save = checkpoints.save_file
+
+    def full(tensors, path):
+        if "00000008" in str(path):
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(tensors, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "save_file", full)
+        result = invoke(*call, check=1)
+    message = " ".join(result.stderr.split())
+    assert "the checkpoint of step 8 could not be written (No space left on device)" in message
+    assert " MB are free; the one of step 4 stays" in message and "--resume" in message
+    names = sorted(path.name for path in (tmp_path / "m").glob("*checkpoint*"))
+    assert names == ["checkpoint-00000004.json", "checkpoint-00000004.safetensors"]
+    assert "going on from the checkpoint of step 4" in invoke(*call, "--resume", check=0).stderr
+    assert digests(tmp_path / "m") == digests(tmp_path / "whole")
+
+
+def test_one_run_a_folder(invoke, tiny_bert, text, tmp_path):
+    (tmp_path / "m").mkdir()
+    with FileLock(tmp_path / "m" / ".lock"):
+        for flag in ("--resume", "--overwrite"):
+            result = invoke(*arguments(tiny_bert, text, tmp_path / "m"), flag, check=2)
+            assert "another run is writing to this folder" in " ".join(result.stderr.split())
+    invoke(*arguments(tiny_bert, text, tmp_path / "m"), check=0)
+    assert not (tmp_path / "m" / ".lock").exists()
+
+
+def test_no_checkpoints_if_none_are_wanted(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    call = arguments(tiny_bert, text, tmp_path / "m", "--save-every", 0)
+    interrupted(monkeypatch, invoke, 9, *call)
+    assert not list((tmp_path / "m").glob("checkpoint*"))
+    invoke(*call, "--resume", check=0)
