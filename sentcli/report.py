@@ -20,7 +20,6 @@ LIBRARIES = (
     "torch",
     "transformers",
     "tokenizers",
-    "accelerate",
     "numpy",
     "scipy",
     "faiss-cpu",

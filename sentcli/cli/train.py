@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sentcli.cli import console, options
+from sentcli.cli import console, options, training_view
 from sentcli.cli.base import command
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
-    from sentcli.training.loop import Moment, TrainResult
-    from sentcli.training.run import Prepared
-
-LOG_EVERY = 100
-"""Steps between two lines where no progress bar is shown."""
-
+    from sentcli.training.loop import Observer
+    from sentcli.training.run import Prepared, TrainRequest
 
 METHODS_HELP = (
     "simcse, informin-cl, micse, infocse, is-bert, whitenedcse; ct, mirror-bert, mlm, sts-regression; whitening, "
     "first-last-avg."
 )
-METHOD, DATA, TRAINING = "Method", "Data", "Training"
+METHOD, DATA, TRAINING, MANY = "Method", "Data", "Training", "Several runs"
 
 
 @command("train")
@@ -135,6 +133,31 @@ def train(
         int | None,
         typer.Option(help="Same seed, machine and versions: same weights.", rich_help_panel=TRAINING),
     ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="One run a seed, with mean and sd.", rich_help_panel=MANY),
+    ] = None,
+    sweep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml", help="Many runs: a grid over any setting (docs/train.md).", rich_help_panel=MANY
+        ),
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.jsonl",
+            help="A line a finished run; runs with a line are not run again. DIR/results.jsonl by default.",
+            rich_help_panel=MANY,
+        ),
+    ] = None,
+    sts: Annotated[
+        bool, typer.Option("--sts", help="Score the seven STS tasks of --eval-data at the end.", rich_help_panel=DATA)
+    ] = False,
+    log_to: Annotated[
+        list[str] | None,
+        typer.Option(metavar="tensorboard|wandb", help="Also log to this tracker.", rich_help_panel=options.OUTPUT),
+    ] = None,
     device: options.Device = "auto",
     save_every: Annotated[
         int, typer.Option(min=0, help="Steps between two checkpoints; 0 for none.", rich_help_panel=TRAINING)
@@ -164,14 +187,18 @@ def train(
       sentcli train --method informin-cl --set objectives+=ami \\
         -m minilm --data sentences.txt -o both
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
+      sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
+        --fraction 0.01 --subset-seed 48 --max-steps 1000 --seeds 48,49,50
+      torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
+        --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
-    from sentcli.report import Report, environment, write_report
+    from sentcli.processes import together
     from sentcli.training.data import Subset
-    from sentcli.training.run import TrainRequest, prepare, run
+    from sentcli.training.run import TrainRequest
 
     cooked = _recipe(recipe)
-    method, model = _choice("method", method, cooked), _choice("model", model, cooked, replaceable=True)
-    report = Report("train", model)
+    points, sweep_seeds = _points(sweep, seeds)
+    varied = {key for point in points for key in point}
     given = {
         "batch_size": batch_size,
         "learning_rate": learning_rate,
@@ -181,51 +208,153 @@ def train(
         "eval_every": eval_every,
         "seed": seed,
     }
-    request = TrainRequest(
-        method=method,
-        model=model,
-        data=[str(path) for path in (*(data or []), *(more_data or []))],  # --data a b gives b as an argument
-        output=output,
-        stage=stage or (cooked.stage if cooked else None),
-        pooling=pooling or (cooked.pooling if cooked else None),
-        text_field=text_field,
-        subset=Subset(limit, fraction, subset_seed),
-        eval_data=eval_data,
-        device=device,
-        overwrite=overwrite,
-        resume=resume,
-        save_every=save_every,
-        assignments=[
-            *_key_values(set_ or []),
-            *([("aux_init", aux_init)] if aux_init is not None else []),
-            *((f"settings.{key}", value) for key, value in given.items() if value is not None),
-        ],
-        recipe=cooked,
-    )
-    prepared = prepare(request)
-    encoder, settings = prepared.encoder, prepared.method.settings
-    report.protocol = {
-        **encoder.describe(),
-        "encoding_max_length": encoder.spec.max_length,
-        "method": method,
-        "recipe": recipe,
-        **prepared.method.describe(),
-        **(vars(settings) if prepared.model is not None else {}),
-        "data": list(prepared.corpus.files),
-    }
-    report.environment = environment(encoder.backend.device, "fp32", settings.seed)
-    _introduce(prepared)
-    with console.training(prepared.steps) as update:
-        result = run(prepared, _Display(update))
-    _summary(result, output)
-    if cooked is not None and cooked.published and model == cooked.model:
+    with together(device) as device:
+        request = TrainRequest(
+            method=_choice("method", method, cooked, varied=bool(varied & {"method", "recipe"})),
+            model=_choice("model", model, cooked, replaceable=True, varied=bool(varied & {"model", "recipe"})),
+            data=[str(path) for path in (*(data or []), *(more_data or []))],  # --data a b gives b as an argument
+            output=output,
+            stage=stage or (cooked.stage if cooked else None),
+            pooling=pooling or (cooked.pooling if cooked else None),
+            text_field=text_field,
+            subset=Subset(limit, fraction, subset_seed),
+            eval_data=eval_data,
+            device=device,
+            overwrite=overwrite,
+            resume=resume,
+            save_every=save_every,
+            sts=sts,
+            assignments=[
+                *_key_values(set_ or []),
+                *([("aux_init", aux_init)] if aux_init is not None else []),
+                *((f"settings.{key}", value) for key, value in given.items() if value is not None),
+            ],
+            recipe=cooked,
+        )
+        if points:
+            _run_many(request, points, sweep_seeds, results or output / "results.jsonl", log_to or [], json)
+        else:
+            _run_one(request, log_to or [], json)
+
+
+def _run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
+    from sentcli.processes import everywhere, is_first
+    from sentcli.report import Report, environment, write_report
+    from sentcli.training.run import prepare, run
+
+    report = Report("train", request.model)
+    prepared = everywhere(lambda: prepare(request))
+    settings, device = prepared.method.settings, prepared.encoder.backend.device
+    report.protocol = protocol(prepared)
+    report.environment = environment(device, settings.precision, settings.seed)
+    finished = request.resume and (request.output / "model.safetensors").exists()
+    training_view.introduce(prepared)
+    with training_view.training(0 if finished else prepared.steps) as view, _tracked(prepared, view, log_to) as watched:
+        result = run(prepared, watched)
+    if finished:
+        console.note("this run has finished before: nothing was trained")
+    training_view.summary(result, request.output)
+    cooked = request.recipe
+    if cooked is not None and cooked.published and request.model == cooked.model:
         scores = ", ".join(f"{name} {score.value:.2f}" for name, score in cooked.published.items())
         console.note(f"published for {cooked.name}, trained on {cooked.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
     report.results = result.to_dict()
+    if json is not None and is_first():
+        write_report(report.to_dict(), json)
+
+
+def _run_many(
+    request: TrainRequest,
+    points: list[dict[str, Any]],
+    seeds: list[int],
+    results: Path,
+    log_to: list[str],
+    json: str | None,
+) -> None:
+    from sentcli.errors import SentcliError
+    from sentcli.processes import is_first
+    from sentcli.report import Report, environment, write_report
+    from sentcli.training import sweep
+
+    sweep.check_sweep_folder(request)
+    planned = sweep.plan(request, points, seeds)
+    report = Report("train", request.model)
+    shown = ExitStack()
+
+    def observe(one: sweep.Planned, prepared: Prepared | None) -> Observer | None:
+        shown.close()
+        number = f"run {planned.index(one) + 1} of {len(planned)}, {one.name}"
+        if prepared is None:
+            console.note(f"{number}: finished before")
+            return None
+        console.note(number)
+        training_view.introduce(prepared)
+        view = shown.enter_context(training_view.training(prepared.steps))
+        return shown.enter_context(_tracked(prepared, view, log_to))
+
+    with shown:
+        outcome = sweep.run_all(planned, results, observe)
+    if not is_first():
+        return
+    summaries = sweep.summarize(outcome.records)
+    if summaries:
+        training_view.sweep_table("runs" if len(points) > 1 else "seeds", summaries)
+    training_view.leftovers(outcome)
+    console.note(f"{len(outcome.records)} of {len(planned)} runs have finished; their results are in {results}")
+    told = [summary.to_dict() for summary in summaries]
+    report.results = told[0] if len(points) == 1 and told else {"points": told}
+    report.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in outcome.records]}
+    report.environment = environment(request.device, "")
     if json is not None:
         write_report(report.to_dict(), json)
+    if outcome.failed:
+        raise SentcliError(f"{len(outcome.failed)} of {len(planned)} runs failed; the others are in {results}")
+
+
+def protocol(prepared: Prepared) -> dict[str, Any]:
+    """Return every choice that moved the result of a run."""
+    encoder, method = prepared.encoder, prepared.method
+    return {
+        **encoder.describe(),
+        "encoding_max_length": encoder.spec.max_length,
+        "method": method.name,
+        "recipe": prepared.request.recipe.name if prepared.request.recipe else None,
+        **method.describe(),
+        **(vars(method.settings) if prepared.model is not None else {}),
+        "data": list(prepared.corpus.files),
+        "subset": vars(prepared.request.subset),
+    }
+
+
+@contextmanager
+def _tracked(prepared: Prepared, view: Observer, log_to: list[str]) -> Iterator[Observer]:
+    """Also tell the experiment trackers that were asked for."""
+    from sentcli.training import trackers
+
+    with ExitStack() as stack:
+        found = [stack.enter_context(trackers.start(name, prepared)) for name in log_to]
+        yield training_view.Both([view, *found]) if found else view
+
+
+def _points(sweep_file: Path | None, seeds: str | None) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the points and the seeds of a run of several; no points for a single one."""
+    from sentcli.training import sweep
+
+    points: list[dict[str, Any]] = []
+    listed: list[int] = []
+    if sweep_file is not None:
+        listed, points = sweep.read_sweep(sweep_file)
+    if seeds is not None:
+        try:
+            listed = [int(seed) for seed in seeds.split(",")]
+        except ValueError as error:
+            raise InputError(f"--seeds {seeds}: expected whole numbers, such as 48,49,50") from error
+        if len(set(listed)) < len(listed):
+            raise InputError(f"--seeds {seeds}: a seed stands twice")
+        points = points or [{}]
+    return points, listed
 
 
 def _recipe(name: str | None) -> Recipe | None:
@@ -234,34 +363,17 @@ def _recipe(name: str | None) -> Recipe | None:
     return None if name is None else load_recipe(name)
 
 
-def _choice(what: str, given: str | None, recipe: Recipe | None, *, replaceable: bool = False) -> str:
-    """Return the option, or what the recipe says; a recipe's method cannot be replaced."""
+def _choice(
+    what: str, given: str | None, recipe: Recipe | None, *, replaceable: bool = False, varied: bool = False
+) -> str:
+    """Return the option, or what the recipe says; a recipe's method cannot be replaced, a sweep may say it."""
     cooked = getattr(recipe, what, None)
     if given is not None and cooked is not None and given != cooked and not replaceable:
         raise InputError(f"--{what} {given}: the recipe is for {cooked}")
     chosen = given or cooked
-    if chosen is None:
+    if chosen is None and not varied:
         raise InputError(f"--{what} is missing (or a --recipe that says it)")
-    return str(chosen)
-
-
-def _introduce(prepared: Prepared) -> None:
-    """Say what will be trained."""
-    encoder, method, request = prepared.encoder, prepared.method, prepared.request
-    work = f"{prepared.steps} steps of {method.settings.batch_size}" if prepared.model else "fitted"
-    terms = " + ".join(f"{o.weight:g} x {name}" if o.weight != 1 else name for name, o in method.objectives.items())
-    console.note(
-        f"{method.name}{f' ({terms})' if terms else ''} from {request.model}, pooling {encoder.spec.pooling}: "
-        f"{len(prepared.corpus.sentences)} {'pairs' if prepared.corpus.scores else 'sentences'}, {work} on "
-        f"{encoder.backend.device}"
-    )
-    for section, values in {**method.describe(), "settings": vars(method.settings)}.items():
-        if isinstance(values, dict):
-            console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
-    for note in prepared.notes:
-        console.warn(note)
-    if prepared.corpus.blank:
-        console.warn(f"{prepared.corpus.blank} blank rows were left out")
+    return chosen or ""
 
 
 def _key_values(pairs: list[str]) -> list[tuple[str, str]]:
@@ -270,35 +382,3 @@ def _key_values(pairs: list[str]) -> list[tuple[str, str]]:
             raise InputError(f"--set {pair}: expected KEY=VALUE, for example --set temperature=0.1")
     split = [pair.split("=", 1) for pair in pairs]
     return [(key.strip(), value) for key, value in split]
-
-
-class _Display:
-    """Shows steps in the progress bar, and each score of the dev set on a line of its own."""
-
-    def __init__(self, update: Any) -> None:
-        self.update, self.dev = update, ""
-
-    def resumed(self, step: int, notes: list[str]) -> None:
-        for note in notes:
-            console.warn(note)
-        console.note(f"going on from the checkpoint of step {step}" if step else "there is no checkpoint: starting anew")
-
-    def step(self, moment: Moment) -> None:
-        losses = ", ".join(f"{name} {value:.4f}" for name, value in moment.values.items())
-        status = f"{losses}{self.dev}, {moment.sentences_per_second:.0f} sentences/s"
-        self.update(moment.step, status)
-        if console.state.live is None and moment.step % LOG_EVERY == 0:  # a log file gets lines instead of a bar
-            console.note(f"step {moment.step} of {moment.total}: {status}")
-
-    def scored(self, step: int, score: float, best: bool) -> None:
-        self.dev = f", dev {score:.2f}"
-        console.note(f"step {step}: STS-B dev {score:.2f}{' (best so far)' if best and step else ''}")
-
-
-def _summary(result: TrainResult, output: Path) -> None:
-    scores = ""
-    if result.best_dev_spearman is not None:
-        scores = (
-            f"; STS-B dev {result.start_dev_spearman:.2f} -> {result.best_dev_spearman:.2f} at step {result.best_step}"
-        )
-    console.note(f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s{scores}; model in {output}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from sentcli.methods.heads import HEADS, Head, MLPHead
@@ -55,8 +55,12 @@ class Method:
             return replace(self, objectives={**self.objectives, name: value})
         return replace(self, **{name: value})
 
-    def describe(self) -> dict[str, Any]:
-        """Return name and every setting but the shared ones, for reports and model cards."""
+    def describe(self, *, changed_only: bool = False) -> dict[str, Any]:
+        """Return name and every setting but the shared ones, for reports and model cards.
+
+        Args:
+            changed_only: leave out settings with the default of their kind, so that new ones change no digest.
+        """
         kinds: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
         kinds.update(dict.fromkeys(self.objectives, OBJECTIVES))
         described: dict[str, Any] = {"name": self.name}
@@ -66,5 +70,10 @@ class Method:
             kind = next((k for k, cls in kinds.get(section, {}).items() if type(part) is cls), None)
             shown = {"kind": kind} if kind not in (None, section) else {}
             counts = {"count": part.count} if section == "views" else {}
-            described[section] = {**shown, **counts, **asdict(part)}
+            described[section] = {**shown, **counts, **(changed(part) if changed_only else asdict(part))}
         return described
+
+
+def changed(part: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that do not have their default."""
+    return {f.name: value for f in fields(part) if (value := getattr(part, f.name)) != f.default}

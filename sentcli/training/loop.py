@@ -94,6 +94,9 @@ class TrainResult:
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
     """Time of the evaluations on the dev set."""
+    sts: dict[str, float] | None = None
+    """Spearman times 100 of the kept weights on the seven STS tasks, if they were asked for."""
+    sts_average: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from accelerate.utils import set_seed
 from torch import nn
 
 from sentcli.encoder import surgery
@@ -21,10 +22,11 @@ from sentcli.encoder.torch_backend import position_limit, text_tokenizer
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.methods import Method, configure, get_method
+from sentcli.methods.method import changed
 from sentcli.methods.views import ScoredPairs, Texts
 from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
-from sentcli.processes import everywhere, is_first, launched, process_count
+from sentcli.processes import agree, everywhere, is_first, launched, process_count
 from sentcli.report import environment
 from sentcli.training import loop
 from sentcli.training.batches import Batch, to_tensors
@@ -60,6 +62,8 @@ class TrainRequest:
     resume: bool = False
     save_every: int = 500
     """Steps between two checkpoints; 0 for none."""
+    sts: bool = False
+    """Score the kept weights on the seven STS tasks at the end."""
     assignments: list[tuple[str, Any]] = field(default_factory=list)
     """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
     recipe: Recipe | None = None
@@ -95,6 +99,8 @@ class Prepared:
     """Of the start model."""
     corpus: Corpus
     dev: dict[str, list[sts.Pairs]] | None
+    test: dict[str, list[sts.Pairs]] | None
+    """The seven STS tasks, if they are to be scored at the end."""
     notes: tuple[str, ...] = ()
     """What the user should know."""
 
@@ -106,12 +112,17 @@ class Prepared:
         order = loop.run_order(self.model, self.method, len(self.corpus.sentences))
         return self.method.settings.total_steps(order.per_epoch)
 
-    def identity(self) -> dict[str, Any]:
-        """Return everything that decides the weights; --resume compares it."""
+    def identity(self, *, changed_only: bool = False) -> dict[str, Any]:
+        """Return everything that decides the weights; --resume compares it.
+
+        Args:
+            changed_only: leave out settings with their default.
+        """
         method, request = self.method, self.request
+        settings = changed(method.settings) if changed_only else asdict(method.settings)
         return {
-            "method": {**method.describe(), "stage": request.stage},
-            "settings": asdict(method.settings) if method.fit is None else {},
+            "method": {**method.describe(changed_only=changed_only), "stage": request.stage},
+            "settings": settings if method.fit is None else {},
             "start_model": self.start_fingerprint,
             "encoder": self.encoder.describe(),
             "data": list(self.corpus.files),
@@ -145,7 +156,10 @@ def prepare(request: TrainRequest) -> Prepared:
         settings.check(len(corpus.sentences), launched())
         _check_objectives(method)
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
-    set_seed(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
+    if request.sts and request.eval_data is None:
+        raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
+    test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
+    seed_everything(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
@@ -159,7 +173,14 @@ def prepare(request: TrainRequest) -> Prepared:
         model.check(to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
         notes += _batch_notes(method, model, len(corpus.sentences))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
-    return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, tuple(notes))
+    return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, test, tuple(notes))
+
+
+def seed_everything(seed: int) -> None:
+    """Start all random numbers anew."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - what a library may draw from
+    torch.manual_seed(seed)
 
 
 def _check_objectives(method: Method) -> None:
@@ -291,10 +312,29 @@ def run(prepared: Prepared, observer: loop.Observer | None = None) -> loop.Train
     folder = RunFolder(request.output, prepared.identity(), overwrite=request.overwrite, resume=request.resume)
     try:
         if folder.results is not None:
-            return loop.TrainResult(**folder.results)
+            return _finished(prepared, folder, loop.TrainResult(**folder.results))
         return _train(prepared, prepared.model, folder, observer)
     finally:
         folder.close()
+
+
+def _finished(prepared: Prepared, folder: RunFolder, result: loop.TrainResult) -> loop.TrainResult:
+    """Return the results of a finished run, with the scores that it did not ask for at the time."""
+    if prepared.test is None or result.sts is not None:
+        return result
+    result = _tested(prepared, SentenceEncoder.load(str(folder.path), device=prepared.request.device), result)
+    folder.keep_results(result.to_dict())
+    return result
+
+
+def _tested(prepared: Prepared, encoder: SentenceEncoder, result: loop.TrainResult) -> loop.TrainResult:
+    """Return the results with the scores of the seven STS tasks, if they are asked for."""
+    if prepared.test is None:
+        return result
+    scored = agree(sts.evaluate(encoder, prepared.test) if is_first() else None)
+    assert scored is not None
+    tasks = {task.task: task.spearman for task in scored.tasks}
+    return replace(result, sts=tasks, sts_average=scored.average)
 
 
 def _train(
@@ -321,6 +361,7 @@ def _train(
         observer=observer,
         save_every=prepared.request.save_every,
     )
+    result = _tested(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
     everywhere(lambda: folder.finish(encoder, model.head, config, model_card(config), model.kept()))
     return result
@@ -349,7 +390,7 @@ def _fit(prepared: Prepared, observer: loop.Observer | None) -> loop.TrainResult
     encoder = prepared.method.fit.fit(prepared.encoder, list(sentences))
     speed = len(sentences) / (time.perf_counter() - began)
     after = score(encoder)
-    result = loop.TrainResult(before, after, 0, after, 0, speed, 0)
+    result = _tested(prepared, encoder, loop.TrainResult(before, after, 0, after, 0, speed, 0))
     # what can fail has been done: only now is an older folder replaced
     folder = RunFolder(request.output, prepared.identity(), overwrite=request.overwrite, resume=request.resume)
     for value, fitted in ((before, False), (after, True)):

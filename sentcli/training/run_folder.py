@@ -44,6 +44,10 @@ SHOWN = 6
 """Differences that a message lists."""
 
 
+class LockedError(InputError):
+    """Another run is writing to the folder."""
+
+
 def check_run_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
     """Refuse a folder that a run must not write to.
 
@@ -105,9 +109,8 @@ class RunFolder:
         try:
             self.lock.acquire()
         except Timeout:
-            raise InputError(
-                f"{path}: another run is writing to this folder; wait for it, or choose another -o"
-            ) from None
+            message = f"{path}: another run is writing to this folder; wait for it, or choose another -o"
+            raise LockedError(message) from None
         try:
             self._start(path, finite(identity), resume=resume)
         except BaseException:
@@ -224,6 +227,12 @@ class RunFolder:
             save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
         write_model_files(encoder, self.path)
         self._tidy()
+
+    def keep_results(self, results: dict[str, Any]) -> None:
+        """Change the results of a finished run."""
+        if is_first():
+            config = json.loads((self.path / CONFIG).read_text("utf-8"))
+            write_json(self.path / CONFIG, {**config, "results": results})
 
     def _tidy(self) -> None:
         """Remove what only an unfinished run needs."""

@@ -1,0 +1,281 @@
+"""Several runs as one: seeds, subsets and grids over any setting, resumable, with one file of results.
+
+A sweep file is TOML. Every ``[[grid]]`` gives the combinations of its lists; keys are the settings of ``--set`` and the
+options method, model, recipe, stage, pooling, limit, fraction and subset_seed:
+
+    seeds = [42, 43]
+    [[grid]]
+    method = ["simcse", "micse"]
+    [[grid]]
+    method = "is-bert"
+    learning_rate = [1e-5, 1e-4]
+
+Options of the command line hold for all runs; what the grid says wins. ``results.jsonl`` gets a line a finished run,
+and a run whose line is there is not run again, whether or not its folder is still there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import statistics
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import DataError, InputError, SentcliError, nearest
+from sentcli.io.atomic import check_output
+from sentcli.methods.recipes import load_recipe
+from sentcli.processes import agree, is_first
+from sentcli.report import environment, finite
+from sentcli.training import run as runs
+from sentcli.training.loop import Observer, TrainResult
+from sentcli.training.run import Prepared, TrainRequest
+from sentcli.training.run_folder import LockedError
+
+RESULTS = "results.jsonl"
+OPTIONS = ("method", "model", "stage", "pooling")
+SUBSET = ("limit", "fraction", "subset_seed")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep."""
+
+    name: str
+    """Of its folder."""
+    point: dict[str, Any]
+    """What the sweep varies, without the seed."""
+    seed: int | None
+    request: TrainRequest
+
+
+@dataclass
+class Outcome:
+    """What became of the runs of a sweep."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    """Of finished runs, in the order of the sweep."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Name of a run to what went wrong."""
+    elsewhere: list[str] = field(default_factory=list)
+    """Runs that another process is busy with."""
+
+
+def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
+    """Read a sweep file: its seeds, and the points of its grids, each once.
+
+    Raises:
+        DataError: if it is broken; InputError if there is no such file.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {path}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(path, f"not valid TOML: {error}") from error
+    unknown = [key for key in table if key not in ("seeds", "grid")]
+    if unknown:
+        raise DataError(path, f"unknown key {unknown[0]!r}{nearest(unknown[0], ['seeds', 'grid'])}; seeds or [[grid]]")
+    seeds, grids = table.get("seeds", []), table.get("grid", [])
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise DataError(path, f"seeds must be a list of whole numbers, not {seeds!r}")
+    if not isinstance(grids, list) or not all(isinstance(grid, dict) and grid for grid in grids) or not grids:
+        raise DataError(path, "it needs [[grid]] tables with settings in them")
+    points: list[dict[str, Any]] = []
+    for grid in grids:
+        if inner := next((key for key, value in grid.items() if isinstance(value, dict)), None):
+            raise DataError(path, f'grid.{inner}: write "{inner}.{next(iter(grid[inner]), "")}" = ... with the quotes')
+        lists = [value if isinstance(value, list) else [value] for value in grid.values()]
+        points += [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
+    return seeds, [point for i, point in enumerate(points) if point not in points[:i]]
+
+
+def check_sweep_folder(request: TrainRequest) -> None:
+    """Refuse an output folder that exists, unless the sweep is to go on in it or to replace its runs.
+
+    Raises:
+        InputError: saying so.
+    """
+    if is_first():
+        check_output(request.output, overwrite=request.overwrite, resume=request.resume, folder=True)
+
+
+def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[Planned]:
+    """Return the runs: all points with the first seed, then with the next, so that early results compare.
+
+    Raises:
+        InputError: if a point says something that a run has no place for.
+    """
+    planned = []
+    listed: list[int | None] = [*seeds] or [None]
+    for seed in listed:
+        for point in points:
+            settings = {**point, **({} if seed is None else {"seed": seed})}
+            name = _name(settings)
+            planned.append(Planned(name, dict(point), seed, _at(request, settings, request.output / name)))
+    return planned
+
+
+def _name(settings: Mapping[str, Any]) -> str:
+    text = ",".join(f"{key}={value}" for key, value in settings.items())
+    return "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in text)[:200] or "run"
+
+
+def _at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
+    recipe = load_recipe(str(settings["recipe"])) if "recipe" in settings else request.recipe
+    if recipe is not None and "recipe" in settings:
+        cooked = {"method": recipe.method, "model": recipe.model, "stage": recipe.stage, "pooling": recipe.pooling}
+        settings = {**{key: value for key, value in cooked.items() if value is not None}, **settings}
+    subset = request.subset
+    for key in SUBSET:
+        if key in settings:
+            subset = replace(subset, **{key.removeprefix("subset_"): settings[key]})
+    assignments = [(k, v) for k, v in settings.items() if k not in (*OPTIONS, *SUBSET, "recipe")]
+    chosen = {key: str(settings[key]) for key in OPTIONS if key in settings}
+    return replace(
+        request,
+        **chosen,  # type: ignore[arg-type]
+        output=output,
+        subset=subset,
+        recipe=recipe,
+        resume=not request.overwrite,
+        assignments=[*request.assignments, *assignments],
+    )
+
+
+def digest(prepared: Prepared) -> str:
+    """Return the SHA-256 of everything that decides a run's weights."""
+    identity = prepared.identity(changed_only=True)
+    return hashlib.sha256(json.dumps(finite(identity), sort_keys=True).encode()).hexdigest()
+
+
+def read_results(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of a results file by digest; a torn last line is left out.
+
+    Raises:
+        DataError: if another line is no record.
+    """
+    records: dict[str, dict[str, Any]] = {}
+    lines = path.read_text("utf-8").split("\n") if path.exists() else []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            records[record["digest"]] = record
+        except (ValueError, TypeError, KeyError) as error:
+            if number == len(lines):
+                break
+            raise DataError(path, f"not a record of a run: {error}", line=number) from error
+    return records
+
+
+def run_all(
+    planned: Iterable[Planned],
+    results: Path,
+    observe: Callable[[Planned, Prepared | None], Observer | None] = lambda planned, prepared: None,
+) -> Outcome:
+    """Run what has not been run.
+
+    Args:
+        planned: the runs.
+        results: gets a line a finished run.
+        observe: told of each run before it starts, and of one that is finished already with None; returns its observer.
+    """
+    outcome = Outcome()
+    for one in planned:
+        prepared = runs.prepare(one.request)
+        key = digest(prepared)
+        record = agree(read_results(results).get(key))
+        if record is None or (one.request.sts and record["results"].get("sts") is None):
+            try:
+                result = runs.run(prepared, observe(one, prepared))
+            except LockedError:
+                outcome.elsewhere.append(one.name)
+                continue
+            except InputError:
+                raise
+            except SentcliError as error:
+                outcome.failed[one.name] = str(error)
+                continue
+            record = _record(one, prepared, key, result)
+            _append(results, record)
+        else:
+            observe(one, None)
+        outcome.records.append(record)
+    return outcome
+
+
+def _record(one: Planned, prepared: Prepared, key: str, result: TrainResult) -> dict[str, Any]:
+    settings = prepared.method.settings
+    record = {
+        "run": one.name,
+        "point": one.point,
+        "seed": settings.seed,
+        "method": prepared.method.name,
+        "model": one.request.model,
+        "digest": key,
+        "identity": prepared.identity(),
+        "results": result.to_dict(),
+        "environment": environment(prepared.encoder.backend.device, settings.precision, settings.seed),
+    }
+    finished: dict[str, Any] = finite(record)
+    return finished
+
+
+def _append(path: Path, record: Mapping[str, Any]) -> None:
+    """Add a line; a torn line before it is ended first."""
+    if not is_first():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as handle:
+        handle.write(("\n" if torn else "") + json.dumps(record, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The runs of one point."""
+
+    point: dict[str, Any]
+    runs: list[dict[str, Any]]
+    """Results, one a seed."""
+    seeds: list[int]
+    mean: dict[str, Any]
+    sd: dict[str, Any]
+    """Sample standard deviations; None of a single run."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return dict(vars(self))
+
+
+def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
+    """Bring together the runs that differ by their seed alone, in the order of the points."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(json.dumps(record["point"], sort_keys=True), []).append(record)
+    return [
+        Summary(
+            dict(group[0]["point"]),
+            [record["results"] for record in group],
+            [record["seed"] for record in group],
+            over_runs([record["results"] for record in group], statistics.fmean),
+            over_runs([r["results"] for r in group], lambda v: statistics.stdev(v) if len(v) > 1 else None),
+        )
+        for group in groups.values()
+    ]
+
+
+def over_runs(results: Sequence[Any], function: Callable[[list[float]], Any]) -> Any:
+    """Apply a function to each number that all results have, also inside of nested tables."""
+    if all(isinstance(result, dict) for result in results):
+        keys = [key for key in results[0] if all(key in result for result in results)]
+        return {key: over_runs([result[key] for result in results], function) for key in keys}
+    if all(isinstance(result, (int, float)) for result in results):
+        return function([float(result) for result in results])
+    return None
