@@ -144,15 +144,28 @@ def gathered(value: T) -> list[T]:
 
 def gather(rows: Tensor) -> Tensor:
     """Stack the rows of all processes in the order of their numbers; gradients flow back to where they came from."""
-    from torch.distributed.nn.functional import all_gather
-
     if process_count() == 1:
         return rows
-    if not rows.is_floating_point():
+    stacked: Tensor = _Gather.apply(rows)  # type: ignore[no-untyped-call]
+    return stacked
+
+
+class _Gather(torch.autograd.Function):
+    """All rows to all processes; backward, the sum of all processes' gradients at one's own rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        ctx.count = len(rows)
+        rows = rows.contiguous()
         parts = [torch.empty_like(rows) for _ in range(process_count())]
-        dist.all_gather(parts, rows.contiguous())
+        dist.all_gather(parts, rows)
         return torch.cat(parts)
-    return torch.cat(all_gather(rows.contiguous()))  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].contiguous().clone()
+        dist.all_reduce(total)
+        return total[rank() * ctx.count :][: ctx.count]
 
 
 def over_all_rows(function: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:

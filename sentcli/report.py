@@ -93,10 +93,17 @@ def environment(device: str, precision: str, seed: int | None = None) -> dict[st
         "platform": platform.platform(),
         "processor": processor(),
         "cpu_count": os.cpu_count(),
+        "threads": threads(),
         "device": device,
         "precision": precision,
         "seed": seed,
     }
+
+
+def threads() -> int | None:
+    """Return how many threads torch computes with, if it has been imported: sums depend on it in their last bits."""
+    torch = sys.modules.get("torch")
+    return None if torch is None else int(torch.get_num_threads())
 
 
 def processor() -> str:

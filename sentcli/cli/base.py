@@ -82,7 +82,8 @@ def _run(function: Callable[..., None], arguments: dict[str, Any]) -> None:
     except Exception as error:
         if console.state.debug:
             traceback.print_exc()
-        console.fail(_message(error))
+        if message := _message(error):  # empty: another process of this training says it
+            console.fail(message)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     finally:
         remove_temporary_files()

@@ -192,7 +192,7 @@ def train(
       torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
-    from sentcli.processes import together
+    from sentcli.processes import is_first, together
     from sentcli.training.data import Subset
     from sentcli.training.run import TrainRequest
 
@@ -209,6 +209,7 @@ def train(
         "seed": seed,
     }
     with together(device) as device:
+        console.state.quiet |= not is_first()
         request = TrainRequest(
             method=_choice("method", method, cooked, varied=bool(varied & {"method", "recipe"})),
             model=_choice("model", model, cooked, replaceable=True, varied=bool(varied & {"model", "recipe"})),

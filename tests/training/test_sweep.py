@@ -1,0 +1,233 @@
+"""Seeds, subsets and grids: each run once, one file of results."""
+
+import json
+import statistics
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from sentcli.errors import DataError, InputError
+from sentcli.training import sweep
+from sentcli.training.data import Subset, read_corpus
+
+
+def train(invoke, model, text, out, *options, check=0):
+    return invoke(
+        "train", "-m", model, "--data", text, "-o", out, "--batch-size", 16, "--max-steps", 2, "--learning-rate",
+        "1e-3", *options, check=check,
+    )  # fmt: skip
+
+
+def records(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def grid(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text(
+        'seeds = [1, 2]\n[[grid]]\nmethod = ["simcse", "informin-cl"]\ntemperature = 0.1\n'
+        '[[grid]]\nmethod = "simcse"\nlearning_rate = [1e-3, 3e-3]\n'
+    )
+    return path
+
+
+def test_seeds_give_mean_and_sd(invoke, tiny_bert, text, dev, tmp_path):
+    result = train(
+        invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--seeds", "48,49,50", "--eval-data", dev,
+        "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    found = json.loads((tmp_path / "r.json").read_text())["results"]
+    best = [run["best_dev_spearman"] for run in found["runs"]]
+    assert len(set(best)) == 3
+    assert found["mean"]["best_dev_spearman"] == pytest.approx(statistics.fmean(best))
+    assert found["sd"]["best_dev_spearman"] == pytest.approx(statistics.stdev(best))
+    assert "48, 49, 50" in result.output and "3 of 3 runs" in " ".join(result.output.split())
+    assert [record["seed"] for record in records(tmp_path / "m" / "results.jsonl")] == [48, 49, 50]
+    assert (tmp_path / "m" / "seed=49" / "model.safetensors").exists()
+    # the run of a seed is that of --seed
+    train(invoke, tiny_bert, text, tmp_path / "one", "--method", "simcse", "--seed", 49, "--eval-data", dev)
+    weights = [(path / "model.safetensors").read_bytes() for path in (tmp_path / "one", tmp_path / "m" / "seed=49")]
+    assert weights[0] == weights[1]
+
+
+def test_a_grid_runs_every_point_once_and_never_again(invoke, tiny_bert, text, tmp_path, grid):
+    result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid)
+    lines = records(tmp_path / "m" / "results.jsonl")
+    assert [(line["point"], line["seed"]) for line in lines] == [
+        (point, seed)
+        for seed in (1, 2)
+        for point in (
+            {"method": "simcse", "temperature": 0.1},
+            {"method": "informin-cl", "temperature": 0.1},
+            {"method": "simcse", "learning_rate": 0.001},
+            {"method": "simcse", "learning_rate": 0.003},
+        )
+    ]
+    assert lines[0]["identity"]["method"]["contrastive"]["temperature"] == 0.1
+    assert len({line["digest"] for line in lines}) == 8
+    assert "informin-cl" in result.stdout
+    refused = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid, check=2)
+    assert "--overwrite" in refused.stderr
+    again = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid, "--resume")
+    assert again.stderr.count("finished before") == 8
+    assert again.stdout == result.stdout
+    # the results alone are enough, and a torn line costs its own run only
+    raw = (tmp_path / "m" / "results.jsonl").read_text()
+    (tmp_path / "other.jsonl").write_text(raw[:-30])
+    elsewhere = train(invoke, tiny_bert, text, tmp_path / "n", "--sweep", grid, "--results", tmp_path / "other.jsonl")
+    assert elsewhere.stderr.count("finished before") == 7
+    assert [path.name for path in (tmp_path / "n").iterdir()] == ["method=simcse,learning_rate=0.003,seed=2"]
+    assert list(sweep.read_results(tmp_path / "other.jsonl")) == [line["digest"] for line in lines]
+    # another setting of the command line is another sweep
+    other = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid, "--resume", "--max-length", 8, check=2)
+    assert "settings.max_length is 8 and was 32" in " ".join(other.stderr.split())
+
+
+def test_an_interrupted_sweep_goes_on(invoke, tiny_bert, text, tmp_path, grid, monkeypatch):
+    from sentcli.training import run as runs
+
+    train(invoke, tiny_bert, text, tmp_path / "whole", "--sweep", grid)
+    calls, original = 0, runs.run
+
+    def stop(prepared, observer=None):
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return original(prepared, observer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "run", stop)
+        assert train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid, check=130)
+    train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid, "--resume")
+    for path in (tmp_path / "whole").rglob("model.safetensors"):
+        assert (tmp_path / "m" / path.relative_to(tmp_path / "whole")).read_bytes() == path.read_bytes()
+
+
+def test_a_run_that_fails_does_not_stop_the_others(invoke, tiny_bert, text, tmp_path):
+    (tmp_path / "s.toml").write_text('[[grid]]\nmethod = "simcse"\nlearning_rate = [1e30, 1e-3]\n')
+    result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=1)
+    message = " ".join(result.stderr.split())
+    assert "learning_rate=1e+30 failed: step" in message and "1 of 2 runs failed" in message
+    assert [line["point"]["learning_rate"] for line in records(tmp_path / "m" / "results.jsonl")] == [0.001]
+
+
+def test_a_run_of_another_process_is_left_to_it(invoke, tiny_bert, text, tmp_path):
+    busy = tmp_path / "m" / "seed=1"
+    busy.mkdir(parents=True)
+    with FileLock(busy / ".lock"):
+        result = train(invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--seeds", "1,2", "--resume")
+    assert "seed=1 is being run by another process" in " ".join(result.stderr.split())
+    assert [line["seed"] for line in records(tmp_path / "m" / "results.jsonl")] == [2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("seeds = 3", "seeds must be a list"),
+        ("[grid]\nmethod = 'simcse'", "[[grid]] tables"),
+        ("", "[[grid]] tables"),
+        ("sedes = [1]\n[[grid]]\nseed = 1", "did you mean 'seeds'"),
+        ("[[grid]]\nami.weight = [1]", '"ami.weight" = ... with the quotes'),
+        ("[[grid", "not valid TOML"),
+    ],
+)
+def test_broken_sweeps(tmp_path, content, message):
+    (tmp_path / "s.toml").write_text(content)
+    with pytest.raises(DataError) as error:
+        sweep.read_sweep(tmp_path / "s.toml")
+    assert message in str(error.value)
+
+
+def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        sweep.read_sweep(tmp_path / "none.toml")
+    for options, message in (
+        (["--seeds", "1,x"], "such as 48,49,50"),
+        (["--seeds", "1,1"], "stands twice"),
+        (["--seeds", "1", "--sts"], "--eval-data, which is missing"),
+        (["--seeds", "1", "--set", "temperatur=1"], "did you mean"),
+    ):
+        result = train(invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", *options, check=2)
+        assert message in " ".join(result.stderr.split())
+    assert not list((tmp_path / "m").glob("*")) if (tmp_path / "m").exists() else True
+    (tmp_path / "r.jsonl").write_text('{"run": 1}\n{}\n')
+    with pytest.raises(DataError, match="line 1"):
+        sweep.read_results(tmp_path / "r.jsonl")
+
+
+def test_subsets_are_nested_and_drawn_by_their_seed(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"sentence {i}\n" for i in range(1000)))
+
+    def taken(*subset):
+        return list(read_corpus([str(path)], subset=Subset(*subset)).sentences)
+
+    assert taken(10) == [f"sentence {i}" for i in range(10)]
+    assert taken(None, 0.01) == taken(10)
+    drawn = taken(None, 0.1, 48)
+    assert len(drawn) == 100 and drawn != taken(100) and drawn == taken(100, None, 48) != taken(100, None, 49)
+    assert set(taken(None, 0.01, 48)) < set(drawn)
+    assert drawn == sorted(drawn, key=lambda text: int(text.split()[1]))
+    assert len(taken(None, 0.0001, 1)) == 1 and len(taken(5000, None, 1)) == 1000
+    files = read_corpus([str(path), str(path)], subset=Subset(None, 0.5, 3)).files
+    assert sum(entry["sentences"] for entry in files) == 1000 and 450 < files[0]["sentences"] < 550
+
+
+def test_low_shot_with_a_constant_number_of_steps(invoke, tiny_bert, text, tmp_path):
+    invoke(
+        "train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--batch-size", 8,
+        "--fraction", 0.15, "--subset-seed", 48, "--max-steps", 12, check=0,
+    )  # fmt: skip
+    config = json.loads((tmp_path / "m" / "sentcli.json").read_text())
+    assert config["results"]["steps"] == 12
+    assert config["data"][0]["sentences"] == round(0.15 * len([s for s in text.read_text().splitlines() if s.strip()]))
+
+
+def test_means_over_nested_results():
+    runs = [{"a": 1.0, "sts": {"x": 2, "y": 3}, "n": None}, {"a": 3.0, "sts": {"x": 4, "y": 5}, "n": None}]
+    assert sweep.over_runs(runs, statistics.fmean) == {"a": 2.0, "sts": {"x": 3.0, "y": 4.0}, "n": None}
+    records = [{"point": {"p": 1}, "seed": seed, "results": run} for seed, run in zip((5, 6), runs, strict=True)]
+    (summary,) = sweep.summarize(records)
+    assert summary.sd["a"] == pytest.approx(np.std([1, 3], ddof=1)) and summary.seeds == [5, 6]
+    assert sweep.summarize(records[:1])[0].sd["a"] is None
+
+
+def test_early_stop(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
+    from sentcli.training.keeper import BestKeeper
+
+    scores = iter([50.0, 60.0, 55.0, 58.0, 57.0, 99.0, 99.0])
+    evaluate = BestKeeper._evaluate
+
+    def scored(self, step):
+        score = next(scores)
+        self.score = lambda encoder: score
+        evaluate(self, step)
+
+    monkeypatch.setattr(BestKeeper, "_evaluate", scored)
+    train(
+        invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--eval-data", dev, "--eval-every", 2,
+        "--max-steps", 40, "--set", "patience=3", "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert (results["steps"], results["best_step"], results["final_dev_spearman"]) == (8, 2, 57.0)
+
+
+def test_tensorboard(invoke, tiny_bert, text, dev, tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    train(
+        invoke, tiny_bert, text, tmp_path / "m", "--method", "informin-cl", "--eval-data", dev, "--log-to",
+        "tensorboard", "--max-steps", 3,
+    )  # fmt: skip
+    events = event_accumulator.EventAccumulator(str(tmp_path / "m" / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("train/reconstruction")] == [1, 2, 3]
+    assert [event.step for event in events.Scalars("dev/spearman")] == [0, 3]
+    lines = [json.loads(line) for line in (tmp_path / "m" / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines if "loss" in line]
+    np.testing.assert_allclose([event.value for event in events.Scalars("train/loss")], losses, rtol=1e-6)
+    assert events.Scalars("share/contrastive")[0].value == pytest.approx(lines[1]["share_contrastive"])
+    result = train(invoke, tiny_bert, text, tmp_path / "n", "--method", "simcse", "--log-to", "mlflow", check=2)
+    assert "one of tensorboard, wandb" in result.stderr and not (tmp_path / "n").exists()

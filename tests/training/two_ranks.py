@@ -1,0 +1,52 @@
+"""Run by the tests in several processes: one step of a method on given rows; writes loss, gradients and state."""
+
+import json
+import sys
+
+import torch
+
+from sentcli.encoder.torch_backend import text_tokenizer
+from sentcli.methods import METHODS, configure
+from sentcli.processes import is_first, process_count, rank, together
+from sentcli.training.batches import BatchMaker, Order, to_tensors
+from sentcli.training.data import read_corpus
+from sentcli.training.gradients import Gradients
+from sentcli.training.optimizer import make_optimizer
+from sentcli.training.run import load_encoder, make_model, seed_everything
+
+
+def main(cases, model_folder, text, out, batch, steps):
+    """Train a few steps of each case without dropout and keep everything that could differ."""
+    torch.set_default_dtype(torch.float64)
+    with together("cpu"):
+        found = {name: train(method, model_folder, text, batch, steps, s) for name, (method, s) in cases.items()}
+        if is_first():
+            torch.save(found, out)
+
+
+def train(method, model_folder, text, batch, steps, settings):
+    """Return losses, norms and the last gradients of some steps, and the state after them."""
+    chosen = configure(METHODS[method], [*settings.items(), ("batch_size", batch), ("dropout", 0.0)])
+    seed_everything(1)
+    encoder, _ = load_encoder(chosen, model_folder, device="cpu")
+    model = make_model(chosen, encoder).double().train()
+    gradients = Gradients(model, make_optimizer(model, chosen.settings), chosen.settings)
+    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
+    corpus = read_corpus([text])
+    order = Order(len(corpus.sentences), batch, 0, model.least_rows, process_count())
+    maker = BatchMaker.of(corpus, tokenizer, chosen.views, chosen.settings, order, rank())
+    torch.manual_seed(5)  # a shuffle of columns is the only draw
+    losses, norms = [], []
+    for made in maker.steps(0, steps):
+        tensors = [to_tensors(b, tokenizer.pad_id, chosen.views.count, torch.device("cpu")) for b in made]
+        step = gradients.collect(tensors)
+        losses.append(step.values["loss"])
+        norms.append(step.norm)
+        kept = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        gradients.apply()
+    return {"losses": losses, "norms": norms, "gradients": kept, "state": model.state_dict()}
+
+
+if __name__ == "__main__":
+    cases, model_folder, text, out, batch, steps = sys.argv[1:]
+    main(json.loads(cases), model_folder, text, out, int(batch), int(steps))
