@@ -101,14 +101,15 @@ def check_sweep_folder(request: TrainRequest) -> None:
         InputError: saying so.
     """
     if is_first():
-        check_output(request.output, overwrite=request.overwrite, resume=request.resume, folder=True)
+        empty = request.output.is_dir() and not any(request.output.iterdir())
+        check_output(request.output, overwrite=request.overwrite or empty, resume=request.resume, folder=True)
 
 
 def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[Planned]:
     """Return the runs: all points with the first seed, then with the next, so that early results compare.
 
     Raises:
-        InputError: if a point says something that a run has no place for.
+        InputError: if a point has a setting that its method does not have, or a value that does not fit.
     """
     planned = []
     listed: list[int | None] = [*seeds] or [None]
@@ -116,7 +117,9 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
         for point in points:
             settings = {**point, **({} if seed is None else {"seed": seed})}
             name = _name(settings)
-            planned.append(Planned(name, dict(point), seed, _at(request, settings, request.output / name)))
+            one = _at(request, settings, request.output / name)
+            one.configured()  # a wrong setting is said now, not after hours
+            planned.append(Planned(name, dict(point), seed, one))
     return planned
 
 
@@ -228,13 +231,14 @@ def _record(one: Planned, prepared: Prepared, key: str, result: TrainResult) -> 
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
-    """Add a line; a torn line before it is ended first."""
+    """Add a line in place of a torn one at the end."""
     if not is_first():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
-    with path.open("a", encoding="utf-8") as handle:
-        handle.write(("\n" if torn else "") + json.dumps(record, ensure_ascii=False) + "\n")
+    with path.open("a+b") as handle:
+        handle.seek(0)
+        handle.truncate(handle.read().rfind(b"\n") + 1)
+        handle.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
     ):
         result = train(invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", *options, check=2)
         assert message in " ".join(result.stderr.split())
-    assert not list((tmp_path / "m").glob("*")) if (tmp_path / "m").exists() else True
+    assert not (tmp_path / "m").exists() or not list((tmp_path / "m").iterdir())
     (tmp_path / "r.jsonl").write_text('{"run": 1}\n{}\n')
     with pytest.raises(DataError, match="line 1"):
         sweep.read_results(tmp_path / "r.jsonl")
