@@ -40,10 +40,14 @@ def compare(
 ) -> float:
     """Run both in turn, one warm-up each, and print medians and the ratio (above 1: ours is faster)."""
     ours(), peer()
-    pairs = [(seconds(ours), seconds(peer)) for _ in range(runs)]
+    return report_pairs(name, [(seconds(ours), seconds(peer)) for _ in range(runs)], units, unit)
+
+
+def report_pairs(name: str, pairs: list[tuple[float, float]], units: int, unit: str) -> float:
+    """Print medians and the ratio of pairs of seconds, ours and the peer's (above 1: ours is faster)."""
     mine, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = sorted(b / a for a, b in pairs)
     ratio = statistics.median(ratios)
     print(f"{name}: sentcli {units / mine:.1f} {unit}/s, peer {units / theirs:.1f} {unit}/s")
-    print(f"  ratio {ratio:.2f} (median of {runs} pairs; {ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+    print(f"  ratio {ratio:.2f} (median of {len(pairs)} pairs; {ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
     return ratio
