@@ -128,17 +128,6 @@ def encoding(label: str, total: int) -> Iterator[Bar]:
 
 
 @contextmanager
-def training(total: int) -> Iterator[Any]:
-    """Show a bar with loss, dev score and speed; yield a function (step, text) that updates it."""
-    with _progress("{task.fields[status]}") as progress:
-        if progress is None:
-            yield lambda step, text: None
-            return
-        task = progress.add_task("training", total=total, status="")
-        yield lambda step, text: progress.update(task, completed=step, status=text)
-
-
-@contextmanager
 def _progress(status: str) -> Iterator[RichProgress | None]:
     console = stderr()
     if state.quiet or not console.is_terminal:

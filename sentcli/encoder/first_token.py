@@ -8,25 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from sentcli.encoder.attention import attention
 from sentcli.encoder.surgery import layer_list
 from sentcli.errors import InputError
 
+_narrow: ContextVar[bool] = ContextVar("narrow", default=False)
 
-class FirstTokenLayer(nn.Module):
-    """A layer of BERT, RoBERTa or ELECTRA whose output is that of position 0: ``[B, 1, d]``."""
+
+class FirstTokenForward:
+    """The forward function of a layer of BERT, RoBERTa or ELECTRA that can give position 0 alone."""
 
     def __init__(self, layer: Any) -> None:
-        super().__init__()
         self.layer = layer
 
-    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
-        """Return ``[B, 1, d]`` of hidden states ``[B, T, d]``."""
+    def __call__(self, hidden: Tensor, attention_mask: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
+        """Return ``[B, T, d]`` of hidden states ``[B, T, d]``; inside `first_token_only`, ``[B, 1, d]``."""
         layer, own = self.layer, self.layer.attention.self
+        if not _narrow.get():
+            everything: Tensor = type(layer).forward(layer, hidden, attention_mask, *args, **kwargs)
+            return everything
         first = hidden[:, :1]
         query, key, value = (
             project(states).unflatten(-1, (-1, own.attention_head_size)).transpose(1, 2)
@@ -39,8 +44,8 @@ class FirstTokenLayer(nn.Module):
         return output
 
 
-def supported(backbone: Any) -> bool:
-    """Tell whether the last layer is of the kind that `FirstTokenLayer` knows."""
+def install(backbone: Any) -> bool:
+    """Let the last layer of a backbone know how to give position 0 alone; False if it is of another kind."""
     try:
         last = layer_list(backbone)[1][-1]
     except InputError:
@@ -49,16 +54,22 @@ def supported(backbone: Any) -> bool:
     parts = all(hasattr(own, name) for name in ("query", "key", "value", "attention_head_size", "scaling", "dropout"))
     plain = getattr(own, "position_embedding_type", "absolute") == "absolute" and not getattr(last, "is_decoder", False)
     kind = getattr(backbone.config, "_attn_implementation", "") in ("sdpa", "sentcli")
-    return parts and plain and kind and hasattr(last, "feed_forward_chunk") and hasattr(last.attention, "output")
+    if not (parts and plain and kind and hasattr(last, "feed_forward_chunk") and hasattr(last.attention, "output")):
+        return False
+    last.forward = FirstTokenForward(last)
+    return True
+
+
+def remove(backbone: Any) -> None:
+    """Undo `install`."""
+    del layer_list(backbone)[1][-1].forward
 
 
 @contextmanager
-def first_token_only(backbone: Any) -> Iterator[None]:
-    """Let the last layer compute position 0 alone in the forward pass inside."""
-    layers = layer_list(backbone)[1]
-    last = layers[-1]
-    layers[-1] = FirstTokenLayer(last)
+def first_token_only() -> Iterator[None]:
+    """Let the last layer of an encoder, if it knows how, compute position 0 alone in the forward pass inside."""
+    token = _narrow.set(True)
     try:
         yield
     finally:
-        layers[-1] = last
+        _narrow.reset(token)

@@ -186,7 +186,7 @@ class TorchEncoder(nn.Module):
         self.stack = nn.ModuleList(modules)
         self.needs_hidden_states = any(isinstance(module, LayerMean) for module in modules)
         pools_first = bool(modules) and isinstance(modules[0], Pooling) and modules[0].spec.modes == ("cls",)
-        self.first_token_suffices = pools_first and first_token.supported(backbone)
+        self.first_token_suffices = pools_first and first_token.install(backbone)
         """Whether the sentence vector needs no more than position 0 of the last layer."""
 
     def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
@@ -225,7 +225,7 @@ class TorchEncoder(nn.Module):
         options = {"output_hidden_states": self.needs_hidden_states, "return_dict": True}
         first_only = sentence_only and self.first_token_suffices and not prompt_length
         first_only = first_only and surgery.depth(self.backbone) - 1 not in attention_layers
-        narrowed = first_token.first_token_only(self.backbone) if first_only else nullcontext()
+        narrowed = first_token.first_token_only() if first_only else nullcontext()
         with narrowed, attention.recording(self.backbone, attention_layers) as recorder:
             if attention_layers and recorder is None:
                 options["output_attentions"] = True

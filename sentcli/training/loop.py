@@ -24,7 +24,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -94,6 +94,8 @@ class TrainResult:
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
     """Time of the evaluations on the dev set."""
+    gradient_shares: dict[str, float] | None = None
+    """Of each term in the gradient on the encoder, the mean of all measurements."""
     sts: dict[str, float] | None = None
     """Spearman times 100 of the kept weights on the seven STS tasks, if they were asked for."""
     sts_average: float | None = None
@@ -112,10 +114,16 @@ class Progress:
     truncated: int = 0
     seconds: float = 0.0
     """Of training, without evaluations and checkpoints."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """Sums of what was measured."""
+    measured: int = 0
 
-    def add(self, batches: list[Batch], seconds: float) -> None:
+    def add(self, batches: list[Batch], seconds: float, shares: dict[str, float]) -> None:
         """Count one step."""
         self.step += 1
+        self.measured += bool(shares)
+        for name, share in shares.items():
+            self.shares[name] = self.shares.get(name, 0.0) + share
         self.sentences += sum(len(batch) for batch in batches) * process_count()
         self.truncated += sum(batch.truncated for batch in batches) * process_count()
         self.seconds += seconds
@@ -208,7 +216,7 @@ class _Run:
         if not step.finite or not (overflow or step.norm < float("inf")):
             self._fail(number, step, made)
         self.gradients.apply()
-        self.progress.add(made, time.perf_counter() - began)
+        self.progress.add(made, time.perf_counter() - began, step.shares)
         return step
 
     def _fail(self, number: int, step: Step, made: list[Batch]) -> None:
@@ -297,6 +305,7 @@ class _Run:
             truncated=progress.truncated,
             train_seconds=progress.seconds,
             eval_seconds=self.keeper.seconds,
+            gradient_shares={name: total / progress.measured for name, total in progress.shares.items()} or None,
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sentcli.encoder import surgery
+from sentcli.encoder import first_token, surgery
 from sentcli.encoder.checkpoint import has_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.torch_backend import position_limit, text_tokenizer
@@ -270,8 +270,13 @@ def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[s
 def _settle(model: TrainingModel, settings: Settings) -> None:
     """Compile the encoder, and let torch use deterministic kernels alone, if the settings say so."""
     if settings.compile:
-        model.encoder.first_token_suffices = False  # it swaps a layer in every pass, which would compile anew
-        model.encoder.backbone.compile(dynamic=True)
+        for encoder in filter(None, (model.encoder, model.second)):
+            if (
+                encoder.first_token_suffices
+            ):  # a layer with a forward function of its own cannot be compiled with the rest
+                encoder.first_token_suffices = False
+                first_token.remove(encoder.backbone)
+            encoder.backbone.compile(dynamic=True)
     if settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)

@@ -180,7 +180,25 @@ def test_the_last_layer_at_the_first_token_alone(tmp_path, sentences, kind, monk
     assert found[0][1].keys() == found[1][1].keys()
     for name, value in found[1][1].items():
         torch.testing.assert_close(found[0][1][name], value, rtol=1e-8, atol=1e-10, msg=name)
-    assert type(first_token.layer_list(module.backbone)[1][-1]).__name__ != "FirstTokenLayer"
+
+
+def test_a_copy_of_the_encoder_has_a_last_layer_of_its_own(tiny_bert, sentences):
+    """What takes an encoder apart or copies it sees all tokens; threads do not disturb each other."""
+    import copy
+    from concurrent.futures import ThreadPoolExecutor
+
+    from sentcli import SentenceEncoder
+
+    encoder = SentenceEncoder.load(tiny_bert, pooling="cls")
+    twin = copy.deepcopy(encoder.torch_module)
+    layers = [first_token.layer_list(module.backbone)[1] for module in (encoder.torch_module, twin)]
+    assert layers[1][-1].forward.layer is layers[1][-1] is not layers[0][-1]
+    ids = torch.tensor([[2, 5, 6, 3]])
+    assert twin.backbone(input_ids=ids).last_hidden_state.shape == (1, 4, 32)
+    expected = encoder.encode(sentences)
+    with ThreadPoolExecutor(4) as pool:
+        for vectors in pool.map(lambda _: encoder.encode(sentences), range(8)):
+            np.testing.assert_array_equal(vectors, expected)
 
 
 def train(invoke, model, text, out, *options, check=0):
