@@ -32,10 +32,12 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_recipes.py --check
+	$(BIN)/python docs/make_results.py --check
 
 docs: install
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_recipes.py
+	$(BIN)/python docs/make_results.py
 
 clean:
 	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

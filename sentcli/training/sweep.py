@@ -16,6 +16,7 @@ and a run whose line is there is not run again, whether or not its folder is sti
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import json
@@ -191,6 +192,7 @@ def run_all(
     """
     outcome = Outcome()
     for one in planned:
+        gc.collect()  # the model of the run before is held by references in a circle
         prepared = runs.prepare(one.request)
         key = digest(prepared)
         record = agree(read_results(results).get(key))
