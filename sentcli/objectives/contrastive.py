@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from sentcli.encoder.surgery import ema_update, freeze, reset, set_dropout
 from sentcli.objectives import checks
@@ -57,19 +58,29 @@ def info_nce(
     """
     if anchors.shape != positives.shape or anchors.ndim != 2:
         raise ValueError(f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must both be [B, d]")
-    rows = torch.arange(len(anchors), device=anchors.device)
+    targets = torch.arange(len(anchors), device=anchors.device)
     own = groups
     if cross_device:
-        rows = rows + len(rows) * rank()
+        targets = targets + len(targets) * rank()
         positives, groups = gather(positives), None if groups is None else gather(groups)
-    logits = cosines(anchors, positives if negatives is None else torch.cat([positives, negatives])) / temperature
-    if groups is not None and own is not None:
-        twins = (own[:, None] == groups).scatter(1, rows[:, None], False)
-        twins = functional.pad(twins, (0, logits.shape[1] - len(positives)))
-        logits = logits.masked_fill(twins, -torch.inf)
-    if positives_only:
-        logits = torch.zeros_like(logits).scatter(1, rows[:, None], logits.gather(1, rows[:, None]))
-    return functional.cross_entropy(logits, rows)
+    candidates = positives if negatives is None else torch.cat([positives, negatives])
+
+    def loss(rows: Tensor) -> Tensor:
+        target = targets[rows]
+        logits = cosines(anchors[rows], candidates) / temperature
+        if groups is not None and own is not None:
+            twins = (own[rows][:, None] == groups).scatter(1, target[:, None], False)
+            twins = functional.pad(twins, (0, logits.shape[1] - len(groups)))
+            logits = logits.masked_fill(twins, -torch.inf)
+        if positives_only:
+            logits = torch.zeros_like(logits).scatter(1, target[:, None], logits.gather(1, target[:, None]))
+        return functional.cross_entropy(logits, target, reduction="sum")
+
+    parts = torch.split(torch.arange(len(anchors), device=anchors.device), max(1, LARGEST_TABLE // len(candidates)))
+    if len(parts) == 1:
+        return loss(parts[0]) / len(anchors)
+    # what the gradient of all cosines needs would be larger than the encoder: it is computed again part by part
+    return torch.stack([checkpoint(loss, part, use_reentrant=False) for part in parts]).sum() / len(anchors)
 
 
 def cosines(first: Tensor, second: Tensor) -> Tensor:
@@ -122,6 +133,8 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.04, *, cross_d
 
 
 LARGEST_QUEUE = 10_000_000
+LARGEST_TABLE = 2**22
+"""Cosines that are in memory at a time."""
 ROWS = 512
 """Rows that the momentum encoder encodes at a time."""
 

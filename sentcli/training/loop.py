@@ -321,6 +321,6 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # another C library
         return
-    mmap_threshold, trim_threshold, largest = -3, -1, 2**30
+    mmap_threshold, trim_threshold, largest = -3, -1, 2**28
     mallopt(mmap_threshold, largest)
-    mallopt(trim_threshold, 2 * largest - 1)
+    mallopt(trim_threshold, 2**31 - 1)

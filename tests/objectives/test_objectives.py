@@ -326,3 +326,31 @@ def test_float32_and_float64_agree():
     wide = attention_mutual_information(first, second, lengths, samples=None)
     narrow = attention_mutual_information(first.float(), second.float(), lengths, samples=None)
     np.testing.assert_allclose(narrow, wide, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"positives_only": True}, {"grouped": True}, {"queue": True}])
+def test_a_large_table_of_cosines_is_made_in_parts(monkeypatch, options):
+    """The same loss and gradient, never more cosines at a time than allowed."""
+    from sentcli.objectives import contrastive
+
+    rng = torch.Generator().manual_seed(0)
+    found = []
+    for largest in (2**22, 50):
+        anchors, positives = (torch.randn(20, 6, generator=rng.manual_seed(i), dtype=torch.float64) for i in (1, 2))
+        anchors.requires_grad_(), positives.requires_grad_()
+        groups = torch.arange(20) // 2 if "grouped" in options else None
+        queue = torch.randn(7, 6, generator=rng.manual_seed(3), dtype=torch.float64) if "queue" in options else None
+        sizes, cosines = [], contrastive.cosines
+        monkeypatch.setattr(contrastive, "LARGEST_TABLE", largest)
+        monkeypatch.setattr(
+            contrastive, "cosines", lambda a, b, c=cosines, s=sizes: (s.append(len(a) * len(b)), c(a, b))[1]
+        )
+        loss = contrastive.info_nce(
+            anchors, positives, 0.1, queue, groups=groups, positives_only=options.get("positives_only", False)
+        )
+        loss.backward()
+        monkeypatch.undo()
+        assert max(sizes) <= largest
+        found.append((loss.detach(), anchors.grad, positives.grad))
+    for whole, parts in zip(*found, strict=True):
+        torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-14)
