@@ -67,8 +67,9 @@ class _WandB(_Tracker):
 def start(name: str, prepared: Prepared) -> Iterator[_Tracker]:
     """Yield an observer that logs to a tracker; with several processes the first one logs.
 
-    TensorBoard's files go to ``tensorboard/`` in the run folder. Weights & Biases is set up by its own environment
-    (WANDB_PROJECT, WANDB_MODE=offline, ...); its run is named after the folder, so that --resume goes on in it.
+    TensorBoard's files go to ``tensorboard/`` in the run folder, and a run that goes on adds to them. Weights & Biases
+    is set up by its own environment (WANDB_PROJECT, WANDB_MODE=offline, ...); a run that goes on is a new one of the
+    same name there.
 
     Raises:
         InputError: for an unknown tracker; MissingExtraError if its library is not installed.
@@ -101,7 +102,7 @@ def _wandb(prepared: Prepared) -> Iterator[_Tracker]:
     except ImportError as error:
         raise MissingExtraError("wandb", "track", "--log-to wandb") from error
     name = prepared.request.output.name
-    run = wandb.init(name=name, config=prepared.identity(), resume="allow" if prepared.request.resume else None)
+    run = wandb.init(name=name, config=prepared.identity())
     failed = 1
     try:
         yield _WandB(run)
