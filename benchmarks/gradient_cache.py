@@ -56,7 +56,7 @@ def made(batch, mini, *, steps=1, **settings):
     from sentcli.training.gradients import Gradients
     from sentcli.training.loop import keep_freed_memory
     from sentcli.training.optimizer import make_optimizer
-    from sentcli.training.run import load_encoder, make_model, seed_everything
+    from sentcli.training.prepare import load_encoder, make_model, seed_everything
 
     keep_freed_memory()
     method = configure(METHODS["simcse"], [("batch_size", batch), ("mini_batch_size", mini), *settings.items()])

@@ -59,7 +59,7 @@ def ours(method, sentences):
     from sentcli.training.gradients import Gradients
     from sentcli.training.loop import keep_freed_memory
     from sentcli.training.optimizer import make_optimizer
-    from sentcli.training.run import load_encoder, make_model
+    from sentcli.training.prepare import load_encoder, make_model
 
     keep_freed_memory()
     encoder, _ = load_encoder(method, "minilm", device="cpu")
@@ -84,7 +84,7 @@ def ours_whole(sentences):
     """Train with the loop of `sentcli train`; returns its seconds."""
     from sentcli.methods import METHODS
     from sentcli.training import loop
-    from sentcli.training.run import TrainRequest, prepare
+    from sentcli.training.prepare import TrainRequest, prepare
     from sentcli.training.run_folder import RunFolder
 
     with tempfile.TemporaryDirectory() as folder:

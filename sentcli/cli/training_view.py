@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sentcli.training.loop import Moment, Observer, TrainResult
-    from sentcli.training.run import Prepared
+    from sentcli.training.prepare import Prepared
+    from sentcli.training.state import Moment, Observer, TrainResult
     from sentcli.training.sweep import Outcome, Summary
 
 LOG_EVERY = 100

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sentcli.encoder.torch_model import TorchEncoder
-    from sentcli.training.loop import Observer
     from sentcli.training.model import TrainingModel
     from sentcli.training.run_folder import RunFolder
+    from sentcli.training.state import Observer
 
     Score = Callable[[TorchEncoder], float]
 

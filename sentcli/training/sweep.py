@@ -33,9 +33,9 @@ from sentcli.methods.recipes import load_recipe
 from sentcli.processes import agree, is_first
 from sentcli.report import environment, finite
 from sentcli.training import run as runs
-from sentcli.training.loop import Observer, TrainResult
-from sentcli.training.run import Prepared, TrainRequest
+from sentcli.training.prepare import Prepared, TrainRequest, prepare
 from sentcli.training.run_folder import LockedError
+from sentcli.training.state import Observer, TrainResult
 
 RESULTS = "results.jsonl"
 OPTIONS = ("method", "model", "stage", "pooling")
@@ -193,7 +193,7 @@ def run_all(
     outcome = Outcome()
     for one in planned:
         gc.collect()  # the model of the run before is held by references in a circle
-        prepared = runs.prepare(one.request)
+        prepared = prepare(one.request)
         key = digest(prepared)
         record = agree(read_results(results).get(key))
         if record is None or (one.request.sts and record["results"].get("sts") is None):

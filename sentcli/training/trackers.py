@@ -10,8 +10,8 @@ from sentcli.errors import InputError, MissingExtraError
 from sentcli.processes import is_first
 
 if TYPE_CHECKING:
-    from sentcli.training.loop import Moment
-    from sentcli.training.run import Prepared
+    from sentcli.training.prepare import Prepared
+    from sentcli.training.state import Moment
 
 TRACKERS = ("tensorboard", "wandb")
 

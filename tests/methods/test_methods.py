@@ -19,7 +19,8 @@ from sentcli.methods.modules import whitening_transform
 from sentcli.methods.views import RandomPairs, SpanMask
 from sentcli.objectives import OBJECTIVES
 from sentcli.training.data import Corpus
-from sentcli.training.run import TrainRequest, load_encoder, make_model, prepare, run
+from sentcli.training.prepare import TrainRequest, load_encoder, make_model, prepare
+from sentcli.training.run import run
 from tests.conftest import save_backbone
 
 PAPERS = ("simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse")
@@ -529,12 +530,12 @@ def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences
 
 
 def test_sts_train_pairs_of_a_senteval_folder(data):
-    from sentcli.training.data import read_pairs
+    from sentcli.training.data import Subset, read_pairs
 
     whole = read_pairs([str(data / "senteval")])
     assert len(whole.sentences) == len(whole.partners) == 5749
     assert min(whole.scores) == 0 and max(whole.scores) == 1
-    alone = read_pairs([str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], limit=10)
+    alone = read_pairs([str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], subset=Subset(10))
     assert alone.sentences == whole.sentences[:10]
 
 

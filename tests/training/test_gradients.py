@@ -16,7 +16,7 @@ from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
 from sentcli.training.gradients import Gradients
 from sentcli.training.optimizer import make_optimizer
-from sentcli.training.run import load_encoder, make_model, seed_everything
+from sentcli.training.prepare import load_encoder, make_model, seed_everything
 from tests.conftest import save_backbone
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
 from sentcli.training.gradients import Gradients
 from sentcli.training.optimizer import make_optimizer
-from sentcli.training.run import load_encoder, make_model, seed_everything
+from sentcli.training.prepare import load_encoder, make_model, seed_everything
 
 
 def main(cases, model_folder, text, out, batch, steps):

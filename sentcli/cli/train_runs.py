@@ -1,0 +1,138 @@
+"""What ``train`` does with its options: one run, or several with one table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.cli import console, training_view
+from sentcli.errors import InputError
+
+if TYPE_CHECKING:
+    from sentcli.training.prepare import Prepared, TrainRequest
+    from sentcli.training.state import Observer
+
+
+def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
+    """Train once, and say and report what came of it."""
+    from sentcli.processes import everywhere, is_first
+    from sentcli.report import Report, environment, write_report
+    from sentcli.training.prepare import prepare
+    from sentcli.training.run import run
+
+    report = Report("train", request.model)
+    prepared = everywhere(lambda: prepare(request))
+    settings, device = prepared.method.settings, prepared.encoder.backend.device
+    report.protocol = _protocol(prepared)
+    report.environment = environment(device, settings.precision, settings.seed)
+    finished = request.resume and (request.output / "model.safetensors").exists()
+    training_view.introduce(prepared)
+    with training_view.training(0 if finished else prepared.steps) as view, _tracked(prepared, view, log_to) as watched:
+        result = run(prepared, watched)
+    if finished:
+        console.note("this run has finished before: nothing was trained")
+    training_view.summary(result, request.output)
+    cooked = request.recipe
+    if cooked is not None and cooked.published and request.model == cooked.model:
+        scores = ", ".join(f"{name} {score.value:.2f}" for name, score in cooked.published.items())
+        console.note(f"published for {cooked.name}, trained on {cooked.data or 'unnamed data'}: {scores}")
+    if result.truncated:
+        console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
+    report.results = result.to_dict()
+    if json is not None and is_first():
+        write_report(report.to_dict(), json)
+
+
+def run_many(
+    request: TrainRequest,
+    points: list[dict[str, Any]],
+    seeds: list[int],
+    results: Path,
+    log_to: list[str],
+    json: str | None,
+) -> None:
+    """Run what has not been run of a sweep, print one table, and report."""
+    from sentcli.errors import SentcliError
+    from sentcli.processes import is_first
+    from sentcli.report import Report, environment, write_report
+    from sentcli.training import sweep
+
+    sweep.check_sweep_folder(request)
+    planned = sweep.plan(request, points, seeds)
+    report = Report("train", request.model)
+    shown = ExitStack()
+
+    def observe(one: sweep.Planned, prepared: Prepared | None) -> Observer | None:
+        shown.close()
+        number = f"run {planned.index(one) + 1} of {len(planned)}, {one.name}"
+        if prepared is None:
+            console.note(f"{number}: finished before")
+            return None
+        console.note(number)
+        training_view.introduce(prepared)
+        view = shown.enter_context(training_view.training(prepared.steps))
+        return shown.enter_context(_tracked(prepared, view, log_to))
+
+    with shown:
+        outcome = sweep.run_all(planned, results, observe)
+    if not is_first():
+        return
+    summaries = sweep.summarize(outcome.records)
+    if summaries:
+        training_view.sweep_table("runs" if len(points) > 1 else "seeds", summaries)
+    training_view.leftovers(outcome)
+    console.note(f"{len(outcome.records)} of {len(planned)} runs have finished; their results are in {results}")
+    told = [summary.to_dict() for summary in summaries]
+    report.results = told[0] if len(points) == 1 and told else {"points": told}
+    report.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in outcome.records]}
+    report.environment = environment(request.device, "")
+    if json is not None:
+        write_report(report.to_dict(), json)
+    if outcome.failed:
+        raise SentcliError(f"{len(outcome.failed)} of {len(planned)} runs failed; the others are in {results}")
+
+
+def _protocol(prepared: Prepared) -> dict[str, Any]:
+    """Return every choice that moved the result of a run."""
+    encoder, method = prepared.encoder, prepared.method
+    return {
+        **encoder.describe(),
+        "encoding_max_length": encoder.spec.max_length,
+        "method": method.name,
+        "recipe": prepared.request.recipe.name if prepared.request.recipe else None,
+        **method.describe(),
+        **(vars(method.settings) if prepared.model is not None else {}),
+        "data": list(prepared.corpus.files),
+        "subset": vars(prepared.request.subset),
+    }
+
+
+@contextmanager
+def _tracked(prepared: Prepared, view: Observer, log_to: list[str]) -> Iterator[Observer]:
+    """Also tell the experiment trackers that were asked for."""
+    from sentcli.training import trackers
+
+    with ExitStack() as stack:
+        found = [stack.enter_context(trackers.start(name, prepared)) for name in log_to]
+        yield training_view.Both([view, *found]) if found else view
+
+
+def points_and_seeds(sweep_file: Path | None, seeds: str | None) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the points and the seeds of a run of several; no points for a single one."""
+    from sentcli.training import sweep
+
+    points: list[dict[str, Any]] = []
+    listed: list[int] = []
+    if sweep_file is not None:
+        listed, points = sweep.read_sweep(sweep_file)
+    if seeds is not None:
+        try:
+            listed = [int(seed) for seed in seeds.split(",")]
+        except ValueError as error:
+            raise InputError(f"--seeds {seeds}: expected whole numbers, such as 48,49,50") from error
+        if len(set(listed)) < len(listed):
+            raise InputError(f"--seeds {seeds}: a seed stands twice")
+        points = points or [{}]
+    return points, listed

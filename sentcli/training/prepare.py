@@ -1,0 +1,300 @@
+"""Everything before the first step of a run: what was asked for, read, loaded and checked. Nothing is written yet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from sentcli.encoder import first_token, surgery
+from sentcli.encoder.checkpoint import has_weights
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.torch_backend import position_limit, text_tokenizer
+from sentcli.errors import InputError
+from sentcli.evaluation import sts
+from sentcli.methods import Method, configure, get_method
+from sentcli.methods.method import changed
+from sentcli.methods.views import ScoredPairs, Texts
+from sentcli.objectives import Parts, StatefulObjective, Vocabulary
+from sentcli.precision import check_precision
+from sentcli.processes import is_first, launched, process_count
+from sentcli.training import loop
+from sentcli.training.batches import Batch, to_tensors
+from sentcli.training.data import Corpus, Subset, read_corpus, read_pairs
+from sentcli.training.model import TrainingModel
+from sentcli.training.run_folder import check_run_folder
+
+if TYPE_CHECKING:
+    from sentcli.encoder.tokenizing import TextTokenizer
+    from sentcli.methods.recipes import Recipe
+    from sentcli.methods.settings import Settings
+
+DEV_TASK = "STSBenchmark"
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """What the user asked for; None takes the method's own value."""
+
+    method: str
+    model: str
+    data: list[str]
+    output: Path
+    stage: str | None = None
+    pooling: str | None = None
+    text_field: str = "text"
+    subset: Subset = field(default_factory=Subset)
+    eval_data: Path | None = None
+    device: str = "auto"
+    overwrite: bool = False
+    resume: bool = False
+    save_every: int = 500
+    """Steps between two checkpoints; 0 for none."""
+    sts: bool = False
+    """Score the kept weights on the seven STS tasks at the end."""
+    assignments: list[tuple[str, Any]] = field(default_factory=list)
+    """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
+    recipe: Recipe | None = None
+    """Settings that come before these."""
+
+    def configured(self) -> Method:
+        """Return the method with the settings of the recipe, then with those that were given.
+
+        Raises:
+            InputError: as `configure`.
+        """
+        method = get_method(self.method, self.stage)
+        if self.recipe is not None:
+            try:
+                method = configure(method, self.recipe.assignments)
+            except InputError as error:
+                raise InputError(f"recipe {self.recipe.name}: {error}") from error
+        return configure(method, self.assignments)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run whose every input has been read and checked; nothing has been written yet."""
+
+    request: TrainRequest
+    method: Method
+    encoder: SentenceEncoder
+    model: TrainingModel | None
+    """Encoder, head and objectives; None for a method that is fitted."""
+    tokenizer: TextTokenizer
+    """Cuts to the training length."""
+    start_fingerprint: str
+    """Of the start model."""
+    corpus: Corpus
+    dev: dict[str, list[sts.Pairs]] | None
+    test: dict[str, list[sts.Pairs]] | None
+    """The seven STS tasks, if they are to be scored at the end."""
+    notes: tuple[str, ...] = ()
+    """What the user should know."""
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of the run."""
+        if self.model is None:
+            return 0
+        order = loop.run_order(self.model, self.method, len(self.corpus.sentences))
+        return self.method.settings.total_steps(order.per_epoch)
+
+    def identity(self, *, changed_only: bool = False) -> dict[str, Any]:
+        """Return everything that decides the weights; --resume compares it.
+
+        Args:
+            changed_only: leave out settings with their default.
+        """
+        method, request = self.method, self.request
+        settings = changed(method.settings) if changed_only else asdict(method.settings)
+        return {
+            "method": {**method.describe(changed_only=changed_only), "stage": request.stage},
+            "settings": settings if method.fit is None else {},
+            "start_model": self.start_fingerprint,
+            "encoder": self.encoder.describe(),
+            "data": list(self.corpus.files),
+            "subset": asdict(request.subset),
+            "dev": _digest(self.dev) if self.dev is not None else None,
+            "processes": process_count(),
+            "device": self.encoder.backend.device.partition(":")[0],
+        }
+
+
+def _digest(tasks: dict[str, list[sts.Pairs]]) -> str:
+    """Return the SHA-256 of pairs and their scores."""
+    content = [[p.name, p.first, p.second, p.gold.tolist()] for pairs in tasks.values() for p in pairs]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def prepare(request: TrainRequest) -> Prepared:
+    """Read and check everything.
+
+    Raises:
+        InputError: whatever is wrong with the request, the data or the model.
+    """
+    method = request.configured()
+    settings = method.settings
+    if is_first():
+        check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
+    read = [folder for objective in method.objectives.values() for folder in objective.reads()]
+    _refuse_inside(request.output, [*request.data, request.model, request.eval_data, *read])
+    corpus = _read_data(request, method)
+    if method.fit is None:
+        settings.check(len(corpus.sentences), launched())
+        _check_objectives(method)
+    dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
+    if request.sts and request.eval_data is None:
+        raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
+    test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
+    seed_everything(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
+    encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
+    method = _with_fitting_length(request, method, encoder, notes)
+    settings = method.settings
+    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
+    model = None
+    if method.fit is None:
+        check_precision(torch.device(encoder.backend.device), settings.precision)
+        model = make_model(method, encoder)
+        _settle(model, settings)
+        twice = Batch([tokenizer([corpus.sentences[0]] * 2)], Texts([]))
+        model.check(to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
+        notes += _batch_notes(method, model, len(corpus.sentences))
+        notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
+    return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, test, tuple(notes))
+
+
+def seed_everything(seed: int) -> None:
+    """Start all random numbers anew."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - what a library may draw from
+    torch.manual_seed(seed)
+
+
+def _check_objectives(method: Method) -> None:
+    if not method.objectives:
+        raise InputError(f"{method.name} has no objective left to train with")
+    scored = [name for name, objective in method.objectives.items() if objective.needs_scores]
+    if scored and not isinstance(method.views, ScoredPairs):
+        raise InputError(
+            f"{scored[0]} needs scored pairs, which --method sts-regression (or --set views=scored-pairs) reads"
+        )
+
+
+def _read_data(request: TrainRequest, method: Method) -> Corpus:
+    if method.fit is not None and not method.fit.needs_data:
+        if request.data:
+            raise InputError(f"{method.name} computes nothing from text: leave --data out")
+        return Corpus([], (), 0)
+    if not request.data:
+        raise InputError("--data is missing: text files with one sentence a line, or tables")
+    if isinstance(method.views, ScoredPairs):
+        return read_pairs(request.data, subset=request.subset)
+    return read_corpus(request.data, text_field=request.text_field, subset=request.subset)
+
+
+def load_encoder(
+    method: Method, model: str, *, pooling: str | None = None, device: str = "auto"
+) -> tuple[SentenceEncoder, list[str]]:
+    """Load a start model with the pooling, the convolutions and the dropout of a method.
+
+    Returns:
+        The encoder, and what the user should know.
+
+    Raises:
+        InputError: as `SentenceEncoder.load`.
+    """
+    notes = []
+    chosen = pooling or method.pooling
+    if method.cnn is not None:
+        chosen = "own"
+        if pooling:
+            notes.append(f"{method.name} pools its own convolutions; --pooling {pooling} is not used")
+    encoder = SentenceEncoder.load(
+        model,
+        device=device,
+        precision="fp32",
+        pooling=None if chosen == "own" else chosen,
+        edit=method.cnn.extend if method.cnn is not None else None,
+        untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
+    )
+    if not has_weights(encoder.spec.folder):
+        notes.append(f"{model} has no weights: training starts from random ones")
+    if method.settings.dropout is not None:
+        surgery.set_dropout(encoder.torch_module, method.settings.dropout)
+    return encoder, notes
+
+
+def _with_fitting_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> Method:
+    """Let the method's own length give way to a model with fewer positions; one that was asked for stays an error."""
+    length = method.settings.max_length
+    positions = position_limit(encoder.spec, encoder.hf_tokenizer.pad_token_id)
+    own = length == get_method(request.method, request.stage).settings.max_length
+    if positions is None or length <= positions or not own:
+        return method
+    notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {positions} positions")
+    return replace(method, settings=replace(method.settings, max_length=positions))
+
+
+def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:
+    """Check the batch size against what the model needs, and say what the last batch and the warm-up come to.
+
+    Raises:
+        InputError: if a batch has too few rows.
+    """
+    settings, least, notes = method.settings, model.least_rows, []
+    order = loop.run_order(model, method, sentences)
+    if settings.batch_size < least:
+        raise InputError(f"batch_size {settings.batch_size}: {method.name} with these settings needs at least {least}")
+    rest = sentences % (settings.batch_size * order.processes)
+    if 1 < rest < least * order.processes:
+        notes.append(f"the last {rest} sentences of each epoch are left out: a batch needs at least {least}")
+    steps = settings.total_steps(order.per_epoch)
+    if settings.warmup_steps >= steps:
+        notes.append(f"the warm-up of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
+    return notes
+
+
+def _settle(model: TrainingModel, settings: Settings) -> None:
+    """Compile the encoder, and let torch use deterministic kernels alone, if the settings say so."""
+    if settings.compile:
+        for encoder in filter(None, (model.encoder, model.second)):
+            if (
+                encoder.first_token_suffices
+            ):  # a layer with a forward function of its own cannot be compiled with the rest
+                encoder.first_token_suffices = False
+                first_token.remove(encoder.backbone)
+            encoder.backbone.compile(dynamic=True)
+    if settings.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+
+
+def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
+    """Put encoder, head and objectives together, on the encoder's device.
+
+    Raises:
+        InputError: if the encoder lacks what an objective or the head needs.
+    """
+    tokenizer = encoder.hf_tokenizer
+    words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
+    special = frozenset(tokenizer.all_special_ids)
+    vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
+    length = method.settings.max_length
+    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension, length)
+    return TrainingModel(method, parts).to(encoder.backend.device)
+
+
+def _refuse_inside(output: Path, inputs: list[str | Path | None]) -> None:
+    """Refuse an output folder that holds what the run reads: --overwrite would delete it."""
+    for name in inputs:
+        if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(output.resolve()):
+            raise InputError(f"-o {output} would replace {name}, which this run reads; choose another -o")
