@@ -139,5 +139,5 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
         "data": list(prepared.corpus.files),
         "blank_rows": prepared.corpus.blank,
         "results": result.to_dict(),
-        "environment": environment(encoder.backend.device, "fp32", method.settings.seed),
+        "environment": environment(encoder.backend.device, method.settings.precision, method.settings.seed),
     }

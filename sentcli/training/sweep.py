@@ -82,8 +82,8 @@ def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
     if unknown:
         raise DataError(path, f"unknown key {unknown[0]!r}{nearest(unknown[0], ['seeds', 'grid'])}; seeds or [[grid]]")
     seeds, grids = table.get("seeds", []), table.get("grid", [])
-    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
-        raise DataError(path, f"seeds must be a list of whole numbers, not {seeds!r}")
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise DataError(path, f"seeds must be a list of different whole numbers, not {seeds!r}")
     if not isinstance(grids, list) or not all(isinstance(grid, dict) and grid for grid in grids) or not grids:
         raise DataError(path, "it needs [[grid]] tables with settings in them")
     points: list[dict[str, Any]] = []
@@ -195,7 +195,7 @@ def run_all(
         gc.collect()  # the model of the run before is held by references in a circle
         prepared = prepare(one.request)
         key = digest(prepared)
-        record = agree(read_results(results).get(key))
+        record = None if one.request.overwrite else agree(read_results(results).get(key))
         if record is None or (one.request.sts and record["results"].get("sts") is None):
             try:
                 result = runs.run(prepared, observe(one, prepared))
