@@ -35,6 +35,14 @@ class Subset:
     seed: int | None = None
     """Draws them at random, a smaller subset always part of a larger; None takes the first."""
 
+    def __post_init__(self) -> None:
+        """Refuse what is no number of rows."""
+        for name, value in (("limit", self.limit), ("subset_seed", self.seed)):
+            if value is not None and (type(value) is not int or value < (name == "limit")):
+                raise InputError(f"{name} {value!r}: expected a whole number, at least {int(name == 'limit')}")
+        if self.fraction is not None and not (isinstance(self.fraction, (int, float)) and 0 < self.fraction <= 1):
+            raise InputError(f"fraction {self.fraction!r}: expected a share above 0, at most 1")
+
     @property
     def read_limit(self) -> int | None:
         """After how many rows reading may stop."""

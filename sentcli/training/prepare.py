@@ -274,8 +274,7 @@ def _settle(model: TrainingModel, settings: Settings) -> None:
             encoder.backbone.compile(dynamic=True)
     if settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(settings.deterministic)  # said either way: a sweep runs many
 
 
 def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:

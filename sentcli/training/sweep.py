@@ -40,6 +40,8 @@ from sentcli.training.state import Observer, TrainResult
 RESULTS = "results.jsonl"
 OPTIONS = ("method", "model", "stage", "pooling")
 SUBSET = ("limit", "fraction", "subset_seed")
+LONGEST = 200
+"""Characters of a folder's name."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
 
 def _name(settings: Mapping[str, Any]) -> str:
     text = ",".join(f"{key}={value}" for key, value in settings.items())
-    return "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in text)[:200] or "run"
+    name = "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in text) or "run"
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
@@ -211,7 +214,7 @@ def run_all(
             _append(results, record)
         else:
             observe(one, None)
-        outcome.records.append(record)
+        outcome.records.append({**record, "run": one.name, "point": one.point})  # another sweep may have run it
     return outcome
 
 

@@ -186,6 +186,42 @@ def test_low_shot_with_a_constant_number_of_steps(invoke, tiny_bert, text, tmp_p
     assert config["data"][0]["sentences"] == round(0.15 * len([s for s in text.read_text().splitlines() if s.strip()]))
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('limit = "abc"', "limit 'abc': expected a whole number, at least 1"),
+        ("limit = 0", "limit 0: expected"),
+        ("subset_seed = -1", "subset_seed -1: expected"),
+        ("fraction = 2.0", "fraction 2.0: expected a share above 0, at most 1"),
+    ],
+)
+def test_subsets_that_make_no_sense(invoke, tiny_bert, text, tmp_path, line, message):
+    (tmp_path / "s.toml").write_text(f"[[grid]]\nmethod = 'simcse'\n{line}\n")
+    result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=2)
+    assert message in " ".join(result.stderr.split())
+
+
+def test_two_points_that_mean_the_same_run(invoke, tiny_bert, text, tmp_path):
+    """It is run once and stands in both rows; a long name keeps its seed apart."""
+    long = "".join(
+        f"{key} = {value}\n" for key, value in {"weight_decay": 0.0, "clip_norm": 1.0, "eval_every": 125}.items()
+    )
+    long += "".join(f'"settings.{key}" = 0\n' for key in ("warmup_steps", "patience", "share_every", "drop_heads"))
+    long += 'schedule = "linear"\noptimizer = "adamw"\nadam_epsilon = 1e-8\nmax_length = 32\n'
+    (tmp_path / "s.toml").write_text(
+        f"seeds = [1, 2]\n[[grid]]\nmethod = 'simcse'\n[[grid]]\nmethod = 'simcse'\ntemperature = 0.05\n"
+        f"[[grid]]\nmethod = 'simcse'\n{long}"
+    )
+    result = train(
+        invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", "--json", tmp_path / "r.json"
+    )  # fmt: skip
+    assert result.stderr.count("finished before") == 2
+    points = json.loads((tmp_path / "r.json").read_text())["results"]["points"]
+    assert [point["seeds"] for point in points] == [[1, 2]] * 3
+    again = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", "--overwrite")
+    assert "finished before" not in again.stderr
+
+
 def test_means_over_nested_results():
     runs = [{"a": 1.0, "sts": {"x": 2, "y": 3}, "n": None}, {"a": 3.0, "sts": {"x": 4, "y": 5}, "n": None}]
     assert sweep.over_runs(runs, statistics.fmean) == {"a": 2.0, "sts": {"x": 3.0, "y": 4.0}, "n": None}
