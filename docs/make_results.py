@@ -100,8 +100,11 @@ def rates() -> str:
     for method in methods:
         for summary in [*study(), *sweep()]:
             if summary.point["method"] == method:
-                rows.append([name(summary), len(summary.runs), f"{dev(summary):.2f}", spread(summary, "sts_average")])
-    return markdown(["method", "seeds", "STS-B dev", "STS average"], rows)
+                scores = [spread(summary, key) for key in ("best_dev_spearman", "final_dev_spearman", "sts_average")]
+                rows.append(
+                    [name(summary), len(summary.runs), scores[0], f"{summary.mean['best_step']:.0f}", *scores[1:]]
+                )
+    return markdown(["method", "seeds", "best dev", "at step", "last dev", "STS average"], rows)
 
 
 def shares() -> str:
