@@ -134,8 +134,8 @@ def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
 
 
 def _text(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(_lines(source), 1):
-        yield number, {"text": line.removesuffix("\n").removesuffix("\r")}
+    for number, (_, _, line) in enumerate(lines_and_places(source), 1):
+        yield number, {"text": line}
 
 
 def _csv(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -110,21 +110,19 @@ class TextCollector:
         for row in rows(source, self.options):
             if self.full:
                 break
-            if row is None or not row.text.strip():
-                self.blank += 1
-                continue
-            raw = row.text.encode("utf-8")
-            copy.write(raw)
-            self._add(row.text, place, len(raw))
-            place += len(raw)
+            text = row.text if row is not None else ""
+            raw = text.encode("utf-8")
+            if self._add(text, place, len(raw)):
+                place += copy.write(raw)
         self.content.add(copy, place)
 
-    def _add(self, text: str, place: int, length: int) -> None:
+    def _add(self, text: str, place: int, length: int) -> bool:
         if not text.strip():
             self.blank += 1
-            return
+            return False
         self.starts.append(self.content.size + place)
         self.sizes.append(length)
+        return True
 
     def texts(self) -> Texts:
         """Return everything that was read."""
