@@ -198,12 +198,14 @@ def average_gradients(parameters: Iterable[Tensor]) -> None:
     if process_count() == 1:
         return
     bucket: list[Tensor] = []
+    size = 0
     for parameter in parameters:
         if parameter.grad is not None:
             bucket.append(parameter.grad)
-            if sum(grad.numel() for grad in bucket) >= BUCKET:
+            size += parameter.grad.numel()
+            if size >= BUCKET:
                 _average(bucket)
-                bucket = []
+                bucket, size = [], 0
     if bucket:
         _average(bucket)
 

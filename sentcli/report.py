@@ -100,6 +100,14 @@ def environment(device: str, precision: str, seed: int | None = None) -> dict[st
     }
 
 
+def bytes_depend_on(device: str) -> dict[str, Any]:
+    """Return the part of `environment` that moves the last bits of a computation."""
+    names = ("sentcli", "torch", "transformers", "tokenizers", "numpy", "processor", "threads")
+    found = environment(device, "")
+    gpu = sys.modules["torch"].cuda.get_device_name(device) if device.startswith("cuda") else None
+    return {**{name: found.get(name) for name in names}, **({"gpu": gpu} if gpu else {})}
+
+
 def threads() -> int | None:
     """Return how many threads torch computes with, if it has been imported: sums depend on it in their last bits."""
     torch = sys.modules.get("torch")

@@ -116,23 +116,38 @@ class Bar:
         if elapsed > 0:
             done = self.progress.tasks[0].completed
             self.progress.update(
-                self.task, rates=f"{done / elapsed:,.0f} rows/s, {self.tokens / elapsed:,.0f} tokens/s"
+                self.task, status=f"{done / elapsed:,.0f} rows/s, {self.tokens / elapsed:,.0f} tokens/s"
             )
+
+
+@contextmanager
+def resumable(output: object) -> Iterator[None]:
+    """Say how to go on if the work inside is interrupted by Ctrl-C or SIGTERM."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        note(f"{output} is not finished: the same command with --resume goes on with it")
+        raise
 
 
 @contextmanager
 def encoding(label: str, total: int) -> Iterator[Bar]:
     """Show a bar with rows/s, tokens/s and the time left."""
-    with _progress("{task.fields[rates]}") as progress:
-        yield Bar(progress, progress.add_task(label, total=total, rates="") if progress else None)
+    with _progress() as progress:
+        yield Bar(progress, progress.add_task(label, total=total, status="") if progress else None)
 
 
 @contextmanager
-def _progress(status: str) -> Iterator[RichProgress | None]:
-    console = stderr()
-    if state.quiet or not console.is_terminal:
+def _progress() -> Iterator[RichProgress | None]:
+    if state.quiet or not stderr().is_terminal:
         yield None
         return
+    with bar() as progress, shown_on(progress.console):
+        yield progress
+
+
+def bar() -> RichProgress:
+    """Return a progress bar with a field ``status``, elapsed time and time left."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -146,14 +161,19 @@ def _progress(status: str) -> Iterator[RichProgress | None]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn(status),
+        TextColumn("{task.fields[status]}"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True, highlight=False), expand=True) as progress:
-        state.live = progress.console
-        try:
-            yield progress
-        finally:
-            state.live = None
+    return Progress(*columns, console=Console(stderr=True, highlight=False), expand=True)
+
+
+@contextmanager
+def shown_on(console: Console) -> Iterator[None]:
+    """Print notes above what is live on a console."""
+    state.live = console
+    try:
+        yield
+    finally:
+        state.live = None

@@ -13,6 +13,7 @@ from sentcli.errors import InputError
 if TYPE_CHECKING:
     from sentcli.training.prepare import Prepared, TrainRequest
     from sentcli.training.state import Observer
+    from sentcli.training.sweep import Planned
 
 
 def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
@@ -21,16 +22,19 @@ def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
     from sentcli.report import Report, environment, write_report
     from sentcli.training.prepare import prepare
     from sentcli.training.run import run
+    from sentcli.training.run_folder import WEIGHTS
 
     report = Report("train", request.model)
     prepared = everywhere(lambda: prepare(request))
     settings, device = prepared.method.settings, prepared.encoder.backend.device
     report.protocol = _protocol(prepared)
     report.environment = environment(device, settings.precision, settings.seed)
-    finished = request.resume and (request.output / "model.safetensors").exists()
+    finished = request.resume and (request.output / WEIGHTS).exists()
     training_view.introduce(prepared)
-    with training_view.training(0 if finished else prepared.steps) as view, _tracked(prepared, view, log_to) as watched:
-        result = run(prepared, watched)
+    with ExitStack() as stack:
+        stack.enter_context(console.resumable(request.output))
+        view = stack.enter_context(training_view.training(0 if finished else prepared.steps))
+        result = run(prepared, stack.enter_context(_tracked(prepared, view, log_to)))
     if finished:
         console.note("this run has finished before: nothing was trained")
     training_view.summary(result, request.output)
@@ -62,21 +66,8 @@ def run_many(
     sweep.check_sweep_folder(request)
     planned = sweep.plan(request, points, seeds)
     report = Report("train", request.model)
-    shown = ExitStack()
-
-    def observe(one: sweep.Planned, prepared: Prepared | None) -> Observer | None:
-        shown.close()
-        number = f"run {planned.index(one) + 1} of {len(planned)}, {one.name}"
-        if prepared is None:
-            console.note(f"{number}: finished before")
-            return None
-        console.note(number)
-        training_view.introduce(prepared)
-        view = shown.enter_context(training_view.training(prepared.steps))
-        return shown.enter_context(_tracked(prepared, view, log_to))
-
-    with shown:
-        outcome = sweep.run_all(planned, results, observe)
+    with console.resumable(request.output), ExitStack() as shown:
+        outcome = sweep.run_all(planned, results, SweepView(planned, log_to, shown))
     if not is_first():
         return
     summaries = sweep.summarize(outcome.records)
@@ -92,6 +83,32 @@ def run_many(
         write_report(report.to_dict(), json)
     if outcome.failed:
         raise SentcliError(f"{len(outcome.failed)} of {len(planned)} runs failed; the others are in {results}")
+
+
+class SweepView:
+    """Says which run of a sweep is on, and shows its steps until the next one starts."""
+
+    def __init__(self, planned: list[Planned], log_to: list[str], shown: ExitStack) -> None:
+        self.planned, self.log_to, self.shown = planned, log_to, shown
+
+    def starts(self, one: Planned, prepared: Prepared) -> Observer | None:
+        """Say which run starts, and show it."""
+        console.note(self._number(one))
+        training_view.introduce(prepared)
+        view = self.shown.enter_context(training_view.training(prepared.steps))
+        return self.shown.enter_context(_tracked(prepared, view, self.log_to))
+
+    def skipped(self, one: Planned) -> None:
+        """Say that a run has finished before."""
+        console.note(f"{self._number(one)}: finished before")
+
+    def failed(self, one: Planned, message: str) -> None:
+        """Say why a run ended."""
+        console.warn(f"{self._number(one)}: {message}")
+
+    def _number(self, one: Planned) -> str:
+        self.shown.close()
+        return f"run {self.planned.index(one) + 1} of {len(self.planned)}, {one.name}"
 
 
 def _protocol(prepared: Prepared) -> dict[str, Any]:

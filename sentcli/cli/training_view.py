@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sentcli.cli import console
@@ -75,23 +75,13 @@ class TrainingView:
 @contextmanager
 def training(total: int) -> Iterator[TrainingView]:
     """Show a run of so many steps: a live table with a bar on a terminal, else a line now and then."""
-    errors = console.stderr()
-    if console.state.quiet or not errors.is_terminal or total == 0:
+    if console.state.quiet or not console.stderr().is_terminal or total == 0:
         yield TrainingView(total)
         return
     from rich.live import Live
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn as Left
 
-    columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
-        TextColumn("{task.fields[status]}"), TimeElapsedColumn(), TextColumn("left"), Left(),
-    )  # fmt: skip
-    progress = Progress(*columns, console=errors, expand=True)
-    with ExitStack() as stack:
-        live = stack.enter_context(Live(progress, console=errors, refresh_per_second=4))
-        console.state.live = live.console
-        stack.callback(setattr, console.state, "live", None)
+    progress = console.bar()
+    with Live(progress, console=progress.console, refresh_per_second=4) as live, console.shown_on(live.console):
         yield TrainingView(total, live, progress)
 
 

@@ -81,11 +81,20 @@ def write_model_files(encoder: SentenceEncoder, folder: Path) -> None:
 def save_weights(module: torch.nn.Module, path: Path) -> None:
     """Write a module's weights as safetensors in float32, each tied tensor once."""
     tensors = {name: _float32(tensor) for name, tensor in distinct_tensors(module).items()}
+    try:
+        write_tensors(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise SentcliError(f"cannot write {path}: {error}") from error
+
+
+def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file whole or not at all.
+
+    Raises:
+        SafetensorError: or OSError, if it cannot be written.
+    """
     with replacing(path) as temporary:
-        try:
-            save_file(tensors, temporary, metadata={"format": "pt"})
-        except SafetensorError as error:
-            raise SentcliError(f"cannot write {path}: {error}") from error
+        save_file(tensors, temporary, metadata=metadata)
         temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
 
 

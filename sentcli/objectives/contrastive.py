@@ -156,7 +156,7 @@ class Contrastive(Objective):
     mask_duplicates: bool = False
     """Texts that occur twice in a batch are not each other's negatives."""
     cross_device: bool = True
-    """With several processes, the sentences of the others are negatives, too."""
+    """With several processes, the sentences of the others are negatives, too. The queue is one for all, either way."""
 
     def check(self) -> None:
         """Refuse what the formula has no meaning for."""
@@ -237,9 +237,7 @@ class MomentumContrastive(StatefulObjective):
             self.encoder.features(dict(zip(first, part, strict=True)), normalize=False, sentence_only=True).sentence
             for part in zip(*(torch.split(ids, ROWS) for ids in first.values()), strict=True)
         ]
-        new = widened(views.head(widened(torch.cat(parts))[None])[0])
-        if self.settings.cross_device:
-            new = gather(new)
+        new = gather(widened(views.head(widened(torch.cat(parts))[None])[0]))
         self.rows = torch.cat([self.rows, new])[-capacity:]
         self.filled += min(len(new), capacity - int(self.filled))
 

@@ -115,14 +115,9 @@ class BatchMaker:
     def _make(self, number: int, rows: list[int]) -> Batch:
         rng = np.random.default_rng([self.order.seed, VIEW_STREAM, number])
         count = len(rows) // self.order.processes
-        own = slice(self.rank * count, (self.rank + 1) * count)
-        whole = self.views.texts(rows, self.corpus, rng)
-        texts = Texts(
-            [view[own] for view in whole.views],
-            None if whole.labels is None else whole.labels[own],
-            None if whole.matched is None else whole.matched[own],
-        )
-        return Batch([self.tokenizer(view) for view in texts.views], texts, tuple(rows[own]))
+        parts = [rows[i * count : (i + 1) * count] for i in range(self.rank + 1)]
+        texts = [self.views.texts(part, self.corpus, rng) for part in parts][-1]  # those before have drawn their share
+        return Batch([self.tokenizer(view) for view in texts.views], texts, tuple(parts[-1]))
 
     def steps(self, first: int, end: int) -> Iterator[list[Batch]]:
         """Yield the batches of steps `first` to `end` - 1, each made while the step before is trained on."""

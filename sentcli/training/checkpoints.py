@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.filesize import decimal
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from sentcli.encoder.checkpoint import file_digest
+from sentcli.encoder.saving import write_tensors
 from sentcli.errors import SentcliError
-from sentcli.io.atomic import DISK_FULL, replacing, write_json
+from sentcli.io.atomic import DISK_FULL, write_json
 
 KEPT = 2
 
@@ -61,8 +63,7 @@ class Checkpoints:
             self.remove(step)
         weights = self._path(checkpoint.step, "safetensors")
         try:
-            with replacing(weights) as temporary:
-                save_file(checkpoint.tensors, temporary)
+            write_tensors(checkpoint.tensors, weights)
             write_json(
                 self._path(checkpoint.step, "json"),
                 {**checkpoint.facts, "step": checkpoint.step, "sha256": file_digest(weights)},
@@ -79,7 +80,7 @@ class Checkpoints:
         kept = f"the one of step {last[-1]} stays" if last else "there is none yet"
         return (
             f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written ({_reason(error)}): it "
-            f"needs {needed / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free; {kept}. Make room and go on with --resume"
+            f"needs {decimal(needed)}, {decimal(free)} are free; {kept}. Make room and go on with --resume"
         )
 
     def load(self) -> tuple[Checkpoint | None, list[str]]:

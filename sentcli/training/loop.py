@@ -73,7 +73,8 @@ def train(
     steps = settings.total_steps(order.per_epoch)
     run = RunState(model, method, folder, BestKeeper(model, folder, score, observer, settings.patience))
     batches = BatchMaker.of(corpus, tokenizer, method.views, settings, order, rank())
-    if (run.restore() or folder.notes) and observer is not None:
+    run.restore()
+    if folder.goes_on and observer is not None:
         observer.resumed(run.progress.step, folder.notes)
     if run.progress.step == 0:
         run.keeper.evaluate(0)

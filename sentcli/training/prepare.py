@@ -165,7 +165,7 @@ def prepare(request: TrainRequest) -> Prepared:
         model = make_model(method, encoder)
         _settle(model, settings)
         twice = Batch([tokenizer([corpus.sentences[0]] * 2)], Texts([]))
-        model.check(to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device))
+        _try(model, to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, test, tuple(notes))
@@ -275,6 +275,23 @@ def _settle(model: TrainingModel, settings: Settings) -> None:
     if settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(settings.deterministic)  # said either way: a sweep runs many
+
+
+def _try(model: TrainingModel, batch: dict[str, torch.Tensor], settings: Settings) -> None:
+    """Run `TrainingModel.check`, and say so if the machine cannot compile."""
+    if not settings.compile:
+        model.check(batch)
+        return
+    from torch._dynamo.exc import TorchDynamoException
+
+    try:
+        model.check(batch)
+    except TorchDynamoException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"compile=true: torch.compile does not work here ({reason}); it needs a C++ compiler. Leave it out, or "
+            "install one, such as g++"
+        ) from error
 
 
 def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:

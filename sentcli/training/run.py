@@ -12,7 +12,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.processes import agree, everywhere, is_first, process_count
-from sentcli.report import environment
+from sentcli.report import bytes_depend_on, environment
 from sentcli.training import loop
 from sentcli.training.model_card import model_card
 from sentcli.training.run_folder import WEIGHTS, RunFolder
@@ -32,14 +32,24 @@ def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
     """
     if prepared.model is None:
         return _fit(prepared, observer)
-    request = prepared.request
-    folder = RunFolder(request.output, prepared.identity(), overwrite=request.overwrite, resume=request.resume)
+    folder = _folder(prepared)
     try:
         if folder.results is not None:
             return _finished(prepared, folder, TrainResult(**folder.results))
         return _train(prepared, prepared.model, folder, observer)
     finally:
         folder.close()
+
+
+def _folder(prepared: Prepared) -> RunFolder:
+    request = prepared.request
+    return RunFolder(
+        request.output,
+        prepared.identity(),
+        bytes_depend_on(prepared.encoder.backend.device),
+        overwrite=request.overwrite,
+        resume=request.resume,
+    )
 
 
 def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> TrainResult:
@@ -96,7 +106,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
     if request.resume and (request.output / WEIGHTS).exists():  # nothing to go on with: it is finished, or another
-        results = RunFolder(request.output, prepared.identity(), resume=True).results
+        results = _folder(prepared).results
         return TrainResult(**(results or {}))
 
     def score(encoder: SentenceEncoder) -> float | None:
@@ -114,7 +124,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     after = score(encoder)
     result = _tested(prepared, encoder, TrainResult(before, after, 0, after, 0, speed, 0))
     # what can fail has been done: only now is an older folder replaced
-    folder = RunFolder(request.output, prepared.identity(), overwrite=request.overwrite, resume=request.resume)
+    folder = _folder(prepared)
     for value, fitted in ((before, False), (after, True)):
         if value is not None:
             folder.log({"step": 0, "dev_spearman": value, "fitted": fitted})

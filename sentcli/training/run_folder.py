@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 METRICS, CONFIG, RUN, LOCK, FAILED = "metrics.jsonl", "sentcli.json", "run.json", ".lock", "failed-batch.json"
 WEIGHTS = "model.safetensors"
+ENVIRONMENT = "environment"
+"""Its key in ``run.json``: what does not make it another run, but other bytes."""
 IN_PROGRESS = (METRICS, RUN, LOCK, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
 """What a run that was interrupted needs to go on."""
 OWN_FILES = (
@@ -82,13 +84,15 @@ class RunFolder:
     Attributes:
         checkpoint: what to go on from, if there is something.
         results: of the run, if it had finished before.
-        notes: what the user should know about the folder.
+        goes_on: whether an earlier run that had not finished is gone on with, from a checkpoint or without one.
+        notes: what the user should know about that.
     """
 
     def __init__(
         self,
         path: Path,
         identity: Mapping[str, Any] | None = None,
+        environment: Mapping[str, Any] | None = None,
         *,
         overwrite: bool = False,
         resume: bool = False,
@@ -98,11 +102,13 @@ class RunFolder:
         self.metrics: IO[str] | None = None
         self.checkpoint: Checkpoint | None = None
         self.results: dict[str, Any] | None = None
+        self.goes_on = False
         self.notes: list[str] = []
-        everywhere(lambda: self._open(path, dict(identity or {}), overwrite=overwrite, resume=resume))
+        started = finite({**(identity or {}), ENVIRONMENT: dict(environment or {})})
+        everywhere(lambda: self._open(path, started, overwrite=overwrite, resume=resume))
         self.checkpoint, self.results = agree((self.checkpoint, self.results))
 
-    def _open(self, path: Path, identity: dict[str, Any], *, overwrite: bool, resume: bool) -> None:
+    def _open(self, path: Path, started: dict[str, Any], *, overwrite: bool, resume: bool) -> None:
         if not is_first():
             return
         check_run_folder(path, overwrite=overwrite, resume=resume)
@@ -114,18 +120,22 @@ class RunFolder:
             message = f"{path}: another run is writing to this folder; wait for it, or choose another -o"
             raise LockedError(message) from None
         try:
-            self._start(path, finite(identity), resume=resume)
+            self._start(path, started, resume=resume)
         except BaseException:
             self._unlock()
             raise
 
-    def _start(self, path: Path, identity: dict[str, Any], *, resume: bool) -> None:
+    def _start(self, path: Path, started: dict[str, Any], *, resume: bool) -> None:
         if resume and (self.path / RUN).exists():
-            _refuse_difference(path, json.loads((self.path / RUN).read_text("utf-8")), identity)
+            before = json.loads((self.path / RUN).read_text("utf-8"))
+            then, now = before.pop(ENVIRONMENT, {}), {**started}.pop(ENVIRONMENT)
+            _refuse_difference(path, before, {key: value for key, value in started.items() if key != ENVIRONMENT})
             self._go_on()
+            if self.goes_on and (found := _differences(then, {key: now.get(key) for key in then})):
+                self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(found)}")
         else:
             self._clear((LOCK,))
-            write_json(self.path / RUN, identity)
+            write_json(self.path / RUN, started)
             self.metrics = (self.path / METRICS).open("w", encoding="utf-8")
 
     def _go_on(self) -> None:
@@ -133,6 +143,7 @@ class RunFolder:
             self.results = json.loads((self.path / CONFIG).read_text("utf-8")).get("results")
             self._tidy()
             return
+        self.goes_on = True
         self._clear(IN_PROGRESS)
         self.checkpoint, self.notes = self.checkpoints.load()
         keep = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
@@ -263,16 +274,20 @@ def _refuse_difference(path: Path, there: dict[str, Any], now: dict[str, Any]) -
     Raises:
         InputError: listing what differs.
     """
-    old, new = _flat(there), _flat(json.loads(json.dumps(now)))
+    if found := _differences(there, json.loads(json.dumps(now))):
+        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise InputError(f"--resume: {path} holds another run: {'; '.join(found[:SHOWN])}{more}")
+
+
+def _differences(there: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return what differs, a sentence each."""
+    old, new = _flat(there), _flat(now)
     missing = "nothing"
-    found = [
+    return [
         f"{key} is {new.get(key, missing)!r} and was {old.get(key, missing)!r}"
         for key in dict.fromkeys([*old, *new])
         if old.get(key, missing) != new.get(key, missing)
     ]
-    if found:
-        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        raise InputError(f"--resume: {path} holds another run: {'; '.join(found[:SHOWN])}{more}")
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

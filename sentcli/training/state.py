@@ -181,11 +181,11 @@ class RunState:
         }
         self.folder.save_checkpoint(Checkpoint(self.progress.step, tensors, facts))
 
-    def restore(self) -> bool:
-        """Go back to the checkpoint in the folder; False if there is none."""
+    def restore(self) -> None:
+        """Go back to the checkpoint in the folder, if there is one."""
         found = self.folder.checkpoint
         if found is None:
-            return False
+            return
         state: dict[int, dict[str, Any]] = {}
         for key, values in found.facts["optimizer"]["state"].items():
             state.setdefault(int(key), {}).update(values)
@@ -204,7 +204,6 @@ class RunState:
         self.keeper.restore(found.facts["scores"])
         own = sorted(name for name in found.tensors if name.startswith(f"random.{rank()}."))
         set_random_states([found.tensors[name] for name in own], self.device)
-        return True
 
     def result(self) -> TrainResult:
         """Return the outcome."""

@@ -25,7 +25,9 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from filelock import FileLock
 
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.io.atomic import check_output
@@ -34,7 +36,7 @@ from sentcli.processes import agree, is_first
 from sentcli.report import environment, finite
 from sentcli.training import run as runs
 from sentcli.training.prepare import Prepared, TrainRequest, prepare
-from sentcli.training.run_folder import LockedError
+from sentcli.training.run_folder import RUN, LockedError
 from sentcli.training.state import Observer, TrainResult
 
 RESULTS = "results.jsonl"
@@ -98,7 +100,7 @@ def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
 
 
 def check_sweep_folder(request: TrainRequest) -> None:
-    """Refuse an output folder that exists, unless the sweep is to go on in it or to replace its runs.
+    """Refuse an output folder that exists, unless the sweep is to go on in it or to replace its runs, or a run's.
 
     Raises:
         InputError: saying so.
@@ -106,6 +108,8 @@ def check_sweep_folder(request: TrainRequest) -> None:
     if is_first():
         empty = request.output.is_dir() and not any(request.output.iterdir())
         check_output(request.output, overwrite=request.overwrite or empty, resume=request.resume, folder=True)
+        if (request.output / RUN).exists():
+            raise InputError(f"{request.output} is the folder of one run, not of several; choose another -o")
 
 
 def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[Planned]:
@@ -181,18 +185,21 @@ def read_results(path: Path) -> dict[str, dict[str, Any]]:
     return records
 
 
-def run_all(
-    planned: Iterable[Planned],
-    results: Path,
-    observe: Callable[[Planned, Prepared | None], Observer | None] = lambda planned, prepared: None,
-) -> Outcome:
-    """Run what has not been run.
+class SweepObserver(Protocol):
+    """Told what becomes of the runs."""
 
-    Args:
-        planned: the runs.
-        results: gets a line a finished run.
-        observe: told of each run before it starts, and of one that is finished already with None; returns its observer.
-    """
+    def starts(self, one: Planned, prepared: Prepared) -> Observer | None:
+        """Before a run: return who is told of its steps."""
+
+    def skipped(self, one: Planned) -> None:
+        """Of a run that has finished before."""
+
+    def failed(self, one: Planned, message: str) -> None:
+        """Of a run that failed; the sweep goes on."""
+
+
+def run_all(planned: Iterable[Planned], results: Path, observer: SweepObserver) -> Outcome:
+    """Run what has not been run; `results` gets a line a finished run."""
     outcome = Outcome()
     for one in planned:
         gc.collect()  # the model of the run before is held by references in a circle
@@ -201,7 +208,7 @@ def run_all(
         record = None if one.request.overwrite else agree(read_results(results).get(key))
         if record is None or (one.request.sts and record["results"].get("sts") is None):
             try:
-                result = runs.run(prepared, observe(one, prepared))
+                result = runs.run(prepared, observer.starts(one, prepared))
             except LockedError:
                 outcome.elsewhere.append(one.name)
                 continue
@@ -209,11 +216,12 @@ def run_all(
                 raise
             except SentcliError as error:
                 outcome.failed[one.name] = str(error)
+                observer.failed(one, str(error))
                 continue
             record = _record(one, prepared, key, result)
             _append(results, record)
         else:
-            observe(one, None)
+            observer.skipped(one)
         outcome.records.append({**record, "run": one.name, "point": one.point})  # another sweep may have run it
     return outcome
 
@@ -236,11 +244,11 @@ def _record(one: Planned, prepared: Prepared, key: str, result: TrainResult) -> 
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
-    """Add a line in place of a torn one at the end."""
+    """Add a line in place of a torn one at the end; other sweeps may write to the same file."""
     if not is_first():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as handle:
+    with FileLock(path.with_name(f".{path.name}.lock")), path.open("a+b") as handle:
         handle.seek(0)
         handle.truncate(handle.read().rfind(b"\n") + 1)
         handle.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")

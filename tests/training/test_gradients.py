@@ -122,6 +122,24 @@ def test_grouping_by_length_stays_inside_a_step(text):
         assert all(max(first) <= min(second) for first, second in pairwise(spans))
 
 
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_every_process_has_as_many_matching_rows(text, processes):
+    """InfoNCE beside Contrastive Tension gathers them."""
+    from sentcli.methods.views import RandomPairs
+
+    corpus = read_corpus([str(text)])
+    order = Order(len(corpus.sentences), 7, processes=processes)
+    makers = [
+        BatchMaker(corpus, lambda texts: None, order, RandomPairs(negatives=3), rank=rank) for rank in range(processes)
+    ]
+    for number in range(order.per_epoch):  # the last is smaller
+        batches = [maker.step(number)[0] for maker in makers]
+        assert len({int(batch.texts.matched.sum()) for batch in batches}) == 1
+        assert list(chain(*(batch.rows for batch in batches))) == order.batch(number)
+        for batch in batches:
+            assert [corpus.sentences[row] for row in batch.rows] == batch.texts.views[0]
+
+
 def test_the_share_of_each_term_in_the_gradient(tiny_bert, text):
     gradients, batches = prepared(tiny_bert, text, "informin-cl", dropout=0.1)
     torch.manual_seed(9)
@@ -253,6 +271,16 @@ def test_a_gradient_that_is_not_a_number_stops_before_the_weights_change(
     assert failed["step"] == 3 and len(failed["rows"][0]) == 16
     assert failed["views"][0][0] == [sentences[row] for row in failed["rows"][0]]
     assert not (tmp_path / "m" / "model.safetensors").exists()
+
+
+def test_compiling_without_a_compiler(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    import torch._inductor.config
+
+    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (None, "/nonexistent/g++"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    result = train(invoke, tiny_bert, text, tmp_path / "m", "--set", "compile=true", check=2)
+    assert "it needs a C++ compiler" in " ".join(result.stderr.split())
+    assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ CASES = {
     "whitenedcse-zca": {"kind": "zca", "eps": 0.1},
     "infocse": {"objectives-": "auxiliary-mlm"},  # its head: batch normalisation
     "mirror-bert": {"views": "copies"},
+    "ct": {"objectives+": "contrastive", "views.negatives": 3},  # InfoNCE sees the rows of each process that match
     "simcse-cached": {"mini_batch_size": 3},
 }
 

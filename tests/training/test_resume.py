@@ -12,7 +12,7 @@ import time
 import pytest
 from filelock import FileLock
 
-from sentcli.training import checkpoints
+from sentcli.encoder import saving
 from tests.conftest import save_backbone
 
 STEPS, EVERY = 9, 4
@@ -114,8 +114,6 @@ def test_killed_with_9(tiny_bert, text, dev, tmp_path, run):
 
 
 def test_killed_while_the_model_is_written(invoke, tiny_bert, text, tmp_path, monkeypatch):
-    from sentcli.encoder import saving
-
     invoke(*arguments(tiny_bert, text, tmp_path / "whole"), check=0)
     call = arguments(tiny_bert, text, tmp_path / "m")
     write = saving.save_weights
@@ -176,6 +174,23 @@ def test_other_data_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path, monke
     assert "data.0.sha256" in result.stderr
 
 
+def test_going_on_says_from_where_and_what_changes_the_bytes(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    interrupted(monkeypatch, invoke, EVERY - 1, *call)
+    assert "no checkpoint: starting anew" in invoke(*call, "--resume", check=0).stderr
+    call = arguments(tiny_bert, text, tmp_path / "n")
+    interrupted(monkeypatch, invoke, EVERY + 1, *call)
+    checkpoint = tmp_path / "n" / f"checkpoint-{EVERY:08d}.safetensors"
+    (tmp_path / "plain").touch()
+    assert checkpoint.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    started = json.loads((tmp_path / "n" / "run.json").read_text())
+    started["environment"] |= {"torch": "1.0", "threads": -1}
+    (tmp_path / "n" / "run.json").write_text(json.dumps(started))
+    said = " ".join(invoke(*call, "--resume", check=0).stderr.split())
+    assert f"going on from the checkpoint of step {EVERY}" in said
+    assert "not have the same bytes: torch is" in said and "and was '1.0'; threads is" in said
+
+
 def test_a_folder_that_is_no_run_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "model.safetensors").write_bytes(b"")
@@ -209,20 +224,20 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(invoke, tiny_bert, tex
 def test_a_full_disk_at_a_checkpoint(invoke, tiny_bert, text, tmp_path, monkeypatch):
     invoke(*arguments(tiny_bert, text, tmp_path / "whole"), check=0)
     call = arguments(tiny_bert, text, tmp_path / "m")
-    save = checkpoints.save_file
+    save = saving.save_file
 
-    def full(tensors, path):
+    def full(tensors, path, metadata=None):
         if "00000008" in str(path):
             path.write_bytes(b"half")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        save(tensors, path)
+        save(tensors, path, metadata=metadata)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "save_file", full)
+        patch.setattr(saving, "save_file", full)
         result = invoke(*call, check=1)
     message = " ".join(result.stderr.split())
     assert "the checkpoint of step 8 could not be written (No space left on device)" in message
-    assert " MB are free; the one of step 4 stays" in message and "--resume" in message
+    assert " are free; the one of step 4 stays" in message and "--resume" in message
     names = sorted(path.name for path in (tmp_path / "m").glob("*checkpoint*"))
     assert names == ["checkpoint-00000004.json", "checkpoint-00000004.safetensors"]
     assert "going on from the checkpoint of step 4" in invoke(*call, "--resume", check=0).stderr

@@ -110,6 +110,7 @@ def test_a_run_that_fails_does_not_stop_the_others(invoke, tiny_bert, text, tmp_
     (tmp_path / "s.toml").write_text('[[grid]]\nmethod = "simcse"\nlearning_rate = [1e30, 1e-3]\n')
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=1)
     message = " ".join(result.stderr.split())
+    assert "run 1 of 2, method=simcse,learning_rate=1e+30: step " in message  # said when it happens
     assert "learning_rate=1e+30 failed: step" in message and "1 of 2 runs failed" in message
     assert [line["point"]["learning_rate"] for line in records(tmp_path / "m" / "results.jsonl")] == [0.001]
 
@@ -153,6 +154,11 @@ def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
         result = train(invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", *options, check=2)
         assert message in " ".join(result.stderr.split())
     assert not (tmp_path / "m").exists() or not list((tmp_path / "m").iterdir())
+    train(invoke, tiny_bert, text, tmp_path / "one", "--method", "simcse")
+    result = train(
+        invoke, tiny_bert, text, tmp_path / "one", "--method", "simcse", "--seeds", "1,2", "--resume", check=2
+    )
+    assert "is the folder of one run" in " ".join(result.stderr.split())
     (tmp_path / "r.jsonl").write_text('{"run": 1}\n{}\n')
     with pytest.raises(DataError, match="line 1"):
         sweep.read_results(tmp_path / "r.jsonl")
