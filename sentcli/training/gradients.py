@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.processes import average_gradients, gathered, process_count
-from sentcli.training.model import TrainingModel, unpacked
+from sentcli.training.model import TrainingModel, in_order, unpacked
 
 if TYPE_CHECKING:
-    from sentcli.encoder.torch_model import TorchEncoder
     from sentcli.methods.settings import Settings
     from sentcli.training.model import Batch
 
@@ -93,19 +92,14 @@ class Gradients:
         numbers of each part are drawn again, so that dropout is the same in both passes.
         """
         inputs, labels, matched = unpacked(batch)
-        parts = self._parts(inputs)
+        parts = self.model.parts(inputs, self.settings.mini_batch_size * self.model.passes)
         states: list[list[Tensor]] = []
-        vectors: Tensor | None = None
+        found: list[tuple[Tensor, Tensor]] = []
         with torch.no_grad():
             for encoder, rows, numbers in parts:
                 states.append(random_states(self.device))
-                found = self.model.vectors(encoder, rows)
-                if vectors is None:
-                    total = sum(len(part) for _, _, part in parts)
-                    vectors = torch.empty(total, found.shape[1], device=self.device, dtype=found.dtype)
-                vectors[numbers] = found
-        assert vectors is not None
-        vectors.requires_grad_()
+                found.append((self.model.vectors(encoder, rows), numbers))
+        vectors = in_order(found).requires_grad_()
         loss, terms = self.model.losses(self.model.views_of(inputs, vectors, labels, matched))
         shares = self._shares(terms, [vectors]) if measure else {}
         self._backward(loss, share)
@@ -117,18 +111,6 @@ class Gradients:
             again.backward(gradient[numbers])  # type: ignore[no-untyped-call]
         set_random_states(after, self.device)
         return loss, terms, shares
-
-    def _parts(self, inputs: Batch) -> list[tuple[TorchEncoder, Batch, Tensor]]:
-        """Cut the rows into parts of similar length: encoder, rows ``[P, longest]``, and their numbers ``[P]``."""
-        size, parts, before = self.settings.mini_batch_size, [], 0
-        for encoder, rows in self.model.encoders_and_rows(inputs):
-            lengths = rows["attention_mask"].sum(dim=1)
-            views = max(1, len(lengths) * self.model.views // len(inputs["attention_mask"]))
-            for chosen in torch.split(lengths.argsort(descending=True, stable=True), size * views):
-                width = int(lengths[chosen].max())
-                parts.append((encoder, {name: ids[chosen, :width] for name, ids in rows.items()}, chosen + before))
-            before += len(lengths)
-        return parts
 
     def _shares(self, terms: dict[str, Tensor], at: Sequence[Tensor]) -> dict[str, float]:
         """Return each weighted term's share of the gradient at some tensors, by norm."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sentcli.objectives import Parts
 
 Batch: TypeAlias = dict[str, Tensor]
+CPU_ROWS = 32
+"""Rows that a CPU encodes at a time: what a layer makes of them stays in its cache, and little is padded."""
 
 
 class TrainingModel(nn.Module):
@@ -30,6 +32,7 @@ class TrainingModel(nn.Module):
     Attributes:
         encoder: what the run is for.
         second: the encoder of the second view, if a method trains two.
+        passes: how many views of a sentence an encoder encodes.
         head: exists in training only.
         objectives: the terms of the loss by name.
         stateful: those of them that are modules: trained, moved and saved with the rest.
@@ -49,6 +52,7 @@ class TrainingModel(nn.Module):
         self.second: TorchEncoder | None = copy.deepcopy(parts.encoder) if method.twin is not None else None
         self.head = method.head.build(parts.dimension, method.settings.batch_size)
         self.single_pass = bool(getattr(self.head, "single_pass", False))
+        self.passes = 1 if self.single_pass or self.second is not None else self.views
         self._check_views()
         self.objectives = {name: settings.build(parts) for name, settings in method.objectives.items()}
         self.stateful = nn.ModuleDict({n: o for n, o in self.objectives.items() if isinstance(o, nn.Module)})
@@ -93,6 +97,9 @@ class TrainingModel(nn.Module):
         """Encode all views."""
         if not self.encodes:
             return Views(inputs, self.encoder, self.second, self.head, labels=labels, matched=matched)
+        if inputs["input_ids"].device.type == "cpu" and not (self.attention_layers or "tokens" in self.sees):
+            found = [(self.vectors(encoder, rows), numbers) for encoder, rows, numbers in self.parts(inputs, CPU_ROWS)]
+            return self.views_of(inputs, in_order(found), labels, matched)
         parts = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
         pooled = torch.cat([part.sentence for part in parts if part.sentence is not None])
         tokens = self.by_view(torch.cat([part.tokens for part in parts])) if "tokens" in self.sees else None
@@ -107,8 +114,23 @@ class TrainingModel(nn.Module):
         if self.second is not None:
             halves = [{name: ids.chunk(2)[i] for name, ids in inputs.items()} for i in range(2)]
             return list(zip((self.encoder, self.second), halves, strict=True))
-        passes = 1 if self.single_pass else self.views
-        return [(self.encoder, {name: ids[: len(ids) // self.views * passes] for name, ids in inputs.items()})]
+        rows = len(inputs["input_ids"]) // self.views * self.passes
+        return [(self.encoder, {name: ids[:rows] for name, ids in inputs.items()})]
+
+    def parts(self, inputs: Batch, size: int) -> list[tuple[TorchEncoder, Batch, Tensor]]:
+        """Cut the rows into parts of similar length.
+
+        Returns:
+            The encoder, at most `size` rows ``[P, longest]``, and their numbers ``[P]`` in what `by_view` takes.
+        """
+        parts, before = [], 0
+        for encoder, rows in self.encoders_and_rows(inputs):
+            lengths = rows["attention_mask"].sum(dim=1)
+            for chosen in torch.split(lengths.argsort(descending=True, stable=True), size):
+                width = int(lengths[chosen].max())
+                parts.append((encoder, {name: ids[chosen, :width] for name, ids in rows.items()}, chosen + before))
+            before += len(lengths)
+        return parts
 
     def views_of(
         self,
@@ -220,6 +242,12 @@ class TrainingModel(nn.Module):
                 name = f"{part.kept_as}-{objective}" if part.kept_as in kept else part.kept_as
                 kept[name] = part.kept()
         return kept
+
+
+def in_order(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Put vectors ``[P, d]`` of parts together by their numbers ``[P]``."""
+    vectors, numbers = (torch.cat(column) for column in zip(*parts, strict=True))
+    return vectors[numbers.argsort()]
 
 
 def unpacked(batch: Batch) -> tuple[Batch, Tensor | None, Tensor | None]:
