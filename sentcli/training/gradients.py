@@ -92,7 +92,7 @@ class Gradients:
         numbers of each part are drawn again, so that dropout is the same in both passes.
         """
         inputs, labels, matched = unpacked(batch)
-        parts = self.model.parts(inputs, self.settings.mini_batch_size * self.model.passes)
+        parts = self.model.parts(inputs, self.settings.mini_batch_size)
         states: list[list[Tensor]] = []
         found: list[tuple[Tensor, Tensor]] = []
         with torch.no_grad():

@@ -98,7 +98,7 @@ class TrainingModel(nn.Module):
         if not self.encodes:
             return Views(inputs, self.encoder, self.second, self.head, labels=labels, matched=matched)
         if inputs["input_ids"].device.type == "cpu" and not (self.attention_layers or "tokens" in self.sees):
-            found = [(self.vectors(encoder, rows), numbers) for encoder, rows, numbers in self.parts(inputs, CPU_ROWS)]
+            found = [(self.vectors(encoder, rows), numbers) for encoder, rows, numbers in self.parts(inputs)]
             return self.views_of(inputs, in_order(found), labels, matched)
         parts = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
         pooled = torch.cat([part.sentence for part in parts if part.sentence is not None])
@@ -117,13 +117,19 @@ class TrainingModel(nn.Module):
         rows = len(inputs["input_ids"]) // self.views * self.passes
         return [(self.encoder, {name: ids[:rows] for name, ids in inputs.items()})]
 
-    def parts(self, inputs: Batch, size: int) -> list[tuple[TorchEncoder, Batch, Tensor]]:
+    def parts(self, inputs: Batch, sentences: int = CPU_ROWS) -> list[tuple[TorchEncoder, Batch, Tensor]]:
         """Cut the rows into parts of similar length.
 
+        Args:
+            inputs: of all views.
+            sentences: whose views make a part at most; on a CPU also at most `CPU_ROWS` rows.
+
         Returns:
-            The encoder, at most `size` rows ``[P, longest]``, and their numbers ``[P]`` in what `by_view` takes.
+            The encoder, rows ``[P, longest]``, and their numbers ``[P]`` in what `by_view` takes.
         """
         parts, before = [], 0
+        size = sentences * self.passes
+        size = min(size, CPU_ROWS) if inputs["input_ids"].device.type == "cpu" else size
         for encoder, rows in self.encoders_and_rows(inputs):
             lengths = rows["attention_mask"].sum(dim=1)
             for chosen in torch.split(lengths.argsort(descending=True, stable=True), size):
