@@ -19,9 +19,6 @@ batches and views follow from (seed, step), all other random numbers from the st
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,6 +26,7 @@ import torch
 from sentcli.processes import process_count, rank
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.keeper import BestKeeper
+from sentcli.training.memory import keeping_freed_memory
 from sentcli.training.state import Observer, RunState, TrainResult
 
 if TYPE_CHECKING:
@@ -67,7 +65,6 @@ def train(
         SentcliError: if the loss is not a number, or a checkpoint cannot be written.
     """
     settings = method.settings
-    keep_freed_memory()
     torch.manual_seed(settings.seed + rank())
     order = run_order(model, method, len(corpus.sentences))
     steps = settings.total_steps(order.per_epoch)
@@ -79,16 +76,17 @@ def train(
     if run.progress.step == 0:
         run.keeper.evaluate(0)
     model.train()
-    for made in batches.steps(run.progress.step, steps):
-        rate = settings.learning_rate * settings.rate(run.progress.step, steps)
-        step = run.step(made, [to_tensors(b, tokenizer.pad_id, method.views.count, run.device) for b in made], rate)
-        run.report(step, rate, steps, observer)
-        if run.progress.step % settings.eval_every == 0 or run.progress.step == steps:
-            run.keeper.evaluate(run.progress.step)
-        if run.keeper.stopped:
-            break
-        if save_every and run.progress.step % save_every == 0 and run.progress.step < steps:
-            run.save()
+    with keeping_freed_memory():
+        for made in batches.steps(run.progress.step, steps):
+            rate = settings.learning_rate * settings.rate(run.progress.step, steps)
+            step = run.step(made, [to_tensors(b, tokenizer.pad_id, method.views.count, run.device) for b in made], rate)
+            run.report(step, rate, steps, observer)
+            if run.progress.step % settings.eval_every == 0 or run.progress.step == steps:
+                run.keeper.evaluate(run.progress.step)
+            if run.keeper.stopped:
+                break
+            if save_every and run.progress.step % save_every == 0 and run.progress.step < steps:
+                run.save()
     run.keeper.restore_best()
     model.eval()
     return run.result()
@@ -98,20 +96,3 @@ def run_order(model: TrainingModel, method: Method, sentences: int) -> Order:
     """Return which sentences are in which batch of a run, in all its processes."""
     settings = method.settings
     return Order(sentences, settings.batch_size, settings.seed, model.least_rows, process_count())
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what is freed instead of giving it back: a step frees and takes the same blocks again.
-
-    Without it every large tensor is mapped anew, and the kernel fills it with zeros page by page: a third of a step's
-    time on a CPU. MALLOC_TRIM_THRESHOLD_ in the environment wins.
-    """
-    if not sys.platform.startswith("linux") or "MALLOC_TRIM_THRESHOLD_" in os.environ:
-        return
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):  # another C library
-        return
-    mmap_threshold, trim_threshold, largest = -3, -1, 2**28
-    mallopt(mmap_threshold, largest)
-    mallopt(trim_threshold, 2**31 - 1)
