@@ -80,10 +80,9 @@ def gains(found: list[Summary]) -> str:
                 spread(summary, "sts_average"),
                 f"{summary.mean['sts_average'] - base.mean['sts_average']:+.2f}",
                 f"{paper - published:+.2f}",
-                f"{summary.mean['sentences_per_second']:.0f}",
             ]
         )
-    head = "method", "seeds", "STS-B dev", "best step", "STS average", "over SimCSE", "published", "sentences/s"
+    head = "method", "seeds", "STS-B dev", "best step", "STS average", "over SimCSE", "published"
     return markdown(head, rows)
 
 
