@@ -104,11 +104,12 @@ class RunFolder:
         self.results: dict[str, Any] | None = None
         self.goes_on = False
         self.notes: list[str] = []
-        started = finite({**(identity or {}), ENVIRONMENT: dict(environment or {})})
-        everywhere(lambda: self._open(path, started, overwrite=overwrite, resume=resume))
+        self.identity: dict[str, Any] = finite(dict(identity or {}))
+        self.environment = dict(environment or {})
+        everywhere(lambda: self._open(path, overwrite=overwrite, resume=resume))
         self.checkpoint, self.results = agree((self.checkpoint, self.results))
 
-    def _open(self, path: Path, started: dict[str, Any], *, overwrite: bool, resume: bool) -> None:
+    def _open(self, path: Path, *, overwrite: bool, resume: bool) -> None:
         if not is_first():
             return
         check_run_folder(path, overwrite=overwrite, resume=resume)
@@ -120,23 +121,25 @@ class RunFolder:
             message = f"{path}: another run is writing to this folder; wait for it, or choose another -o"
             raise LockedError(message) from None
         try:
-            self._start(path, started, resume=resume)
+            self._start(path, resume=resume)
         except BaseException:
             self._unlock()
             raise
 
-    def _start(self, path: Path, started: dict[str, Any], *, resume: bool) -> None:
+    def _start(self, path: Path, *, resume: bool) -> None:
         if resume and (self.path / RUN).exists():
-            before = json.loads((self.path / RUN).read_text("utf-8"))
-            then, now = before.pop(ENVIRONMENT, {}), {**started}.pop(ENVIRONMENT)
-            _refuse_difference(path, before, {key: value for key, value in started.items() if key != ENVIRONMENT})
+            before = _started(path)
+            then = before.pop(ENVIRONMENT, {})
+            _refuse_difference(path, before, self.identity)
             self._go_on()
-            if self.goes_on and (found := _differences(then, {key: now.get(key) for key in then})):
+            found = _differences(then, {key: self.environment.get(key) for key in then})
+            if found and self.checkpoint is not None:
                 self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(found)}")
         else:
             self._clear((LOCK,))
-            write_json(self.path / RUN, started)
             self.metrics = (self.path / METRICS).open("w", encoding="utf-8")
+        if self.checkpoint is None and self.results is None:
+            write_json(self.path / RUN, {**self.identity, ENVIRONMENT: self.environment})
 
     def _go_on(self) -> None:
         if (self.path / WEIGHTS).exists() and (self.path / CONFIG).exists():
@@ -266,6 +269,18 @@ class RunFolder:
             self.metrics.close()
         if hasattr(self, "lock") and self.lock.is_locked:
             self._unlock()
+
+
+def _started(path: Path) -> dict[str, Any]:
+    """Return what ``run.json`` says was started.
+
+    Raises:
+        InputError: if it is damaged.
+    """
+    try:
+        return dict(json.loads((path / RUN).read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path / RUN} is damaged, so --resume cannot go on with it; use --overwrite") from error
 
 
 def _refuse_difference(path: Path, there: dict[str, Any], now: dict[str, Any]) -> None:

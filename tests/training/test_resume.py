@@ -191,6 +191,14 @@ def test_going_on_says_from_where_and_what_changes_the_bytes(invoke, tiny_bert, 
     assert "not have the same bytes: torch is" in said and "and was '1.0'; threads is" in said
 
 
+@pytest.mark.parametrize("content", [b"{", b"3", b"\xff"])
+def test_a_damaged_run_json_is_said(invoke, tiny_bert, text, tmp_path, monkeypatch, content):
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    interrupted(monkeypatch, invoke, EVERY + 1, *call)
+    (tmp_path / "m" / "run.json").write_bytes(content)
+    assert "run.json is damaged" in " ".join(invoke(*call, "--resume", check=2).stderr.split())
+
+
 def test_a_folder_that_is_no_run_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "model.safetensors").write_bytes(b"")
