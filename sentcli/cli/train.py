@@ -195,6 +195,12 @@ def train(
     cooked = _recipe(recipe)
     points, sweep_seeds = train_runs.points_and_seeds(sweep, seeds)
     varied = {key for point in points for key in point}
+    if results is not None and not points:
+        raise InputError("--results belongs to --seeds or --sweep; a single run has metrics.jsonl and --json")
+    if seed is not None and sweep_seeds:
+        raise InputError("--seed and the seeds of a sweep: give one of them")
+    if subset_seed is not None and not (limit or fraction or varied & {"limit", "fraction"}):
+        raise InputError("--subset-seed draws the sentences of --limit or --fraction: give one of them")
     given = {
         "batch_size": batch_size,
         "learning_rate": learning_rate,

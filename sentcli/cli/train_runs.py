@@ -63,8 +63,8 @@ def run_many(
     from sentcli.report import Report, environment, write_report
     from sentcli.training import sweep
 
-    sweep.check_sweep_folder(request)
     planned = sweep.plan(request, points, seeds)
+    sweep.check_sweep_folder(request, results)
     report = Report("train", request.model)
     with console.resumable(request.output), ExitStack() as shown:
         outcome = sweep.run_all(planned, results, SweepView(planned, log_to, shown))
@@ -74,7 +74,8 @@ def run_many(
     if summaries:
         training_view.sweep_table("runs" if len(points) > 1 else "seeds", summaries)
     training_view.leftovers(outcome)
-    console.note(f"{len(outcome.records)} of {len(planned)} runs have finished; their results are in {results}")
+    where = f"; their results are in {results}" if outcome.records else ""
+    console.note(f"{len(outcome.records)} of {len(planned)} runs have finished{where}")
     told = [summary.to_dict() for summary in summaries]
     report.results = told[0] if len(points) == 1 and told else {"points": told}
     report.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in outcome.records]}
@@ -82,7 +83,8 @@ def run_many(
     if json is not None:
         write_report(report.to_dict(), json)
     if outcome.failed:
-        raise SentcliError(f"{len(outcome.failed)} of {len(planned)} runs failed; the others are in {results}")
+        others = f"; the others are in {results}" if outcome.records else ""
+        raise SentcliError(f"{len(outcome.failed)} of {len(planned)} runs failed{others}")
 
 
 class SweepView:

@@ -38,6 +38,16 @@ POOLINGS = {
 """Names for ``--pooling``, with what they mean."""
 
 
+def check_pooling(name: str) -> None:
+    """Refuse an unknown pooling.
+
+    Raises:
+        InputError: with the names that there are.
+    """
+    if name not in POOLINGS:
+        raise InputError(f"unknown pooling {name!r}{nearest(name, list(POOLINGS))}; one of: {', '.join(POOLINGS)}")
+
+
 @dataclass(frozen=True)
 class PoolingSpec:
     """Token vectors ``[B, T, d]`` to ``[B, d * len(modes)]``."""
@@ -147,8 +157,7 @@ class EncoderSpec:
         Raises:
             InputError: for an unknown name.
         """
-        if name not in POOLINGS:
-            raise InputError(f"unknown pooling {name!r}{nearest(name, list(POOLINGS))}; one of: {', '.join(POOLINGS)}")
+        check_pooling(name)
         if name == self.pooling:
             return replace(self, assumed_pooling=False)
         include_prompt = next(m for m in self.modules if isinstance(m, PoolingSpec)).include_prompt

@@ -7,6 +7,7 @@ beside it, because other papers print those (princeton-nlp/SimCSE#4, #150).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +143,7 @@ def _read_subset(folder: Path, name: str) -> Pairs:
         first.append(detokenised(fields[0]))
         second.append(detokenised(fields[1]))
         gold.append(_number(score, golds, line))
-    return Pairs(name, first, second, np.array(gold))
+    return _pairs(golds, name, first, second, gold)
 
 
 def read_stsb(path: Path) -> Pairs:
@@ -165,7 +166,13 @@ def _read_columns(path: Path, name: str, *, gold: int, first: int, second: int, 
         one.append(detokenised(fields[first]))
         two.append(detokenised(fields[second]))
         scores.append(_number(fields[gold], path, line))
-    return Pairs(name, one, two, np.array(scores))
+    return _pairs(path, name, one, two, scores)
+
+
+def _pairs(path: Path, name: str, first: list[str], second: list[str], gold: list[float]) -> Pairs:
+    if len(set(gold)) < 2:
+        raise DataError(path, f"{len(gold)} pairs, and no two different scores: nothing to correlate with")
+    return Pairs(name, first, second, np.array(gold))
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -183,9 +190,12 @@ def _read_lines(path: Path) -> list[str]:
 
 def _number(text: str, path: Path, line: int) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError as error:
         raise DataError(path, f"{text!r} is not a score", line=line) from error
+    if not math.isfinite(number):
+        raise DataError(path, f"{text!r} is not a score", line=line)
+    return number
 
 
 def detokenised(text: str) -> str:

@@ -27,13 +27,14 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
     if path.exists() and not overwrite and not resume:
         raise InputError(f"{path} exists; use --overwrite to replace it, or another -o")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        probe = path.parent / f".sentcli-write-test-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise InputError(f"cannot write to {path.parent}: {error.strerror}") from error
+    for where in (path.parent, path) if path.is_dir() else (path.parent,):
+        try:
+            where.mkdir(parents=True, exist_ok=True)
+            probe = where / f".sentcli-write-test-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise InputError(f"cannot write to {where}: {error.strerror}") from error
 
 
 @contextmanager

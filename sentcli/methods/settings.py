@@ -63,8 +63,8 @@ class Settings:
     """Only deterministic kernels on a GPU, at a loss of speed; a CPU always is."""
     seed: int = 42
 
-    def check(self, sentences: int, processes: int = 1) -> None:
-        """Refuse settings that cannot train on this many sentences in this many processes.
+    def check_values(self) -> None:
+        """Refuse values that have no meaning.
 
         Raises:
             InputError: naming the setting.
@@ -85,6 +85,14 @@ class Settings:
         checks.one_of("precision", self.precision, tuple(PRECISIONS))
         if self.batch_size < 2:
             raise InputError("batch_size must be at least 2: the other sentences of a batch are the negatives")
+
+    def check(self, sentences: int, processes: int = 1) -> None:
+        """Refuse settings that cannot train on this many sentences in this many processes.
+
+        Raises:
+            InputError: naming the setting.
+        """
+        self.check_values()
         if sentences < self.batch_size * processes:
             times = f" in each of {processes} processes" if processes > 1 else ""
             raise InputError(f"batch size {self.batch_size}{times} is more than the {sentences} sentences of the data")

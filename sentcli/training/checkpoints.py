@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,18 +84,23 @@ class Checkpoints:
             f"needs {decimal(needed)}, {decimal(free)} are free; {kept}. Make room and go on with --resume"
         )
 
-    def load(self) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest whole checkpoint, if there is one, and what is wrong with newer ones."""
+    def load(self, wrong: Callable[[dict[str, Any]], str]) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest whole checkpoint, if there is one, and what is wrong with newer ones.
+
+        Args:
+            wrong: given the facts of a checkpoint, says what else makes it useless; empty if nothing does.
+        """
         problems: list[str] = []
         for step in reversed(self.steps()):
             weights, facts = self._path(step, "safetensors"), self.facts(step)
             try:
                 whole = bool(facts) and file_digest(weights) == facts.get("sha256")
-                if whole:
+                reason = wrong(facts) if whole else ""
+                if whole and not reason:
                     return Checkpoint(step, load_file(weights), facts), problems
             except (OSError, SafetensorError):
-                pass
-            problems.append(f"the checkpoint of step {step} is damaged and is not used")
+                reason = ""
+            problems.append(f"{reason}the checkpoint of step {step} {'' if reason else 'is damaged and '}is not used")
         return None, problems
 
     def remove(self, step: int) -> None:

@@ -16,6 +16,7 @@ import torch
 from sentcli.encoder import first_token, surgery
 from sentcli.encoder.checkpoint import has_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.spec import check_pooling
 from sentcli.encoder.torch_backend import position_limit, text_tokenizer
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
@@ -68,7 +69,7 @@ class TrainRequest:
         """Return the method with the settings of the recipe, then with those that were given.
 
         Raises:
-            InputError: as `configure`.
+            InputError: as `configure`; also for values that have no meaning.
         """
         method = get_method(self.method, self.stage)
         if self.recipe is not None:
@@ -76,7 +77,12 @@ class TrainRequest:
                 method = configure(method, self.recipe.assignments)
             except InputError as error:
                 raise InputError(f"recipe {self.recipe.name}: {error}") from error
-        return configure(method, self.assignments)
+        method = configure(method, self.assignments)
+        if method.fit is None:
+            method.settings.check_values()
+        if self.pooling is not None and self.pooling != "own":
+            check_pooling(self.pooling)
+        return method
 
 
 @dataclass(frozen=True)
@@ -257,6 +263,8 @@ def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[s
     if 1 < rest < least * order.processes:
         notes.append(f"the last {rest} sentences of each epoch are left out: a batch needs at least {least}")
     steps = settings.total_steps(order.per_epoch)
+    if not settings.max_steps and settings.accumulate > settings.epochs * order.per_epoch:
+        notes.append(f"one step takes {settings.accumulate} batches, an epoch has {order.per_epoch}")
     if settings.warmup_steps >= steps:
         notes.append(f"the warm-up of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
     return notes

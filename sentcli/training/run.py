@@ -106,8 +106,9 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
     if request.resume and (request.output / WEIGHTS).exists():  # nothing to go on with: it is finished, or another
-        results = _folder(prepared).results
-        return TrainResult(**(results or {}))
+        finished = _folder(prepared)
+        assert finished.results is not None
+        return _finished(prepared, finished, TrainResult(**finished.results))
 
     def score(encoder: SentenceEncoder) -> float | None:
         if dev is None:

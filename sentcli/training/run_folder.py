@@ -9,6 +9,7 @@ the resolved configuration and the results in ``sentcli.json`` and a model card.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -19,7 +20,7 @@ from filelock import FileLock, Timeout
 from safetensors.torch import load_file
 from torch import nn
 
-from sentcli.encoder.checkpoint import HEAD_FOLDER
+from sentcli.encoder.checkpoint import HEAD_FOLDER, file_digest
 from sentcli.encoder.saving import save_weights, write_model_files
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, write_json
@@ -104,6 +105,7 @@ class RunFolder:
         self.results: dict[str, Any] | None = None
         self.goes_on = False
         self.notes: list[str] = []
+        self.digests: dict[int, str] = {}
         self.identity: dict[str, Any] = finite(dict(identity or {}))
         self.environment = dict(environment or {})
         everywhere(lambda: self._open(path, overwrite=overwrite, resume=resume))
@@ -128,7 +130,7 @@ class RunFolder:
 
     def _start(self, path: Path, *, resume: bool) -> None:
         if resume and (self.path / RUN).exists():
-            before = _started(path)
+            before = _read(path / RUN)
             then = before.pop(ENVIRONMENT, {})
             _refuse_difference(path, before, self.identity)
             self._go_on()
@@ -142,19 +144,27 @@ class RunFolder:
             write_json(self.path / RUN, {**self.identity, ENVIRONMENT: self.environment})
 
     def _go_on(self) -> None:
-        if (self.path / WEIGHTS).exists() and (self.path / CONFIG).exists():
-            self.results = json.loads((self.path / CONFIG).read_text("utf-8")).get("results")
+        if (self.path / WEIGHTS).exists():
+            self.results = _read(self.path / CONFIG).get("results", {})
             self._tidy()
             return
         self.goes_on = True
         self._clear(IN_PROGRESS)
-        self.checkpoint, self.notes = self.checkpoints.load()
+        self.checkpoint, self.notes = self.checkpoints.load(self._best_is_gone)
         keep = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
         if self.checkpoint is None:
             self.checkpoints.clear()
         with (self.path / METRICS).open("ab") as handle:
-            handle.truncate(keep)
+            if handle.tell() < keep:
+                self.notes.append(f"{METRICS} is shorter than it was: lines of earlier steps are missing")
+            handle.truncate(min(keep, handle.tell()))
         self.metrics = (self.path / METRICS).open("a", encoding="utf-8")
+
+    def _best_is_gone(self, facts: dict[str, Any]) -> str:
+        """Say if the best weights that a checkpoint means are not those that were written."""
+        step = facts["scores"]["best_step"]
+        whole = facts.get("best_sha256") is None or facts["best_sha256"] == self._best_digest(step)
+        return "" if whole else f"the best weights so far, of step {step}, are damaged: "
 
     def _clear(self, keep: tuple[str, ...]) -> None:
         """Remove what an earlier run left, but for some."""
@@ -181,6 +191,7 @@ class RunFolder:
     def keep_best(self, model: nn.Module, step: int) -> None:
         """Write the weights of the moment as the best so far; older ones stay while a checkpoint means them."""
         save_weights(model, self._best(step))
+        self.digests.pop(step, None)
         self._prune(step)
 
     def load_best(self, model: nn.Module, step: int) -> None:
@@ -194,7 +205,9 @@ class RunFolder:
             SentcliError: if there is no room; the last good one stays.
         """
         assert self.metrics is not None
+        os.fsync(self.metrics.fileno())
         checkpoint.facts["metrics_bytes"] = self.metrics.tell()
+        checkpoint.facts["best_sha256"] = self._best_digest(checkpoint.facts["scores"]["best_step"])
         self.checkpoints.save(checkpoint)
         self._prune(checkpoint.facts["scores"]["best_step"])
 
@@ -207,6 +220,13 @@ class RunFolder:
     def _meant(self) -> Iterator[int]:
         for step in self.checkpoints.steps():
             yield int(self.checkpoints.facts(step).get("scores", {}).get("best_step", 0))
+
+    def _best_digest(self, step: int) -> str | None:
+        """Return the SHA-256 of the best weights of a step; None if there are none."""
+        path = self._best(step)
+        if step not in self.digests and path.exists():
+            self.digests[step] = file_digest(path)
+        return self.digests.get(step)
 
     def _best(self, step: int) -> Path:
         return self.path / f"best-{step:08d}.safetensors"
@@ -271,16 +291,17 @@ class RunFolder:
             self._unlock()
 
 
-def _started(path: Path) -> dict[str, Any]:
-    """Return what ``run.json`` says was started.
+def _read(path: Path) -> dict[str, Any]:
+    """Return what a file of a run says.
 
     Raises:
-        InputError: if it is damaged.
+        InputError: if it is missing or damaged.
     """
     try:
-        return dict(json.loads((path / RUN).read_text("utf-8")))
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path / RUN} is damaged, so --resume cannot go on with it; use --overwrite") from error
+        return dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        message = f"{path} is missing or damaged, so --resume cannot go on with this run; use --overwrite"
+        raise InputError(message) from error
 
 
 def _refuse_difference(path: Path, there: dict[str, Any], now: dict[str, Any]) -> None:

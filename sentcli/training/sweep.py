@@ -30,7 +30,7 @@ from typing import Any, Protocol
 from filelock import FileLock
 
 from sentcli.errors import DataError, InputError, SentcliError, nearest
-from sentcli.io.atomic import check_output
+from sentcli.io.atomic import check_output, replacing
 from sentcli.methods.recipes import load_recipe
 from sentcli.processes import agree, is_first
 from sentcli.report import environment, finite
@@ -78,8 +78,8 @@ def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
     """
     try:
         table = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {path}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(path, f"not valid TOML: {error}") from error
     unknown = [key for key in table if key not in ("seeds", "grid")]
@@ -94,13 +94,17 @@ def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
     for grid in grids:
         if inner := next((key for key, value in grid.items() if isinstance(value, dict)), None):
             raise DataError(path, f'grid.{inner}: write "{inner}.{next(iter(grid[inner]), "")}" = ... with the quotes')
+        if empty := next((key for key, value in grid.items() if value == []), None):
+            raise DataError(path, f"grid.{empty}: an empty list leaves nothing to run")
         lists = [value if isinstance(value, list) else [value] for value in grid.values()]
         points += [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
     return seeds, [point for i, point in enumerate(points) if point not in points[:i]]
 
 
-def check_sweep_folder(request: TrainRequest) -> None:
+def check_sweep_folder(request: TrainRequest, results: Path) -> None:
     """Refuse an output folder that exists, unless the sweep is to go on in it or to replace its runs, or a run's.
+
+    Also a file of results that cannot be written, or that holds something else.
 
     Raises:
         InputError: saying so.
@@ -110,6 +114,8 @@ def check_sweep_folder(request: TrainRequest) -> None:
         check_output(request.output, overwrite=request.overwrite or empty, resume=request.resume, folder=True)
         if (request.output / RUN).exists():
             raise InputError(f"{request.output} is the folder of one run, not of several; choose another -o")
+        check_output(results, resume=True)
+        read_results(results)
 
 
 def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[Planned]:
@@ -171,18 +177,24 @@ def read_results(path: Path) -> dict[str, dict[str, Any]]:
         DataError: if another line is no record.
     """
     records: dict[str, dict[str, Any]] = {}
-    lines = path.read_text("utf-8").split("\n") if path.exists() else []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in enumerate(_whole_lines(path), 1):
         try:
-            record = json.loads(line)
-            records[record["digest"]] = record
+            if line.strip():
+                record = json.loads(line)
+                records[record["digest"]] = record
         except (ValueError, TypeError, KeyError) as error:
-            if number == len(lines):
-                break
             raise DataError(path, f"not a record of a run: {error}", line=number) from error
     return records
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file, without a last one that was cut off."""
+    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    try:
+        json.loads(last)  # whole, but for the line feed
+    except ValueError:
+        return lines
+    return [*lines, last]
 
 
 class SweepObserver(Protocol):
@@ -247,11 +259,10 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
     """Add a line in place of a torn one at the end; other sweeps may write to the same file."""
     if not is_first():
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(f".{path.name}.lock")), path.open("a+b") as handle:
-        handle.seek(0)
-        handle.truncate(handle.read().rfind(b"\n") + 1)
-        handle.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        lines = [*_whole_lines(path), json.dumps(record, ensure_ascii=False).encode()]
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"\n".join(lines) + b"\n")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 from sentcli.encoder import saving
+from sentcli.evaluation import sts
 from tests.conftest import save_backbone
 
 STEPS, EVERY = 9, 4
@@ -196,7 +197,7 @@ def test_a_damaged_run_json_is_said(invoke, tiny_bert, text, tmp_path, monkeypat
     call = arguments(tiny_bert, text, tmp_path / "m")
     interrupted(monkeypatch, invoke, EVERY + 1, *call)
     (tmp_path / "m" / "run.json").write_bytes(content)
-    assert "run.json is damaged" in " ".join(invoke(*call, "--resume", check=2).stderr.split())
+    assert "run.json is missing or damaged" in " ".join(invoke(*call, "--resume", check=2).stderr.split())
 
 
 def test_a_folder_that_is_no_run_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path):
@@ -227,6 +228,52 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(invoke, tiny_bert, tex
     assert "the checkpoint of step 8 is damaged" in " ".join(result.stderr.split())
     assert "going on from the checkpoint of step 4" in result.stderr
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone"])
+def test_damaged_best_weights_are_found_before_the_training(
+    invoke, tiny_bert, text, dev, tmp_path, monkeypatch, damage
+):
+    scored = ["--eval-data", dev, "--eval-every", 3]
+    invoke(*arguments(tiny_bert, text, tmp_path / "whole", *scored), check=0)
+    call = arguments(tiny_bert, text, tmp_path / "m", *scored)
+    interrupted(monkeypatch, invoke, 9, *call)
+    best = json.loads((tmp_path / "m" / "checkpoint-00000008.json").read_text())["scores"]["best_step"]
+    path = tmp_path / "m" / f"best-{best:08d}.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.unlink() if damage == "gone" else path.write_bytes(content if damage == "flip" else content[:-100])
+    said = " ".join(invoke(*call, "--resume", check=0).stderr.split())
+    assert f"the best weights so far, of step {best}, are damaged: the checkpoint of step 8 is not used" in said
+    assert digests(tmp_path / "m") == digests(tmp_path / "whole")
+
+
+def test_shortened_metrics_are_said(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    interrupted(monkeypatch, invoke, 6, *call)
+    (tmp_path / "m" / "metrics.jsonl").write_text("")
+    assert "lines of earlier steps are missing" in " ".join(invoke(*call, "--resume", check=0).stderr.split())
+    assert [line["step"] for line in without_times(tmp_path / "m")] == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_a_finished_run_without_its_configuration_is_said(invoke, tiny_bert, text, tmp_path, content):
+    call = arguments(tiny_bert, text, tmp_path / "m")
+    invoke(*call, check=0)
+    path = tmp_path / "m" / "sentcli.json"
+    path.unlink() if content is None else path.write_text(content)
+    assert "sentcli.json is missing or damaged" in " ".join(invoke(*call, "--resume", check=2).stderr.split())
+
+
+def test_a_fitted_model_gets_missing_scores(invoke, tiny_bert, tmp_path, dev, monkeypatch):
+    monkeypatch.setattr(sts, "TASKS", ("STSBenchmark",))
+    folder = dev / "STS" / "STSBenchmark"
+    (folder / "sts-test.csv").write_bytes((folder / "sts-dev.csv").read_bytes())
+    call = ["train", "--method", "first-last-avg", "-m", tiny_bert, "-o", tmp_path / "m", "--eval-data", dev]
+    invoke(*call, check=0)
+    invoke(*call, "--sts", "--resume", "--json", tmp_path / "r.json", check=0)
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert results["sts"] == {"STSBenchmark": results["best_dev_spearman"]}
 
 
 def test_a_full_disk_at_a_checkpoint(invoke, tiny_bert, text, tmp_path, monkeypatch):

@@ -39,10 +39,11 @@ def test_seeds_give_mean_and_sd(invoke, tiny_bert, text, dev, tmp_path):
         "--json", tmp_path / "r.json",
     )  # fmt: skip
     found = json.loads((tmp_path / "r.json").read_text())["results"]
-    best = [run["best_dev_spearman"] for run in found["runs"]]
-    assert len(set(best)) == 3
-    assert found["mean"]["best_dev_spearman"] == pytest.approx(statistics.fmean(best))
-    assert found["sd"]["best_dev_spearman"] == pytest.approx(statistics.stdev(best))
+    assert len({run["final_dev_spearman"] for run in found["runs"]}) == 3
+    for key in ("best_dev_spearman", "final_dev_spearman"):
+        scores = [run[key] for run in found["runs"]]
+        assert found["mean"][key] == pytest.approx(statistics.fmean(scores))
+        assert found["sd"][key] == pytest.approx(statistics.stdev(scores))
     assert "48, 49, 50" in result.output and "3 of 3 runs" in " ".join(result.output.split())
     assert [record["seed"] for record in records(tmp_path / "m" / "results.jsonl")] == [48, 49, 50]
     assert (tmp_path / "m" / "seed=49" / "model.safetensors").exists()
@@ -142,14 +143,56 @@ def test_broken_sweeps(tmp_path, content, message):
     assert message in str(error.value)
 
 
+def test_results_are_never_lost(tmp_path):
+    """A last line that is whole stays, one that is cut off goes, something else is an error."""
+    path = tmp_path / "r.jsonl"
+    record = {"digest": "a", "text": "\N{SNOWMAN}"}
+    whole = json.dumps(record, ensure_ascii=False).encode()
+    for before, kept in (
+        (b"", []),
+        (whole, ["a"]),
+        (whole + b"\n", ["a"]),
+        (whole + b"\n" + whole.replace(b'"a"', b'"b"')[:-4], ["a"]),  # torn inside of the snowman
+    ):
+        path.write_bytes(before)
+        assert list(sweep.read_results(path)) == kept
+        sweep._append(path, {"digest": "c"})
+        assert list(sweep.read_results(path)) == [*kept, "c"]
+    for foreign in (b'{"mine": 1}', b'{"mine": 1}\n', b"words\n" + whole):
+        path.write_bytes(foreign)
+        with pytest.raises(DataError, match="line 1"):
+            sweep.read_results(path)
+
+
+def test_all_of_a_sweep_is_checked_before_its_first_run(invoke, tiny_bert, text, tmp_path):
+    for line, message in (
+        ("learning_rate = [1e-3, -1]", "learning_rate"),
+        ("warmup_share = [0.1, 1.5]", "warmup_share"),
+        ('pooling = ["cls", "clz"]', "did you mean 'cls'"),
+        ("seed = [1, -2]", "seed"),
+        ("learning_rate = []", "grid.learning_rate: an empty list"),
+    ):
+        (tmp_path / "s.toml").write_text(f"[[grid]]\nmethod = 'simcse'\n{line}\n")
+        result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=2)
+        assert message in " ".join(result.stderr.split())
+        assert not (tmp_path / "m").exists()
+
+
 def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="No such file"):
         sweep.read_sweep(tmp_path / "none.toml")
+    (tmp_path / "mine.json").write_text('{"mine": 1}')
     for options, message in (
         (["--seeds", "1,x"], "such as 48,49,50"),
         (["--seeds", "1,1"], "stands twice"),
         (["--seeds", "1", "--sts"], "--eval-data, which is missing"),
         (["--seeds", "1", "--set", "temperatur=1"], "did you mean"),
+        (["--seeds", "1", "--seed", 1], "give one of them"),
+        (["--seeds", "1", "--results", tmp_path], "is a folder"),
+        (["--seeds", "1", "--results", tmp_path / "mine.json"], "not a record of a run"),
+        (["--results", tmp_path / "r.jsonl"], "belongs to --seeds or --sweep"),
+        (["--subset-seed", 1], "of --limit or --fraction"),
+        (["--sweep", tmp_path], "Is a directory"),
     ):
         result = train(invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", *options, check=2)
         assert message in " ".join(result.stderr.split())
