@@ -1,6 +1,7 @@
 """Tiny models built in memory, and the real data where there is some."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,11 @@ def make_backbone(kind="bert", layers=2, seed=0, dropout=0.1):
                 )  # fmt: skip
                 model = t.ModernBertModel(config)
     return model.eval(), tokenizer
+
+
+def heed_ctrl_c():
+    """In a new process: let SIGINT end it, although a test that a shell runs in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def save_backbone(folder, **kwargs):

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import heed_ctrl_c
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals and limits")
 
 ROWS, SHARD_ROWS = 2500, 25
@@ -45,7 +47,7 @@ def command(text, out, model):
 def started(arguments):
     """Run a command in the background."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(arguments, **pipes, text=True, env=ONE_THREAD) as process:
+    with subprocess.Popen(arguments, **pipes, text=True, env=ONE_THREAD, preexec_fn=heed_ctrl_c) as process:
         try:
             yield process
         finally:

@@ -13,7 +13,7 @@ from sentcli import SentenceEncoder
 from sentcli.methods.settings import Settings
 from sentcli.training.batches import Order
 from sentcli.training.optimizer import make_optimizer, set_rate
-from tests.conftest import save_backbone
+from tests.conftest import heed_ctrl_c, save_backbone
 
 
 def train(call, model, text, output, *options, check=0):
@@ -175,7 +175,10 @@ def test_a_loss_that_is_not_a_number_stops(invoke, tmp_path, text):
 def test_ctrl_c_ends_with_130_and_no_model(tiny_bert, text, tmp_path):
     arguments = ["train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--max-steps", 10**6, "--batch-size", 16]  # fmt: skip  # noqa: E501
     process = subprocess.Popen(
-        [sys.executable, "-m", "sentcli", *map(str, arguments)], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "sentcli", *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,
     )
     metrics = tmp_path / "m" / "metrics.jsonl"
     deadline = time.time() + 120
