@@ -188,12 +188,12 @@ def read_results(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """Return the lines of a file, without a last one that was cut off."""
+    """Return the lines of a file, without the beginning of a record at its end."""
     *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
     try:
         json.loads(last)  # whole, but for the line feed
     except ValueError:
-        return lines
+        return lines if last[:1] in (b"", b"{") else [*lines, last]
     return [*lines, last]
 
 

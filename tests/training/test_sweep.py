@@ -158,7 +158,7 @@ def test_results_are_never_lost(tmp_path):
         assert list(sweep.read_results(path)) == kept
         sweep._append(path, {"digest": "c"})
         assert list(sweep.read_results(path)) == [*kept, "c"]
-    for foreign in (b'{"mine": 1}', b'{"mine": 1}\n', b"words\n" + whole):
+    for foreign in (b"words", b'{"mine": 1}', b'{"mine": 1}\n', b"words\n" + whole):
         path.write_bytes(foreign)
         with pytest.raises(DataError, match="line 1"):
             sweep.read_results(path)
