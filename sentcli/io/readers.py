@@ -6,7 +6,7 @@ gives progress bars and file headers their row count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +35,12 @@ class Block:
     ids: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     columns: dict[str, list[Any]] = field(default_factory=dict)
+    shard: int = 0
+    """Number of the shard that the rows belong to."""
+    first_row: int = 0
+    """Number of the first row among those with a text, from 0."""
+    places: list[tuple[str, int]] = field(default_factory=list)
+    """The input that each row is from, and its number there, from 1."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -168,8 +174,9 @@ def blocks(
     options: ReadOptions,
     *,
     block_rows: int = 8192,
-    break_every: int | None = None,
-    skip_rows: int = 0,
+    shard_rows: int | None = None,
+    wanted: Container[int] | None = None,
+    first_number: int = 0,
     columns: Sequence[str] = (),
 ) -> Iterator[Block]:
     """Yield blocks of rows over all inputs, in order.
@@ -177,28 +184,32 @@ def blocks(
     Args:
         sources: the inputs, read one after the other as one sequence of rows.
         options: fields and null handling.
-        block_rows: rows in a block; the last one may be shorter.
-        break_every: also start a new block at every multiple of this many rows, so that a run that resumes at
-            such a multiple sees the same blocks as one that was never interrupted.
-        skip_rows: leave out this many rows that have a text (resume).
+        block_rows: rows in a block; the last one of a shard may be shorter.
+        shard_rows: rows in a shard; blocks do not go across shards, so that a shard's blocks depend on its rows alone.
+        wanted: numbers of the shards to yield; the rows of others are read and dropped.
+        first_number: of the first row, for ids that are row numbers.
         columns: names of the other columns to keep; a row without one gets None.
     """
     block = Block(columns={name: [] for name in columns})
-    number = done = 0
+    number, done = first_number, 0
     for source in sources:
-        for row in rows(source, options):
+        for place, row in enumerate(rows(source, options), 1):
             position, number = number, number + 1
             if row is None:
                 continue
+            shard = done // shard_rows if shard_rows else 0
             done += 1
-            if done <= skip_rows:
+            if wanted is not None and shard not in wanted:
                 continue
+            if len(block) and (shard != block.shard or len(block) == block_rows):
+                yield block
+                block = Block(columns={name: [] for name in columns})
+            if not len(block):
+                block.shard, block.first_row = shard, done - 1
+            block.places.append((source.name, place))
             block.ids.append(str(position) if row.id is None else row.id)
             block.texts.append(row.text)
             for name in columns:
                 block.columns[name].append(row.extras.get(name))
-            if len(block) == block_rows or (break_every and done % break_every == 0):
-                yield block
-                block = Block(columns={name: [] for name in columns})
     if len(block):
         yield block

@@ -1,13 +1,12 @@
-"""Vectors out: npy, parquet, jsonl and safetensors files, standard output, and directories of shards.
+"""Vectors out: npy, parquet, jsonl and safetensors files, and standard output. For directories see `dataset`.
 
 Each writer streams: memory does not grow with the number of rows. A file appears under its final name when it is
-complete; a directory grows by whole shards, and its manifest says how far it has come.
+complete.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import struct
 import sys
 from collections.abc import Iterator
@@ -20,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, nearest
-from sentcli.io.atomic import replacing, write_json
+from sentcli.io.atomic import replacing
 from sentcli.io.readers import Block
 
-Vectors = npt.NDArray[np.float32]
+Vectors = npt.NDArray[Any]
+"""``[rows, dim]`` of one of the types of DTYPES."""
 SUFFIXES = (".npy", ".parquet", ".jsonl", ".safetensors")
-MANIFEST = "manifest.json"
-SHARD_FILE = r"(vectors-\d{5,}\.npy|rows-\d{5,}\.parquet)"
+DTYPES = {"float32": "F32", "float16": "F16", "int8": "I8", "uint8": "U8"}
+"""Element types, and what safetensors calls them."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Plan:
     column_types: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     """Everything that decides the vectors; stored with them."""
+    dtype: str = "float32"
+    """Of DTYPES."""
 
 
 class Writer(Protocol):
@@ -83,16 +85,17 @@ def open_writer(target: str, plan: Plan) -> Iterator[Writer]:
 
 
 class NpyWriter:
-    """Row-major float32 ``[rows, dim]``; the header is written first, so the row count must be known."""
+    """Row-major ``[rows, dim]``; the header is written first, so the row count must be known."""
 
     def __init__(self, handle: IO[bytes], plan: Plan) -> None:
-        self.handle = handle
-        header = {"descr": "<f4", "fortran_order": False, "shape": (plan.rows, plan.dimension)}
+        self.handle, self.dtype = handle, np.dtype(plan.dtype).newbyteorder("<")
+        descr = np.lib.format.dtype_to_descr(self.dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
         np.lib.format.write_array_header_1_0(handle, header)
 
     def write(self, block: Block, vectors: Vectors) -> None:
         """Append the vectors."""
-        self.handle.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+        self.handle.write(np.ascontiguousarray(vectors, dtype=self.dtype).data)
 
 
 class SafetensorsWriter:
@@ -103,9 +106,9 @@ class SafetensorsWriter:
     """
 
     def __init__(self, handle: IO[bytes], plan: Plan) -> None:
-        self.handle = handle
-        size = plan.rows * plan.dimension * 4
-        tensor = {"dtype": "F32", "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
+        self.handle, self.dtype = handle, np.dtype(plan.dtype).newbyteorder("<")
+        size = plan.rows * plan.dimension * self.dtype.itemsize
+        tensor = {"dtype": DTYPES[plan.dtype], "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
         metadata = {"settings": json.dumps(plan.settings, ensure_ascii=False)}
         header = json.dumps({"__metadata__": metadata, "embeddings": tensor}).encode()
         header += b" " * (-len(header) % 8)
@@ -113,7 +116,7 @@ class SafetensorsWriter:
 
     def write(self, block: Block, vectors: Vectors) -> None:
         """Append the vectors."""
-        self.handle.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+        self.handle.write(np.ascontiguousarray(vectors, dtype=self.dtype).data)
 
 
 class JsonlWriter:
@@ -132,7 +135,7 @@ class JsonlWriter:
 
 
 class ParquetWriter:
-    """``id``, ``text``, the other columns and, for vectors, ``embedding`` as a fixed-size list of float32."""
+    """``id``, ``text``, the other columns and, for vectors, ``embedding`` as a fixed-size list."""
 
     def __init__(self, path: Path, plan: Plan, *, vectors: bool = True) -> None:
         import pyarrow as pa
@@ -141,7 +144,8 @@ class ParquetWriter:
         self.with_vectors, self.dimension, self.types = vectors, plan.dimension, plan.column_types
         fields = [("id", pa.string()), ("text", pa.string()), *plan.column_types.items()]
         if vectors:
-            fields.append(("embedding", pa.list_(pa.float32(), plan.dimension)))
+            self.element = pa.from_numpy_dtype(np.dtype(plan.dtype))
+            fields.append(("embedding", pa.list_(self.element, plan.dimension)))
         metadata = {"sentcli": json.dumps(plan.settings, ensure_ascii=False)}
         self.schema = pa.schema(fields, metadata=metadata)
         self.writer = pq.ParquetWriter(path, self.schema)
@@ -157,7 +161,7 @@ class ParquetWriter:
                 values = [_as_text(value) for value in values]
             arrays.append(pa.array(values, kind))
         if self.with_vectors:
-            flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), pa.float32())
+            flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), self.element)
             arrays.append(pa.FixedSizeListArray.from_arrays(flat, self.dimension))
         self.writer.write_table(pa.Table.from_arrays(arrays, schema=self.schema))
 
@@ -180,117 +184,3 @@ def _as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return _json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)
-
-
-class DatasetWriter:
-    """A directory of shards: ``vectors-00000.npy``, ``rows-00000.parquet``, ... and ``manifest.json``.
-
-    The manifest is rewritten after each finished shard, so that a run killed at any moment resumes there. Blocks
-    must end at shard boundaries (`blocks(break_every=shard_rows)`).
-    """
-
-    def __init__(self, folder: Path, plan: Plan, shard_rows: int, *, resume: bool = False) -> None:
-        self.folder, self.plan, self.shard_rows = folder, plan, shard_rows
-        self.shards: list[dict[str, Any]] = []
-        if resume and (folder / MANIFEST).exists():
-            self.shards = self._finished_shards()
-        self.rows_done: int = sum(shard["count"] for shard in self.shards)
-        self.stack = ExitStack()
-        self.current: tuple[NpyWriter, ParquetWriter] | None = None
-        self.count = 0
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in list(folder.iterdir()):
-            stale = re.fullmatch(rf"\.({SHARD_FILE}|{re.escape(MANIFEST)})\.\d+\.partial", old.name)
-            if stale or (not self.shards and re.fullmatch(SHARD_FILE, old.name)):
-                old.unlink()
-
-    def _finished_shards(self) -> list[dict[str, Any]]:
-        manifest = read_manifest(self.folder)
-        there, now = manifest["settings"], self.plan.settings
-        if "model_fingerprint" in now and there.get("model_fingerprint") == now["model_fingerprint"]:
-            there["model"] = now["model"]  # the same model under another path
-        wanted = {"settings": self.plan.settings, "rows_total": self.plan.rows, "shard_rows": self.shard_rows}
-        for key, value in wanted.items():
-            if manifest.get(key) != value:
-                difference = _difference(manifest.get(key), value)
-                raise InputError(f"{self.folder} cannot be resumed, {key} differ: {difference}; use --overwrite")
-        shards: list[dict[str, Any]] = manifest["shards"]
-        return shards
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append rows; a shard that is full is published."""
-        if self.current is None:
-            self._open()
-        assert self.current is not None
-        for writer in self.current:
-            writer.write(block, vectors)
-        self.count += len(block)
-        if self.count >= self._shard_size():
-            self._publish()
-
-    def _shard_size(self) -> int:
-        return min(self.shard_rows, self.plan.rows - self.rows_done)
-
-    def _names(self) -> tuple[str, str]:
-        number = len(self.shards)
-        return f"vectors-{number:05d}.npy", f"rows-{number:05d}.parquet"
-
-    def _open(self) -> None:
-        size = Plan(self._shard_size(), self.plan.dimension, self.plan.column_types, self.plan.settings)
-        vectors_path, rows_path = (self.stack.enter_context(replacing(self.folder / name)) for name in self._names())
-        handle = self.stack.enter_context(vectors_path.open("wb"))
-        rows_writer = self.stack.enter_context(ParquetWriter(rows_path, size, vectors=False))
-        self.current = NpyWriter(handle, size), rows_writer
-
-    def _publish(self) -> None:
-        self.stack.close()
-        vectors_name, rows_name = self._names()
-        self.shards.append({"vectors": vectors_name, "rows": rows_name, "count": self.count})
-        self.rows_done += self.count
-        self.current, self.count = None, 0
-        self._write_manifest()
-
-    def _write_manifest(self) -> None:
-        manifest = {
-            "format": 1,
-            "rows_total": self.plan.rows,
-            "rows_done": self.rows_done,
-            "dimension": self.plan.dimension,
-            "shard_rows": self.shard_rows,
-            "shards": self.shards,
-            "settings": self.plan.settings,
-        }
-        write_json(self.folder / MANIFEST, manifest)
-
-    def __enter__(self) -> DatasetWriter:
-        if self.rows_done == 0:
-            self._write_manifest()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.stack.__exit__(*error)
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a directory written by `encode`.
-
-    Raises:
-        InputError: if there is none, or it is damaged.
-    """
-    path = folder / MANIFEST
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if manifest["format"] != 1 or not isinstance(manifest["shards"], list):
-            raise KeyError("format")
-    except FileNotFoundError as error:
-        raise InputError(f"{folder} was not written by 'sentcli encode': it has no {MANIFEST}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged ({error}); encode again with --overwrite") from error
-    return manifest
-
-
-def _difference(old: Any, new: Any) -> str:
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return f"{old!r} there, {new!r} now"
-    changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return ", ".join(f"{key} {old.get(key)!r} there, {new.get(key)!r} now" for key in changed)

@@ -50,9 +50,9 @@ def file(tmp_path):
     return write
 
 
-def read(*sources, columns=(), block_rows=8192, skip_rows=0, break_every=None, **options):
+def read(*sources, columns=(), block_rows=8192, shard_rows=None, wanted=None, **options):
     """Return ids, texts and the other columns over all blocks."""
-    kinds = {"block_rows": block_rows, "skip_rows": skip_rows, "break_every": break_every, "columns": columns}
+    kinds = {"block_rows": block_rows, "shard_rows": shard_rows, "wanted": wanted, "columns": columns}
     found = list(blocks(sources, ReadOptions(**options), **kinds))
     extras = {name: [value for block in found for value in block.columns[name]] for name in columns}
     return [i for block in found for i in block.ids], [t for block in found for t in block.texts], extras
@@ -249,25 +249,29 @@ def test_a_null_text_is_an_error_that_names_the_row_unless_accepted(file, name):
 # Blocks
 
 
-def test_blocks_end_at_every_multiple_of_break_every(file):
+def test_blocks_end_with_their_shard(file):
     source = file("a.txt", "x\n" * 23)
-    lengths = [len(b) for b in blocks([source], ReadOptions(), block_rows=4, break_every=10)]
-    assert lengths == [4, 4, 2, 4, 4, 2, 3]
+    found = list(blocks([source], ReadOptions(), block_rows=4, shard_rows=10))
+    assert [len(b) for b in found] == [4, 4, 2, 4, 4, 2, 3]
+    assert [b.shard for b in found] == [0, 0, 0, 1, 1, 1, 2]
+    assert [b.first_row for b in found] == [0, 4, 8, 10, 14, 18, 20]
 
 
 @many
 @given(
     texts=st.lists(st.one_of(st.none(), st.text("ab", max_size=2)), min_size=1, max_size=40),
-    skip=st.integers(0, 45),
     block_rows=st.integers(1, 9),
-    break_every=st.one_of(st.none(), st.integers(1, 9)),
+    shard_rows=st.integers(1, 9),
+    wanted=st.sets(st.integers(0, 9)),
 )
-def test_skipping_rows_gives_the_tail_of_all_rows(file, texts, skip, block_rows, break_every):
+def test_some_shards_are_read_as_they_are_among_all(file, texts, block_rows, shard_rows, wanted):
     source = file("a.jsonl", as_jsonl([{"text": text} for text in texts]))
-    kinds = {"block_rows": block_rows, "break_every": break_every, "on_null": "skip"}
-    ids, kept, _ = read(source, **kinds)
+    kinds = {"block_rows": block_rows, "shard_rows": shard_rows}
+    _, kept, _ = read(source, on_null="skip", **kinds)
     assert kept == [text for text in texts if text is not None]
-    assert read(source, skip_rows=skip, **kinds)[:2] == (ids[skip:], kept[skip:])
+    whole = list(blocks([source], ReadOptions(on_null="skip"), **kinds))
+    some = list(blocks([source], ReadOptions(on_null="skip"), wanted=wanted, **kinds))
+    assert some == [block for block in whole if block.shard in wanted]
 
 
 # Round trips

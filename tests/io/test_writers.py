@@ -1,6 +1,5 @@
 """Vectors go out complete, in order and bit for bit, and unfinished directories continue only where they fit."""
 
-import contextlib
 import datetime
 import json
 
@@ -17,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing, write_json
 from sentcli.io.readers import Block
-from sentcli.io.writers import DatasetWriter, Plan, open_writer, output_kind, read_manifest
+from sentcli.io.writers import Plan, open_writer, output_kind
 
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -183,114 +182,3 @@ def test_write_json_refuses_what_json_does_not_have_and_keeps_the_old(tmp_path):
         write_json(path, {"a": float("nan")})
     assert json.loads(path.read_text("utf-8")) == {"a": "é"}
     assert list(tmp_path.iterdir()) == [path]
-
-
-# Directories
-
-PLAN = Plan(10, 3, {"n": pa.int64()}, {"model": "m", "inputs": [{"name": "a"}]})
-DATA = numbered(10, 3)
-
-
-def write_shards(folder, plan=PLAN, shard_rows=4, resume=False, stop_after=None):
-    """Write DATA in shards; `stop_after` blocks the run is interrupted."""
-    with contextlib.suppress(KeyboardInterrupt), DatasetWriter(folder, plan, shard_rows, resume=resume) as writer:
-        for start in range(writer.rows_done, plan.rows, shard_rows):
-            part = slice(start, start + shard_rows)
-            for number, (block, vectors) in enumerate(as_blocks(DATA[part], 2, {"n": list(range(start, plan.rows))})):
-                if stop_after is not None and start // shard_rows * 2 + number == stop_after:
-                    raise KeyboardInterrupt
-                writer.write(block, vectors)
-    return folder
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
-def test_a_directory_holds_shards_of_the_given_size_and_a_manifest(tmp_path):
-    folder = write_shards(tmp_path / "deep" / "out")
-    shards = [(f"vectors-{i:05d}.npy", f"rows-{i:05d}.parquet") for i in range(3)]
-    assert sorted(contents(folder)) == sorted(["manifest.json", *(name for pair in shards for name in pair)])
-    vectors = [np.load(folder / name, allow_pickle=False) for name, _ in shards]
-    assert [len(part) for part in vectors] == [4, 4, 2]
-    assert np.array_equal(np.concatenate(vectors), DATA)
-    tables = [pq.read_table(folder / name) for _, name in shards]
-    assert tables[0].column_names == ["id", "text", "n"]
-    assert [n for table in tables for n in table["n"].to_pylist()] == list(range(10))
-    assert read_manifest(folder) == {
-        "format": 1,
-        "rows_total": 10,
-        "rows_done": 10,
-        "dimension": 3,
-        "shard_rows": 4,
-        "shards": [{"vectors": v, "rows": r, "count": n} for (v, r), n in zip(shards, (4, 4, 2), strict=True)],
-        "settings": PLAN.settings,
-    }
-
-
-def test_rows_that_fill_the_last_shard_leave_no_empty_one(tmp_path):
-    folder = write_shards(tmp_path / "out", shard_rows=5)
-    assert [shard["count"] for shard in read_manifest(folder)["shards"]] == [5, 5]
-    assert len(contents(folder)) == 5
-
-
-@pytest.mark.parametrize(("stop_after", "rows_done"), [(0, 0), (1, 0), (2, 4), (3, 4), (4, 8)])
-def test_an_interrupted_directory_continues_to_the_same_bytes(tmp_path, stop_after, rows_done):
-    whole = contents(write_shards(tmp_path / "whole"))
-    folder = write_shards(tmp_path / "out", stop_after=stop_after)
-    assert read_manifest(folder)["rows_done"] == rows_done
-    assert len(contents(folder)) == 1 + rows_done // 4 * 2, "a shard that is not full was published"
-    assert contents(write_shards(folder, resume=True)) == whole
-
-
-def test_what_a_killed_run_left_is_cleared_on_resume(tmp_path):
-    whole = contents(write_shards(tmp_path / "whole"))
-    folder = write_shards(tmp_path / "out", stop_after=2)
-    (folder / ".vectors-00001.npy.123.partial").write_bytes(b"half")
-    (folder / "vectors-00001.npy").write_bytes(b"published before the manifest was")
-    assert contents(write_shards(folder, resume=True)) == whole
-
-
-def test_a_complete_directory_is_left_as_it_is_on_resume(tmp_path):
-    folder = write_shards(tmp_path / "out")
-    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    write_shards(folder, resume=True)
-    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
-
-
-def test_without_resume_old_shards_go_and_other_files_stay(tmp_path):
-    folder = write_shards(tmp_path / "out", shard_rows=2)
-    (folder / "notes.txt").write_text("mine")
-    write_shards(folder, shard_rows=8)
-    assert sorted(p.name for p in folder.glob("vectors-*")) == ["vectors-00000.npy", "vectors-00001.npy"]
-    assert (folder / "notes.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("plan", "shard_rows", "words"),
-    [
-        (Plan(10, 3, {}, {**PLAN.settings, "model": "other"}), 4, "settings differ: model 'm' there, 'other' now"),
-        (Plan(10, 3, {}, {**PLAN.settings, "prompt": "q"}), 4, "settings differ: prompt None there, 'q' now"),
-        (Plan(9, 3, {}, PLAN.settings), 4, "rows_total differ: 10 there, 9 now"),
-        (PLAN, 5, "shard_rows differ: 4 there, 5 now"),
-    ],
-)
-def test_a_directory_made_otherwise_is_not_continued(tmp_path, plan, shard_rows, words):
-    folder = write_shards(tmp_path / "out", stop_after=2)
-    before = contents(folder)
-    with pytest.raises(InputError) as caught:
-        DatasetWriter(folder, plan, shard_rows, resume=True)
-    assert str(caught.value) == f"{folder} cannot be resumed, {words}; use --overwrite"
-    assert contents(folder) == before
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2, "shards": []}', '{"format": 1, "shards": 5}'])
-def test_a_damaged_manifest_is_named(tmp_path, content):
-    (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(InputError, match=r"manifest\.json is damaged .*--overwrite"):
-        read_manifest(tmp_path)
-
-
-def test_a_folder_without_a_manifest_was_not_written_by_encode(tmp_path):
-    with pytest.raises(InputError, match=r"was not written by 'sentcli encode': it has no manifest\.json"):
-        read_manifest(tmp_path)

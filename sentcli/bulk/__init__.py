@@ -1,0 +1,11 @@
+"""Files in, vectors on disk: what `sentcli encode` does.
+
+Rows are read in blocks, texts that the shard has seen before are left out, what remains goes to one or several engines
+that tokenise, pack and run it, and the results are written in the order of the input. A bounded number of blocks is
+under way at any time, so memory does not depend on the number of rows.
+"""
+
+from sentcli.bulk.encode import EncodeSummary, Settings, encode_files
+from sentcli.bulk.inputs import Inputs, check_target, read_inputs
+
+__all__ = ["EncodeSummary", "Inputs", "Settings", "check_target", "encode_files", "read_inputs"]

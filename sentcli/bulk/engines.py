@@ -1,0 +1,174 @@
+"""What runs the texts of a block: this process, or several processes with a device each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sentcli.encoder.onnx_backend import threads as cores
+from sentcli.encoder.sentence_encoder import Encoded, EncodeStats, OnLong, Progress, SentenceEncoder
+from sentcli.errors import SentcliError
+
+
+@dataclass(frozen=True)
+class Job:
+    """How every text is encoded; see `SentenceEncoder.encode_distinct`."""
+
+    prompt: str = ""
+    batch_tokens: int | None = None
+    on_long: OnLong = "truncate"
+
+
+class Engine(Protocol):
+    """Takes the texts of a block at a time."""
+
+    ahead: int
+    """Blocks that keep it busy."""
+
+    def submit(self, texts: Sequence[str]) -> Future[Encoded]:
+        """Encode texts, some time."""
+
+
+class _StoppedError(SentcliError):
+    """The work was given up from outside."""
+
+
+class LocalEngine:
+    """An encoder in a thread of this process, so that reading and writing go on beside it."""
+
+    ahead = 2
+
+    def __init__(self, encoder: SentenceEncoder, job: Job, progress: Progress | None) -> None:
+        self.encoder, self.job, self.progress = encoder, job, progress
+        self.stopped = threading.Event()
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="engine")
+
+    def submit(self, texts: Sequence[str]) -> Future[Encoded]:
+        """Encode texts after those that were given before."""
+        return self.pool.submit(self._encode, texts)
+
+    def _encode(self, texts: Sequence[str]) -> Encoded:
+        job = self.job
+        return self.encoder.encode_distinct(
+            texts, job.prompt, batch_tokens=job.batch_tokens, on_long=job.on_long, progress=self._advance
+        )
+
+    def _advance(self, added: EncodeStats) -> None:
+        if self.stopped.is_set():
+            raise _StoppedError("stopped")
+        if self.progress is not None:
+            self.progress(added)
+
+    def close(self) -> None:
+        """Give up what has not been done."""
+        self.stopped.set()
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+class ProcessEngine:
+    """Processes with an encoder each; a block goes to the first that is free."""
+
+    def __init__(self, load: dict[str, Any], devices: Sequence[str], job: Job, progress: Progress | None) -> None:
+        """Start the processes.
+
+        Args:
+            load: arguments of `SentenceEncoder.load`, without the device.
+            devices: one for each process.
+            job: how every text is encoded.
+            progress: called after every block.
+        """
+        self.ahead, self.job, self.progress = 2 * len(devices), job, progress
+        context = multiprocessing.get_context("spawn")
+        names = context.SimpleQueue()
+        for device in devices:
+            names.put(device)
+        on_cpu = sum(name == "cpu" for name in devices)
+        share = max(cores() // on_cpu, 1) if on_cpu else 0
+        self.pool = ProcessPoolExecutor(
+            len(devices), mp_context=context, initializer=_start, initargs=(load, names, share)
+        )
+
+    def submit(self, texts: Sequence[str]) -> Future[Encoded]:
+        """Encode texts in the next process that is free."""
+        try:
+            future = self.pool.submit(_encode_in_process, list(texts), self.job)
+        except BrokenProcessPool as error:
+            raise SentcliError("a process that encodes has died (out of memory?)") from error
+        if self.progress is not None:
+            future.add_done_callback(self._advance)
+        return future
+
+    def _advance(self, future: Future[Encoded]) -> None:
+        if not future.cancelled() and future.exception() is None and self.progress is not None:
+            found = future.result()
+            self.progress(EncodeStats(texts=len(found.vectors), tokens=found.tokens))
+
+    def close(self) -> None:
+        """Give up what has not been done, and end the processes."""
+        processes = list((self.pool._processes or {}).values())
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            with suppress(Exception):
+                process.terminate()
+        for process in processes:
+            process.join(10)
+
+
+_encoder: SentenceEncoder | Exception | None = None
+"""Of a worker process: what encodes, or why there is nothing that does."""
+
+
+def _start(load: dict[str, Any], devices: Any, threads: int) -> None:
+    """Load the encoder of a worker process; it ends when the process that started it is gone, or says so."""
+    global _encoder
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one acts
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    if threads:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+    try:
+        _encoder = SentenceEncoder.load(**load, device=devices.get())
+    except Exception as error:  # raised where a result is awaited: an initializer could only print it
+        _encoder = error
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _encode_in_process(texts: list[str], job: Job) -> Encoded:
+    if isinstance(_encoder, Exception):
+        raise _encoder
+    assert _encoder is not None
+    return _encoder.encode_distinct(texts, job.prompt, batch_tokens=job.batch_tokens, on_long=job.on_long)
+
+
+@contextmanager
+def open_engine(
+    encoder: SentenceEncoder, job: Job, progress: Progress | None, devices: Sequence[str] = (), load: Any = None
+) -> Iterator[Engine]:
+    """Yield the engine for some devices: several of them have a process each.
+
+    Args:
+        encoder: loaded in this process.
+        job: how every text is encoded.
+        progress: called with what was done.
+        devices: several, or none for the encoder's own.
+        load: arguments of `SentenceEncoder.load`, for the processes.
+    """
+    engine: LocalEngine | ProcessEngine
+    engine = ProcessEngine(load, devices, job, progress) if len(devices) > 1 else LocalEngine(encoder, job, progress)
+    try:
+        yield engine
+    finally:
+        engine.close()

@@ -1,0 +1,147 @@
+"""Vectors that take less room: fewer dimensions, fewer bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.encoder.checkpoint import file_digest
+from sentcli.errors import InputError
+
+OutputType = Literal["float32", "float16", "int8", "binary"]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PCA:
+    """A projection on principal components."""
+
+    mean: Floats
+    """``[dim]``."""
+    components: Floats
+    """``[k, dim]``, orthonormal, those of the largest variance first."""
+
+    def apply(self, vectors: Floats) -> Floats:
+        """Return ``[n, k]``."""
+        return ((vectors - self.mean) @ self.components.T).astype(np.float32, copy=False)
+
+    def save(self, path: Path) -> None:
+        """Write a safetensors file with ``mean`` and ``components``."""
+        from safetensors.numpy import save_file
+
+        from sentcli.io.atomic import replacing
+
+        with replacing(path) as temporary:
+            save_file({"mean": self.mean, "components": self.components}, temporary)
+
+
+def fit_pca(vectors: Floats, dimension: int) -> PCA:
+    """Fit a projection.
+
+    Args:
+        vectors: a sample ``[n, dim]``.
+        dimension: k, of the result.
+
+    Raises:
+        InputError: if there are fewer rows or dimensions than `dimension`.
+    """
+    if not 0 < dimension <= min(vectors.shape):
+        raise InputError(
+            f"{dimension} principal components need as many rows and dimensions, there are {vectors.shape}"
+        )
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    centred = vectors - mean
+    values, directions = np.linalg.eigh(centred.T @ centred)  # ascending
+    components = directions[:, np.argsort(-values, kind="stable")[:dimension]].T
+    signs = np.sign(components[np.arange(dimension), np.abs(components).argmax(axis=1)])
+    return PCA(mean.astype(np.float32), (components * signs[:, None]).astype(np.float32))
+
+
+def read_pca(path: Path) -> PCA:
+    """Read a projection.
+
+    Raises:
+        InputError: if the file is missing, damaged, or holds something else.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        found = load_file(path)
+        pca = PCA(found["mean"].astype(np.float32), found["components"].astype(np.float32))
+        fits = pca.components.ndim == 2 and pca.mean.shape == pca.components.shape[1:]
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing; --pca-dim K makes it from the input") from error
+    except (SafetensorError, KeyError, OSError) as error:
+        raise InputError(f"{path} holds no principal components ({error}): tensors mean, components") from error
+    if not fits:
+        raise InputError(f"{path}: mean {pca.mean.shape} and components {pca.components.shape} do not fit")
+    return pca
+
+
+@dataclass(frozen=True)
+class Smaller:
+    """What is done to each vector before it is written. With nothing chosen, nothing."""
+
+    output_type: OutputType = "float32"
+    truncate_dim: int | None = None
+    """Keep the first dimensions (models trained for it: Matryoshka)."""
+    pca: PCA | None = None
+    pca_file: Path | None = None
+    renormalize: bool = False
+    """Make the shortened vectors unit length again, as the whole ones were."""
+
+    @property
+    def dtype(self) -> str:
+        """The element type in files; ``binary`` packs eight signs into a byte."""
+        return "uint8" if self.output_type == "binary" else self.output_type
+
+    def dimension(self, dimension: int) -> int:
+        """Return the width of what is written of vectors of `dimension`.
+
+        Raises:
+            InputError: if it is not possible.
+        """
+        if self.pca is not None:
+            if len(self.pca.mean) != dimension:
+                raise InputError(f"{self.pca_file}: for {len(self.pca.mean)} dimensions, the model has {dimension}")
+            dimension = len(self.pca.components)
+        if self.truncate_dim is not None:
+            if self.truncate_dim > dimension:
+                raise InputError(
+                    f"--truncate-dim {self.truncate_dim} is more than the {dimension} dimensions there are"
+                )
+            dimension = self.truncate_dim
+        return -(-dimension // 8) if self.output_type == "binary" else dimension
+
+    def apply(self, vectors: Floats) -> npt.NDArray[Any]:
+        """Return what is written of vectors ``[n, dim]``."""
+        if self.pca is not None:
+            vectors = self.pca.apply(vectors)
+        vectors = vectors[:, : self.truncate_dim]
+        if self.renormalize and (self.pca is not None or self.truncate_dim is not None):
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        if self.output_type == "binary":
+            return np.packbits(vectors > 0, axis=1)
+        if self.output_type == "int8":
+            return as_int8(vectors)
+        return vectors.astype(self.output_type, copy=False)
+
+    def described(self) -> dict[str, Any]:
+        """Return the choices, for manifests."""
+        return {
+            "output_dtype": self.output_type,
+            "truncate_dim": self.truncate_dim,
+            "pca_sha256": file_digest(self.pca_file) if self.pca_file is not None else None,
+        }
+
+
+def as_int8(vectors: Floats) -> npt.NDArray[np.int8]:
+    """Scale each row to -127..127 by its largest component: cosines stay, lengths are lost."""
+    largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), 1e-12)
+    scaled: npt.NDArray[np.int8] = np.rint(vectors * (127 / largest)).astype(np.int8)
+    return scaled

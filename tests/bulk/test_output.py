@@ -1,0 +1,189 @@
+"""What is written: types of numbers, fewer dimensions, and settings that a resume does not change."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+
+from sentcli.smaller import as_int8, read_pca
+from tests.bulk.outputs import contents, manifest_of, message_of, vectors_of
+
+FORMATS = ["v.npy", "v.parquet", "v.safetensors", "v.jsonl", "v"]
+TEXTS = [
+    f"the {size} {animal} sat on {n} mats" for n in range(8) for size in ("big", "small") for animal in ("cat", "dog")
+]
+
+
+@pytest.fixture
+def source(write):
+    return write("a.txt", TEXTS)
+
+
+@pytest.fixture(scope="session")
+def whole(encoder):
+    """The vectors before they are made smaller."""
+    return encoder.encode(TEXTS)
+
+
+SMALLER = {
+    "float32": lambda vectors: vectors,
+    "float16": lambda vectors: vectors.astype(np.float16),
+    "int8": as_int8,
+    "binary": lambda vectors: np.packbits(vectors > 0, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", SMALLER)
+def test_vectors_have_the_type_that_was_chosen(encode, source, tmp_path, whole, kind, name):
+    done = encode(source, "-o", tmp_path / name, "--output-dtype", kind, "--shard-rows", 10, "--json", "-")
+    encode(source, "-o", tmp_path / "plain.npy", "--shard-rows", 10)
+    wanted = SMALLER[kind](np.load(tmp_path / "plain.npy"))
+    found = vectors_of(tmp_path / name)
+    if name != "v.jsonl":
+        assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found.astype(wanted.dtype), wanted)
+    report = json.loads(done.stdout)
+    assert (report["protocol"]["output_dtype"], report["results"]["dimension"]) == (kind, wanted.shape[1])
+
+
+def test_a_parquet_file_says_its_type(encode, source, tmp_path):
+    for kind, element in (("float16", pa.float16()), ("int8", pa.int8()), ("binary", pa.uint8())):
+        encode(source, "-o", tmp_path / f"{kind}.parquet", "--output-dtype", kind)
+        width = 4 if kind == "binary" else 32
+        assert pq.read_schema(tmp_path / f"{kind}.parquet").field("embedding").type == pa.list_(element, width)
+
+
+def test_a_manifest_says_type_and_width(encode, source, tmp_path):
+    encode(source, "-o", tmp_path / "v", "--output-dtype", "binary", "--truncate-dim", 16)
+    manifest = manifest_of(tmp_path / "v")
+    assert (manifest["dtype"], manifest["dimension"]) == ("uint8", 2)
+    assert (manifest["settings"]["output_dtype"], manifest["settings"]["truncate_dim"]) == ("binary", 16)
+    encode("--check", tmp_path / "v")
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+def test_search_works_on_smaller_numbers(encode, invoke, source, tmp_path, tiny_bert, kind):
+    encode(source, "-o", tmp_path / "v", "--output-dtype", kind)
+    call = ["retrieve", "-m", tiny_bert, "--corpus", tmp_path / "v", "--query", TEXTS[5], "--top-k", 3]
+    (found,) = json.loads(invoke(*call, "--json", "-", check=0).stdout)["results"]
+    assert found["hits"][0]["text"] == TEXTS[5]
+    assert found["hits"][0]["score"] == pytest.approx(1, abs=2e-4)
+
+
+@pytest.mark.parametrize("options", [["--output-dtype", "binary"], ["--truncate-dim", 8]])
+def test_search_refuses_what_it_cannot_compare(encode, invoke, source, tmp_path, tiny_bert, options):
+    encode(source, "-o", tmp_path / "v", *options)
+    failed = invoke("retrieve", "-m", tiny_bert, "--corpus", tmp_path / "v", "--query", "a cat", check=2)
+    assert "dimension" in failed.stderr or "wide" in failed.stderr
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_cut_vectors_are_unit_length_where_whole_ones_are(encode, source, tmp_path, tiny_bert, normalize):
+    flag = "--normalize" if normalize else "--no-normalize"
+    encode(source, "-o", tmp_path / "whole.npy", flag)
+    encode(source, "-o", tmp_path / "v.npy", flag, "--truncate-dim", 8)
+    first = np.load(tmp_path / "whole.npy")[:, :8]
+    wanted = first / np.linalg.norm(first, axis=1, keepdims=True) if normalize else first
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [33, 1000])
+def test_more_dimensions_than_there_are(encode, source, tmp_path, width):
+    failed = encode(source, "-o", tmp_path / "v.npy", "--truncate-dim", width, check=2)
+    assert f"--truncate-dim {width} is more than the 32 dimensions" in message_of(failed)
+
+
+# Principal components
+
+
+def test_components_are_those_of_the_input_and_used_again(encode, source, write, tmp_path, whole):
+    decomposition = pytest.importorskip("sklearn.decomposition")
+    file = tmp_path / "pca.safetensors"
+    done = encode(source, "-o", tmp_path / "v.npy", "--pca", file, "--pca-dim", 4)
+    assert f"4 principal components of {len(TEXTS)} texts -> {file}" in message_of(done)
+    peer = decomposition.PCA(4, svd_solver="full").fit(whole.astype(np.float64))
+    found = np.load(tmp_path / "v.npy")
+    wanted = peer.transform(whole)
+    np.testing.assert_allclose(np.abs(found), np.abs(wanted), atol=2e-4)
+    assert set(load_file(file)) == {"mean", "components"}
+    learned = file.read_bytes()
+    other = write("b.txt", ["a bird", "a fish"])
+    encode(other, "-o", tmp_path / "whole.npy")
+    encode(other, "-o", tmp_path / "w.npy", "--pca", file)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "w.npy"), read_pca(file).apply(np.load(tmp_path / "whole.npy")), atol=1e-6
+    )
+    assert file.read_bytes() == learned
+
+
+def test_components_of_a_large_input_come_from_all_of_it(encode, write, tmp_path, monkeypatch):
+    from sentcli.bulk import sample
+
+    monkeypatch.setattr(sample, "SAMPLE_ROWS", 10)
+    texts = [f"the cat {n}" for n in range(50)] + [f"a small blue bird {n}" for n in range(50)]
+    done = encode(write("a.txt", texts), "-o", tmp_path / "v.npy", "--pca", tmp_path / "p", "--pca-dim", 2)
+    assert "2 principal components of 10 texts" in message_of(done)
+    found = np.load(tmp_path / "v.npy")[:, 0]
+    assert found[:50].mean() * found[50:].mean() < -0.5, "the first component does not tell the two kinds apart"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--pca-dim", 4], "--pca-dim needs --pca FILE"),
+        (["--pca", "none.safetensors"], "none.safetensors is missing; --pca-dim K makes it from the input"),
+        (["--pca", "there", "--pca-dim", 4], "there exists; leave --pca-dim out to use it"),
+        (["--pca", "new", "--pca-dim", 33], "33 principal components need as many rows and dimensions"),
+    ],
+)
+def test_components_that_cannot_be_had(encode, source, tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").touch()
+    assert words in message_of(encode(source, "-o", "v.npy", *options, check=2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "there"]
+
+
+def test_components_of_another_model_are_refused(encode, source, tmp_path):
+    from safetensors.numpy import save_file
+
+    save_file({"mean": np.zeros(8, np.float32), "components": np.eye(8, dtype=np.float32)}, tmp_path / "p")
+    failed = encode(source, "-o", tmp_path / "v.npy", "--pca", tmp_path / "p", check=2)
+    assert "for 8 dimensions, the model has 32" in message_of(failed)
+
+
+# Resuming
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--batch-tokens", 64], "batch_tokens 512 there, 64 now"),
+        (["--on-long", "chunk-mean"], "on_long 'truncate' there, 'chunk-mean' now"),
+        (["--output-dtype", "int8"], "output_dtype 'float32' there, 'int8' now"),
+        (["--truncate-dim", 8], "truncate_dim None there, 8 now"),
+        (["--max-length", 16], "max_length 32 there, 16 now"),
+        (["--backend", "torch"], "backend 'onnx' there, 'torch' now"),
+        (["--prompt", "the "], "prompt '' there, 'the ' now"),
+        (["--on-null", "skip"], "on_null 'error' there, 'skip' now"),
+    ],
+)
+def test_resume_refuses_another_setting_and_shows_which(encode, source, tmp_path, options, words):
+    out = tmp_path / "v"
+    encode(source, "-o", out, "--shard-rows", 10)
+    (out / "vectors-00002.npy").unlink()
+    before = contents(out)
+    assert words in message_of(encode(source, "-o", out, "--shard-rows", 10, "--resume", *options, check=2))
+    assert contents(out) == before
+
+
+def test_resume_refuses_other_components(encode, source, write, tmp_path):
+    for name, file in (("p", source), ("q", write("b.txt", [f"a bird {n}" for n in range(20)]))):
+        encode(file, "-o", tmp_path / f"{name}.npy", "--pca", tmp_path / name, "--pca-dim", 4)
+    encode(source, "-o", tmp_path / "v", "--pca", tmp_path / "p")
+    encode(source, "-o", tmp_path / "v", "--pca", tmp_path / "p", "--resume")
+    failed = encode(source, "-o", tmp_path / "v", "--pca", tmp_path / "q", "--resume", check=2)
+    assert "pca_sha256" in message_of(failed)

@@ -1,0 +1,76 @@
+"""Any texts, cut into blocks and shards of any size and run by any engine, get the vectors of the library."""
+
+import json
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from sentcli.bulk import Settings, encode_files, read_inputs
+from sentcli.bulk import encode as bulk_encode
+from sentcli.bulk.engines import Job, LocalEngine, ProcessEngine
+from sentcli.io.readers import ReadOptions
+from tests.bulk.outputs import rows_of, vectors_of
+
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+TEXT = st.one_of(
+    st.sampled_from(["", " ", "the cat", "a dog", "the " * 60, "the " * 30, "🙂"]),
+    st.text(CHARACTERS, max_size=40),
+    st.lists(st.sampled_from(["the", "cat", "sat", "on", "mat", "x1"]), max_size=50).map(" ".join),
+)
+TEXTS = st.lists(TEXT, min_size=1, max_size=40)
+many = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+@pytest.fixture(scope="module")
+def processes(tiny_bert):
+    """Two processes that stay for all examples."""
+    load = {"model": str(tiny_bert), "backend": "onnx", "precision": "fp32"}
+    engine = ProcessEngine(load, ["cpu", "cpu"], Job(), None)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(request, monkeypatch, encoder):
+    """Let `encode_files` run texts on an engine that is there already."""
+    made = LocalEngine(encoder, Job(), None) if request.param == "local" else request.getfixturevalue("processes")
+
+    @contextmanager
+    def opened(*_, **__):
+        yield made
+
+    monkeypatch.setattr(bulk_encode, "open_engine", opened)
+    yield made
+    if request.param == "local":
+        made.close()
+
+
+@pytest.mark.parametrize("engine", ["local", "processes"], indirect=True)
+@many
+@given(texts=TEXTS, block_rows=st.integers(1, 12), shard_rows=st.integers(1, 50), directory=st.booleans())
+@example(texts=["cat", "", "cat", "the " * 60] * 5, block_rows=3, shard_rows=7, directory=True)
+def test_vectors_are_those_of_the_library(
+    engine, encoder, tmp_path_factory, monkeypatch, texts, block_rows, shard_rows, directory
+):
+    monkeypatch.setattr(bulk_encode, "BLOCK_ROWS", block_rows)
+    folder = tmp_path_factory.mktemp("any")
+    source = folder / "a.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    out = folder / ("v" if directory else "v.npy")
+    summary = encode_files(
+        encoder, read_inputs([str(source)], ReadOptions()), str(out), Settings(shard_rows=shard_rows)
+    )
+    expected, stats = encoder.encode_counted(texts)
+    np.testing.assert_allclose(vectors_of(out), expected, atol=2e-6)
+    assert summary.rows == summary.counts.rows == len(texts)
+    assert summary.counts.empty == sum(not text.strip() for text in texts)
+    if shard_rows >= len(texts):
+        assert summary.counts.duplicates == len(texts) - stats.distinct
+        assert summary.counts.tokens == stats.tokens
+    if directory:
+        assert [row["text"] for row in rows_of(out, "text")] == texts
