@@ -45,8 +45,8 @@ def save_encoder(encoder: SentenceEncoder, folder: Path, *, overwrite: bool = Fa
         write_model_files(encoder, temporary)
 
 
-def write_model_files(encoder: SentenceEncoder, folder: Path) -> None:
-    """Write the model's files into an existing folder, the transformer's weights last."""
+def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool = True) -> None:
+    """Write the model's files into an existing folder, the transformer's weights last or not at all."""
     spec, module = encoder.spec, encoder.torch_module
     entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     for i, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True), 1):
@@ -75,7 +75,8 @@ def write_model_files(encoder: SentenceEncoder, folder: Path) -> None:
     if module.needs_hidden_states:
         config.output_hidden_states = True  # sentence-transformers hands the layers on only if the config says so
     config.save_pretrained(folder)
-    save_weights(module.backbone, folder / "model.safetensors")
+    if weights:
+        save_weights(module.backbone, folder / "model.safetensors")
 
 
 def save_weights(module: torch.nn.Module, path: Path) -> None:
@@ -140,7 +141,10 @@ def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encod
                 width,
             )
             config = {"word_embedding_dimension": in_dim}
-            config |= {key: mode in spec.modes for mode, key in LEGACY_POOLING_KEYS.items()}
+            if list(spec.modes) == [mode for mode in LEGACY_POOLING_KEYS if mode in spec.modes]:
+                config |= {key: mode in spec.modes for mode, key in LEGACY_POOLING_KEYS.items()}
+            else:  # another order, which only sentence-transformers from 5 on can name
+                config["pooling_mode"] = list(spec.modes)
             write_json(folder / "config.json", {**config, "include_prompt": spec.include_prompt})
             return
         case LayerMeanSpec():

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli import zoo
-from sentcli.encoder import batching
-from sentcli.encoder.spec import DenseSpec, EncoderSpec, read_spec
+from sentcli.encoder import batching, exported, loading
+from sentcli.encoder.spec import DenseSpec, EncoderSpec
 from sentcli.encoder.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.errors import InputError, SentcliError, nearest
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.torch_model import TorchEncoder
 
 Vectors = npt.NDArray[np.float32]
+OnLong = Literal["truncate", "error", "chunk-mean"]
 CHUNK = 2048
 """Texts that are tokenised together, while the model runs the chunk before."""
 
@@ -34,6 +34,8 @@ class Backend(Protocol):
     precision: str
     dimension: int
     default_batch_tokens: int
+    streams: int
+    """Batches that are run at the same time."""
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
         """Return ``[B, dim]`` for ``input_ids`` and ``attention_mask`` ``[B, T]``."""
@@ -52,13 +54,31 @@ class EncodeStats:
     """Tokens cut off from them."""
 
     def __add__(self, other: EncodeStats) -> EncodeStats:
-        return EncodeStats(
-            self.texts + other.texts,
-            self.distinct + other.distinct,
-            self.tokens + other.tokens,
-            self.truncated + other.truncated,
-            self.tokens_lost + other.tokens_lost,
-        )
+        return EncodeStats(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Vectors of distinct texts, with what became of each."""
+
+    vectors: Vectors
+    """``[n, dim]``."""
+    beyond: npt.NDArray[np.int64]
+    """Tokens of each text beyond the maximum length ``[n]``."""
+    tokens: int
+    """That the model saw."""
+
+
+class LongTextError(InputError):
+    """A text is longer than the model reads, and that is an error (``on_long="error"``)."""
+
+    def __init__(self, number: int, tokens: int, limit: int) -> None:
+        self.number, self.tokens, self.limit = number, tokens, limit
+        super().__init__(f"text {number} has {tokens} tokens, more than {limit} (--on-long, --max-length)")
+
+    def __reduce__(self) -> tuple[type[LongTextError], tuple[int, int, int]]:
+        """Go from process to process."""
+        return LongTextError, (self.number, self.tokens, self.limit)
 
 
 Progress = Callable[[EncodeStats], None]
@@ -83,7 +103,8 @@ class SentenceEncoder:
         hf_tokenizer: Any = None,
     ) -> None:
         self.spec, self.tokenizer, self.backend, self.model = spec, tokenizer, backend, model
-        self.hf_tokenizer = hf_tokenizer
+        self._hf_tokenizer = hf_tokenizer
+        self._on_torch: SentenceEncoder | None = None
 
     @classmethod
     def load(
@@ -96,66 +117,83 @@ class SentenceEncoder:
         pooling: str | None = None,
         normalize: bool | None = None,
         max_length: int | None = None,
+        make_export: bool = True,
+        allow_cpu_fallback: bool = False,
+        notice: loading.Notice | None = None,
         edit: Callable[[EncoderSpec], EncoderSpec] | None = None,
         untrained: bool = False,
     ) -> SentenceEncoder:
         """Load a model.
 
         Args:
-            model: a sentence-transformers or plain transformers folder, a short name of the zoo, or a hub id.
-            backend: ``auto`` or ``torch``.
-            precision: ``fp32`` (which ``auto`` takes), or ``bf16`` or ``fp16`` where the hardware computes in it.
+            model: a sentence-transformers or plain transformers folder, an exported folder, a short name of the zoo, or
+                a hub id.
+            backend: ``torch``, ``onnx`` or ``openvino``; ``auto`` takes the fastest that gives the same vectors: on a
+                CPU onnxruntime with the export beside the model or in the cache, elsewhere torch.
+            precision: ``auto`` is fp32, or what an exported folder is in; ``int8`` on onnx and openvino, ``bf16`` and
+                ``fp16`` where the hardware computes in them.
             device: ``cpu``, ``cuda``, ``cuda:1``, ``mps``; ``auto`` takes the first accelerator there is.
             pooling: a name of `POOLINGS` instead of what the model says.
             normalize: force L2 normalisation on or off.
             max_length: tokens, special ones included; longer texts are cut and counted.
-            edit: changes what the folder says; modules that it adds start with random weights.
-            untrained: accept a folder with a configuration and a tokenizer but no weights, and start at random.
+            make_export: whether ``auto`` makes an export in the cache where there is none.
+            allow_cpu_fallback: take the CPU if the device is not there, instead of an error.
+            notice: called with what the user should know, such as an export that is being made.
+            edit: changes what the folder says; modules that it adds start with random weights (torch only).
+            untrained: accept a folder with a configuration and a tokenizer but no weights, and start at random (torch
+                only).
 
         Raises:
             InputError: no such model, a broken folder, an option that does not fit.
-            SentcliError: a hub that cannot be reached.
+            SentcliError: a hub that cannot be reached, or an export that differs from the model.
         """
-        if backend not in ("auto", "torch"):
-            raise InputError(f"unknown backend {backend!r}; one of: auto, torch")
-        from sentcli.encoder import torch_backend, torch_model
-
-        torch_backend.quiet_transformers()
-        folder, entry = zoo.resolve(str(model))
-        spec = read_spec(folder)
-        if entry is not None and spec.assumed_pooling:
-            spec = spec.with_pooling(entry.pooling).with_normalize(entry.normalize)
-            spec = replace(spec, max_length=spec.max_length or entry.max_length)
-        if entry is not None and entry.prompts and not spec.prompts:
-            spec = replace(spec, prompts=dict(entry.prompts))
-        if pooling is not None:
-            spec = spec.with_pooling(pooling)
-        if normalize is not None:
-            spec = spec.with_normalize(normalize)
-        if edit is not None:
-            spec = edit(spec)
-        runner = torch_backend.TorchBackend.choose(device, precision)
-        hf_tokenizer = torch_backend.load_tokenizer(spec.folder)
-        tokenizer, limit = torch_backend.text_tokenizer(hf_tokenizer, spec, max_length)
-        runner.attach(torch_model.build(spec, untrained=untrained))
-        return cls(replace(spec, max_length=limit), tokenizer, runner, model=str(model), hf_tokenizer=hf_tokenizer)
+        wanted = loading.Wanted(
+            model=str(model),
+            backend=backend,
+            precision=precision,
+            device=device,
+            max_length=max_length,
+            make_export=make_export,
+            allow_cpu_fallback=allow_cpu_fallback,
+            notice=notice or (lambda message: None),
+        )
+        spec = loading.describe(str(model), pooling, normalize)
+        if edit is not None or untrained:
+            spec = edit(spec) if edit is not None else spec
+            loaded = loading.load_torch(spec, wanted, untrained=untrained)
+        else:
+            loaded = loading.load(spec, wanted)
+        spec, tokenizer, runner, hf_tokenizer = loaded
+        return cls(spec, tokenizer, runner, model=str(model), hf_tokenizer=hf_tokenizer)
 
     @property
     def dimension(self) -> int:
         """Length of a vector."""
         return self.backend.dimension
 
-    @property
-    def torch_module(self) -> TorchEncoder:
-        """The torch module behind the vectors (training, saving).
+    def on_torch(self) -> SentenceEncoder:
+        """Return this encoder on torch: itself, or the same model loaded once more beside what runs now.
 
         Raises:
-            InputError: if the backend is another one.
+            InputError: if the folder holds an export without the weights it was made of.
         """
-        module = getattr(self.backend, "module", None)
-        if module is None:
-            raise InputError(f"this needs the torch backend, the model runs on {self.backend.name}")
-        return module  # type: ignore[no-any-return]
+        if getattr(self.backend, "module", None) is not None:
+            return self
+        if self._on_torch is None:
+            wanted = loading.Wanted(self.model, "torch", "fp32", self.backend.device, self.spec.max_length)
+            spec, tokenizer, runner, hf_tokenizer = loading.load_torch(self.spec, wanted)
+            self._on_torch = SentenceEncoder(spec, tokenizer, runner, model=self.model, hf_tokenizer=hf_tokenizer)
+        return self._on_torch
+
+    @property
+    def torch_module(self) -> TorchEncoder:
+        """The torch module behind the vectors (training, saving); see `on_torch`."""
+        return self.on_torch().backend.module  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def hf_tokenizer(self) -> Any:
+        """The tokenizer of transformers; see `on_torch`."""
+        return self.on_torch()._hf_tokenizer
 
     def encode(
         self,
@@ -164,6 +202,7 @@ class SentenceEncoder:
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_tokens: int | None = None,
+        on_long: OnLong = "truncate",
         progress: Progress | None = None,
     ) -> Vectors:
         """Return one vector a sentence, float32 ``[n, dim]``, in the given order.
@@ -173,6 +212,7 @@ class SentenceEncoder:
             prompt_name: a key of the model's prompts (``query``, ``document``); none by default.
             prompt: a text put in front of each sentence, instead of a named prompt.
             batch_tokens: token budget of one forward pass.
+            on_long: see `encode_distinct`.
             progress: called after every batch.
 
         Raises:
@@ -181,7 +221,12 @@ class SentenceEncoder:
             SentcliError: if a vector is not finite.
         """
         return self.encode_counted(
-            sentences, prompt_name=prompt_name, prompt=prompt, batch_tokens=batch_tokens, progress=progress
+            sentences,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            batch_tokens=batch_tokens,
+            on_long=on_long,
+            progress=progress,
         )[0]
 
     def encode_counted(
@@ -191,6 +236,7 @@ class SentenceEncoder:
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_tokens: int | None = None,
+        on_long: OnLong = "truncate",
         progress: Progress | None = None,
     ) -> tuple[Vectors, EncodeStats]:
         """Encode as `encode`, and also return the counts (truncated texts, tokens, distinct texts)."""
@@ -199,28 +245,96 @@ class SentenceEncoder:
         for text in sentences:
             if not isinstance(text, str):
                 raise TypeError(f"encode takes strings, not {type(text).__name__}")
-        prefix = self.prompt_text(prompt_name, prompt)
-        prompt_length = self.tokenizer.prompt_length(prefix) if prefix else 0
-        budget = batch_tokens or self.backend.default_batch_tokens
         unique, twin = batching.distinct(sentences)
-        vectors = np.empty((len(unique), self.dimension), np.float32)
-        stats = EncodeStats(texts=len(sentences), distinct=len(unique))
-        order = batching.longest_first(np.fromiter(map(len, unique), np.int64, len(unique)))
-        for rows, tokens in self._tokenized([unique[i] for i in order], prefix):
+        prefix = self.prompt_text(prompt_name, prompt)
+        found = self.encode_distinct(unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=progress)
+        lost = 0 if on_long == "chunk-mean" else int(found.beyond.sum())
+        stats = EncodeStats(len(sentences), len(unique), found.tokens, int(np.count_nonzero(found.beyond)), lost)
+        return (found.vectors if len(unique) == len(sentences) else found.vectors[twin]), stats
+
+    def encode_distinct(
+        self,
+        texts: Sequence[str],
+        prompt: str = "",
+        *,
+        batch_tokens: int | None = None,
+        on_long: OnLong = "truncate",
+        progress: Progress | None = None,
+    ) -> Encoded:
+        """Encode texts, each of them, and say what became of each.
+
+        Args:
+            texts: what to encode; a text that is there twice is encoded twice.
+            prompt: text put in front of each.
+            batch_tokens: token budget of one forward pass.
+            on_long: what to do with a text beyond the maximum length: ``truncate`` cuts it, ``error`` raises,
+                ``chunk-mean`` encodes it in pieces and takes their mean, weighted by their numbers of tokens.
+            progress: called after every batch.
+
+        Raises:
+            LongTextError: for a long text, with ``on_long="error"``.
+            InputError: for a prompt with ``on_long="chunk-mean"``: the pieces after the first would lack it.
+            SentcliError: if a vector is not finite.
+        """
+        if prompt and on_long == "chunk-mean":
+            raise InputError("chunk-mean and a prompt do not go together: the pieces after the first would lack it")
+        prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
+        budget = batch_tokens or self.backend.default_batch_tokens
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        beyond = np.zeros(len(texts), np.int64)
+        total = 0
+        order = batching.longest_first(np.fromiter(map(len, texts), np.int64, len(texts)))
+        for rows, tokens in self._tokenized([texts[i] for i in order], prompt, pieces=on_long == "chunk-mean"):
+            beyond[order[rows]] = tokens.lost_each
+            if on_long == "error" and tokens.truncated:
+                number = int(order[rows][np.flatnonzero(tokens.lost_each)].min())
+                raise LongTextError(number, self.tokenizer.max_length + int(beyond[number]), self.tokenizer.max_length)
             lengths = tokens.lengths
-            stats += EncodeStats(tokens=int(lengths.sum()), truncated=tokens.truncated, tokens_lost=tokens.lost)
-            for batch in batching.pack(lengths, budget):
-                padded = pad(tokens, batch, self.tokenizer.pad_id)
-                vectors[order[rows.start + batch]] = self.backend.run(padded, prompt_length)
+            total += int(lengths.sum())
+            found = np.empty((len(lengths), self.dimension), np.float32)
+            for batch, part in self._run(tokens, batching.pack(lengths, budget), prompt_length):
+                found[batch] = part
                 if progress is not None:
                     progress(EncodeStats(texts=len(batch), tokens=int(lengths[batch].sum())))
+            vectors[order[rows]] = found if tokens.owners is None else self._joined(found, tokens)
         broken = int((~np.isfinite(vectors).all(axis=1)).sum())
         if broken:
             raise SentcliError(
-                f"{broken} of {len(unique)} vectors are not finite: broken weights, or an overflow in "
+                f"{broken} of {len(texts)} vectors are not finite: broken weights, or an overflow in "
                 f"{self.backend.precision}"
             )
-        return (vectors if len(unique) == len(sentences) else vectors[twin]), stats
+        return Encoded(vectors, beyond, total)
+
+    def _joined(self, pieces: Vectors, tokens: Tokens) -> Vectors:
+        """Return the mean of each text's pieces, weighted by their tokens without the special ones."""
+        assert tokens.owners is not None
+        weights = np.maximum(tokens.lengths - self.tokenizer.special_tokens, 1).astype(np.float32)
+        starts = np.flatnonzero(np.diff(tokens.owners, prepend=-1))
+        total = np.add.reduceat(pieces * weights[:, None], starts)
+        mean: Vectors = (total / np.add.reduceat(weights, starts)[:, None]).astype(np.float32)
+        if self.spec.normalizes:
+            mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12)
+        return mean
+
+    def _run(
+        self, tokens: Tokens, batches: Iterator[batching.Index], prompt_length: int
+    ) -> Iterator[tuple[batching.Index, Vectors]]:
+        """Run batches, as many at a time as the backend likes, and yield them in order with their vectors."""
+
+        def run(batch: batching.Index) -> Vectors:
+            return self.backend.run(pad(tokens, batch, self.tokenizer.pad_id), prompt_length)
+
+        if self.backend.streams == 1:
+            yield from ((batch, run(batch)) for batch in batches)
+            return
+        with ThreadPoolExecutor(self.backend.streams, thread_name_prefix="encode") as pool:
+            ahead = [(batch, pool.submit(run, batch)) for batch in batches]
+            try:
+                for batch, future in ahead:
+                    yield batch, future.result()
+            finally:  # stopped in between: what has not begun need not be done
+                for _, future in ahead:
+                    future.cancel()
 
     def prompt_text(self, prompt_name: str | None = None, prompt: str | None = None) -> str:
         """Return the text that goes in front of each sentence, perhaps empty.
@@ -247,15 +361,15 @@ class SentenceEncoder:
         names = ("query",) if role == "query" else ("document", "passage", "corpus")
         return next((self.spec.prompts[name] for name in names if name in self.spec.prompts), self.prompt_text())
 
-    def _tokenized(self, texts: list[str], prefix: str) -> Iterator[tuple[slice, Tokens]]:
+    def _tokenized(self, texts: list[str], prefix: str, *, pieces: bool) -> Iterator[tuple[slice, Tokens]]:
         """Tokenise chunk by chunk, one chunk ahead of the caller."""
         slices = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
         with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
-            ahead = [pool.submit(self.tokenizer, texts[rows], prefix) for rows in slices[:1]]
+            ahead = [pool.submit(self.tokenizer, texts[rows], prefix, pieces=pieces) for rows in slices[:1]]
             for i, rows in enumerate(slices):
                 tokens = ahead.pop().result()
                 if i + 1 < len(slices):
-                    ahead.append(pool.submit(self.tokenizer, texts[slices[i + 1]], prefix))
+                    ahead.append(pool.submit(self.tokenizer, texts[slices[i + 1]], prefix, pieces=pieces))
                 yield rows, tokens
 
     def with_normalize(self, normalize: bool) -> SentenceEncoder:
@@ -286,7 +400,8 @@ class SentenceEncoder:
         from sentcli.encoder.torch_backend import TorchBackend
         from sentcli.encoder.torch_model import TorchEncoder
 
-        runner = TorchBackend.choose(self.backend.device, self.backend.precision)
+        origin = self.on_torch().backend
+        runner = TorchBackend.choose(origin.device, origin.precision)
         runner.attach(TorchEncoder(self.torch_module.backbone, stack).eval())
         return SentenceEncoder(spec, self.tokenizer, runner, model=self.model, hf_tokenizer=self.hf_tokenizer)
 
@@ -308,11 +423,13 @@ class SentenceEncoder:
         trained = has_weights(self.spec.folder)
         for path in weight_files(self.spec.folder) if trained else [self.spec.folder / "config.json"]:
             digest.update(file_digest(path).encode())
+        if not trained and (export := exported.read_export(self.spec.folder)) is not None:
+            digest.update(export.model_digest.encode())
         digest.update(self.tokenizer.backend.to_str().encode())
         for module in self.spec.modules:
             described = {key: value for key, value in vars(module).items() if key != "folder"}
             digest.update(f"{type(module).__name__} {described}".encode())
-            if (folder := getattr(module, "folder", None)) is not None:
+            if (folder := getattr(module, "folder", None)) is not None and has_weights(folder):
                 for path in weight_files(folder):
                     digest.update(file_digest(path).encode())
         digest.update(repr((self.spec.max_length, self.spec.lowercase)).encode())

@@ -195,9 +195,7 @@ def read_spec(folder: Path) -> EncoderSpec:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{folder}: a configuration file of its modules is damaged: {error!r}") from error
     reason = "its training has not finished" if (folder / "metrics.jsonl").exists() else "there is no config.json"
-    config = read_json(folder / "config.json", f"{folder} holds no model: {reason}")
-    if not isinstance(config, dict):
-        raise InputError(f"{folder / 'config.json'} is not a JSON object")
+    config = _read_config(folder, f"{folder} holds no model: {reason}")
     return EncoderSpec(folder, (PoolingSpec(),), config=config, assumed_pooling=True)
 
 
@@ -224,8 +222,15 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
         lowercase=bool(settings.get("do_lower_case")),
         prompts=prompts,
         default_prompt=prompting.get("default_prompt_name"),
-        config=read_json(transformer / "config.json", f"{folder} has no config.json for its transformer"),
+        config=_read_config(transformer, f"{folder} has no config.json for its transformer"),
     )
+
+
+def _read_config(folder: Path, missing: str) -> dict[str, Any]:
+    config = read_json(folder / "config.json", missing)
+    if not isinstance(config, dict):
+        raise InputError(f"{folder / 'config.json'} is not a JSON object")
+    return config
 
 
 def _read_module(name: str, path: Path) -> ModuleSpec | None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from sentcli.errors import InputError
+
+if TYPE_CHECKING:
+    from sentcli.encoder.spec import EncoderSpec
+
+POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
+"""Architectures that count positions from the padding id on, so that two of their 514 are never used."""
 
 
 @dataclass(frozen=True)
@@ -15,16 +24,27 @@ class Tokens:
     """Token ids of some texts, special tokens included, cut to the maximum length."""
 
     ids: list[list[int]]
+    """Of each text, or of each piece where texts were cut into pieces."""
     type_ids: list[list[int]] | None
-    truncated: int
-    """Texts that were cut."""
-    lost: int
-    """Tokens that were cut off, over all texts."""
+    lost_each: npt.NDArray[np.int64]
+    """Tokens that were cut off from each text, or that went into further pieces ``[texts]``."""
+    owners: npt.NDArray[np.int64] | None = None
+    """The text that each piece belongs to ``[pieces]``; None where a text is one piece."""
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of each text ``[n]``."""
+        """Tokens of each text or piece ``[n]``."""
         return np.fromiter((len(ids) for ids in self.ids), np.int64, len(self.ids))
+
+    @property
+    def truncated(self) -> int:
+        """Texts that were cut."""
+        return int(np.count_nonzero(self.lost_each))
+
+    @property
+    def lost(self) -> int:
+        """Tokens that were cut off, over all texts."""
+        return int(self.lost_each.sum())
 
 
 class TextTokenizer:
@@ -39,8 +59,14 @@ class TextTokenizer:
         # BERT's single sentences have type 0 throughout, which is what models assume when none are given.
         self.has_type_ids = any(sample.type_ids)
 
-    def __call__(self, texts: Sequence[str], prompt: str = "") -> Tokens:
-        """Tokenise; `prompt` is put in front of every text."""
+    def __call__(self, texts: Sequence[str], prompt: str = "", *, pieces: bool = False) -> Tokens:
+        """Tokenise.
+
+        Args:
+            texts: what to tokenise.
+            prompt: put in front of every text.
+            pieces: keep what is beyond the maximum length, as further pieces of the text.
+        """
         if prompt:
             texts = [prompt + text for text in texts]
         if self.lowercase:
@@ -49,19 +75,84 @@ class TextTokenizer:
             encodings = self.backend.encode_batch_fast(texts)
         except TypeError:  # the only way for a str to fail
             encodings = self.backend.encode_batch_fast([without_surrogates(text) for text in texts])
-        truncated = lost = 0
-        for encoding in encodings:
-            overflow = encoding.overflowing
-            if overflow:
-                truncated += 1
-                lost += sum(len(part) - self.special_tokens for part in overflow)
-        type_ids = [encoding.type_ids for encoding in encodings] if self.has_type_ids else None
-        return Tokens([encoding.ids for encoding in encodings], type_ids, truncated, lost)
+        lost = np.zeros(len(encodings), np.int64)
+        found: list[Any] = []
+        owners: list[int] = []
+        for number, encoding in enumerate(encodings):
+            beyond = encoding.overflowing
+            if beyond:
+                lost[number] = sum(len(part) - self.special_tokens for part in beyond)
+            found.append(encoding)
+            if pieces:
+                found.extend(beyond)
+                owners.extend([number] * (1 + len(beyond)))
+        type_ids = [encoding.type_ids for encoding in found] if self.has_type_ids else None
+        owned = np.array(owners, np.int64) if pieces and lost.any() else None
+        return Tokens([encoding.ids for encoding in found], type_ids, lost, owned)
 
     def prompt_length(self, prompt: str) -> int:
         """Tokens that `prompt` takes at the front, leading special tokens included, the closing one not."""
         encoding = self.backend.encode(prompt)
         return len(encoding.ids) - (1 if encoding.special_tokens_mask[-1] else 0)
+
+
+def fit(
+    backend: Any, spec: EncoderSpec, pad_id: int | None, own_limit: int | None, max_length: int | None
+) -> TextTokenizer:
+    """Wrap a fast tokenizer with the maximum length that applies.
+
+    Args:
+        backend: a `tokenizers.Tokenizer`; truncation is set on it.
+        spec: of the encoder.
+        pad_id: of the padding token.
+        own_limit: the tokenizer's own maximum length.
+        max_length: what the user wants.
+
+    Raises:
+        InputError: if `max_length` is more than the model has positions for, or too small to hold a word, or the
+            tokenizer has words that the model does not know.
+    """
+    words = spec.config.get("vocab_size")
+    if isinstance(words, int) and backend.id_to_token(words) is not None:
+        raise InputError(
+            f"{spec.folder}: tokenizer and weights do not belong together: the tokenizer knows "
+            f"{backend.get_vocab_size()} words, the model has embeddings for {words}"
+        )
+    positions = position_limit(spec, pad_id)
+    limit = max_length or spec.max_length or own_limit or positions or 512
+    if positions is not None and limit > positions:
+        if max_length is not None:
+            raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
+        limit = positions
+    if limit < 3:
+        raise InputError(f"--max-length {limit} leaves no room between the special tokens; at least 3")
+    return TextTokenizer(backend, limit, pad_id if pad_id is not None else 0, lowercase=spec.lowercase)
+
+
+def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
+    """Return how many tokens fit the position embeddings, or None if they are relative or rotary without a limit."""
+    positions = spec.config.get("max_position_embeddings") or spec.config.get("n_positions")
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    offset = (pad_id if pad_id is not None else 1) + 1
+    return positions - (offset if spec.config.get("model_type") in POSITIONS_AFTER_PADDING else 0)
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Read ``tokenizer.json``.
+
+    Raises:
+        InputError: if it is missing or damaged.
+    """
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise InputError(f"{path} is missing")
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
+        raise InputError(f"{path} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
 
 
 def without_surrogates(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from sentcli.encoder.tokenizing import TextTokenizer
+from sentcli.encoder.tokenizing import TextTokenizer, fit
 from sentcli.errors import InputError
 from sentcli.precision import PRECISIONS, check_precision
 
@@ -60,6 +61,7 @@ class TorchBackend:
     """A `Backend` over `TorchEncoder`."""
 
     name = "torch"
+    streams = 1
 
     def __init__(self, device: torch.device, precision: str) -> None:
         self.torch_device, self.device, self.precision = device, str(device), precision
@@ -69,13 +71,33 @@ class TorchBackend:
         self.module: TorchEncoder
 
     @classmethod
-    def choose(cls, device: str, precision: str) -> TorchBackend:
+    def choose(
+        cls,
+        device: str,
+        precision: str,
+        *,
+        allow_cpu_fallback: bool = False,
+        notice: Callable[[str], None] | None = None,
+    ) -> TorchBackend:
         """Make the backend for a device and precision.
+
+        Args:
+            device: a name for `choose_device`.
+            precision: ``auto`` is fp32.
+            allow_cpu_fallback: take the CPU if the device is not there.
+            notice: told about that.
 
         Raises:
             InputError: for a device that is not there, or a precision that its hardware does not compute in.
         """
-        chosen = choose_device(device)
+        try:
+            chosen = choose_device(device)
+        except InputError as error:
+            if not allow_cpu_fallback:
+                raise
+            chosen = torch.device("cpu")
+            if notice is not None:
+                notice(f"running on the CPU: {error}")
         if precision == "auto":
             precision = "fp32"  # the same vectors everywhere; half precision is a choice
         check_precision(chosen, precision)
@@ -123,34 +145,8 @@ def load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> tuple[TextTokenizer, int]:
-    """Wrap the fast tokenizer with the maximum length that applies, and return that length too.
-
-    Raises:
-        InputError: if `max_length` is more than the model has positions for, or too small to hold a word.
-    """
-    positions = position_limit(spec, hf_tokenizer.pad_token_id)
-    own = spec.max_length or (hf_tokenizer.model_max_length if hf_tokenizer.model_max_length < NO_LIMIT else None)
-    limit = max_length or own or positions or 512
-    if positions is not None and limit > positions:
-        if max_length is not None:
-            raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
-        limit = positions
-    if limit < 3:
-        raise InputError(f"--max-length {limit} leaves no room between the special tokens; at least 3")
-    pad_id = hf_tokenizer.pad_token_id if hf_tokenizer.pad_token_id is not None else 0
+def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> TextTokenizer:
+    """Wrap the fast tokenizer of transformers; see `tokenizing.fit`."""
+    own_limit = hf_tokenizer.model_max_length if hf_tokenizer.model_max_length < NO_LIMIT else None
     own_copy = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # truncation is set on it
-    return TextTokenizer(own_copy, limit, pad_id, lowercase=spec.lowercase), limit
-
-
-def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
-    """Return how many tokens fit the position embeddings, or None if they are relative or rotary without a limit.
-
-    RoBERTa-like models count positions from the padding id on, so two of their 514 are never used.
-    """
-    positions = spec.config.get("max_position_embeddings") or spec.config.get("n_positions")
-    if not isinstance(positions, int) or positions <= 0:
-        return None
-    offset_types = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
-    offset = (pad_id if pad_id is not None else 1) + 1 if spec.config.get("model_type") in offset_types else 0
-    return positions - offset
+    return fit(own_copy, spec, hf_tokenizer.pad_token_id, own_limit, max_length)

@@ -23,7 +23,7 @@ from sentcli.encoder.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
-from sentcli.errors import InputError
+from sentcli.errors import InputError, one_line
 from sentcli.precision import widened
 
 
@@ -71,7 +71,7 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tens
         position_mask: the real tokens, prompt included: positions in `weightedmean` count from the first of them.
         mode: one of TOKEN_POOLINGS.
     """
-    rows = torch.arange(len(tokens), device=tokens.device)
+    rows = torch.arange(tokens.shape[0], device=tokens.device)
     if mode == "cls":
         return tokens[rows, mask.argmax(dim=1)]
     if mode == "lasttoken":
@@ -271,7 +271,7 @@ def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model_class: Any = MODEL_MAPPING[type(config)]
     except (ValueError, KeyError, OSError) as error:
-        raise InputError(f"{folder}: no encoder can be made of its config.json: {_line(error)}") from error
+        raise InputError(f"{folder}: no encoder can be made of its config.json: {one_line(error)}") from error
     if isinstance(model_class, (tuple, list)):
         model_class = model_class[0]
     if not state:
@@ -283,16 +283,12 @@ def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
             None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32
         )
     except (RuntimeError, ValueError, TypeError, ZeroDivisionError) as error:
-        raise InputError(f"{folder}: the weights do not fit config.json: {_line(error)}") from error
+        raise InputError(f"{folder}: the weights do not fit config.json: {one_line(error)}") from error
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         raise InputError(f"{folder}: {len(missing)} weights are missing, the first is {missing[0]}")
     model_: nn.Module = model
     return model_
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def _build_module(spec: ModuleSpec, encoder: EncoderSpec, state: dict[str, Tensor]) -> nn.Module:
@@ -319,5 +315,5 @@ def _build_module(spec: ModuleSpec, encoder: EncoderSpec, state: dict[str, Tenso
         try:
             module.load_state_dict(weights)
         except RuntimeError as error:
-            raise InputError(f"{spec.folder or encoder.folder}: the weights do not fit: {_line(error)}") from error
+            raise InputError(f"{spec.folder or encoder.folder}: the weights do not fit: {one_line(error)}") from error
     return module

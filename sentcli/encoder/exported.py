@@ -1,0 +1,193 @@
+"""Folders that `sentcli export` writes: what they say about themselves, and where a model's own ones are kept.
+
+No torch and no transformers here: an exported encoder runs without both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentcli.encoder.checkpoint import file_digest, has_weights, weight_files
+from sentcli.encoder.spec import EncoderSpec, ModuleSpec, read_json, read_spec
+from sentcli.errors import InputError
+
+EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
+FORMAT = 1
+"""Of `export.json`, and of the graphs that are written: another number makes new exports in the cache."""
+ABANDONED_SECONDS = 24 * 3600
+"""After so long, what an export that was killed has left in the cache is deleted."""
+CACHE_BYTES = 8 * 2**30
+"""What the exports in the cache may take up together; the least recently used go first."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What ``export.json`` says."""
+
+    precision: str
+    dimension: int
+    pad_id: int
+    model: str
+    """The name that was given to `sentcli export`."""
+    model_digest: str
+    """Of weights and modules, see `model_digest`."""
+    pooling: str
+    normalize: bool
+    max_length: int
+    graph: str
+    """``written`` from the weights, ``traced`` by torch's exporter, or ``traced and fused``."""
+    sha256: dict[str, str] = field(default_factory=dict)
+    """Of each file that makes the vectors."""
+    quantisation: dict[str, Any] | None = None
+    verification: dict[str, Any] | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    runtime: str = "onnx"
+    """What it is for: ``onnx`` for onnxruntime, whose file OpenVINO reads too, or ``openvino`` for OpenVINO alone."""
+    format: int = FORMAT
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+def read_export(folder: Path) -> Export | None:
+    """Read what an exported folder says about itself; None if it is none.
+
+    Raises:
+        InputError: if it is damaged, of a later version, or a file in it is not the one that was exported.
+    """
+    if not (folder / EXPORT).exists():
+        return None
+    found = read_json(folder / EXPORT)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{folder / EXPORT} is not of format {FORMAT}; export the model again")
+    try:
+        export = Export(**found)
+    except TypeError as error:
+        raise InputError(f"{folder / EXPORT} is damaged ({error}); export the model again") from error
+    return export
+
+
+def check_files(folder: Path, export: Export) -> None:
+    """Compare the files of an exported folder with their checksums.
+
+    Raises:
+        InputError: if one is missing or another one.
+    """
+    for name, digest in export.sha256.items():
+        path = folder / name
+        if not path.exists():
+            raise InputError(f"{path} is missing; export the model again")
+        if file_digest(path) != digest:
+            raise InputError(f"{path} is not the file that was exported (SHA-256 differs); export the model again")
+
+
+def is_whole(folder: Path) -> bool:
+    """Tell whether a folder of the cache holds an export that is in order."""
+    try:
+        export = read_export(folder)
+        if export is None:
+            return False
+        check_files(folder, export)
+    except InputError:
+        return False
+    return True
+
+
+def model_digest(spec: EncoderSpec) -> str:
+    """Return a hash of what the graph computes: weights, configuration, modules. The tokenizer is apart."""
+    digest = hashlib.sha256()
+    for path in weight_files(spec.folder) if has_weights(spec.folder) else []:
+        digest.update(file_digest(path).encode())
+    config = {key: value for key, value in spec.config.items() if key not in ("transformers_version", "dtype")}
+    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+    for module in spec.modules:
+        digest.update(described(module).encode())
+        if (folder := getattr(module, "folder", None)) is not None and has_weights(folder):
+            for path in weight_files(folder):
+                digest.update(file_digest(path).encode())
+    return digest.hexdigest()
+
+
+def described(module: ModuleSpec) -> str:
+    """Return a module as text, without the place where it is kept."""
+    facts = {key: value for key, value in vars(module).items() if key != "folder"}
+    return f"{type(module).__name__} {facts}"
+
+
+def beside(spec: EncoderSpec, precision: str) -> Path | None:
+    """Return the folder itself if it is an export of this encoder in this precision.
+
+    Raises:
+        InputError: if it was exported from other weights than those that lie beside it.
+    """
+    export = read_export(spec.folder)
+    if export is None or (precision not in ("auto", export.precision)):
+        return None
+    own = read_spec(spec.folder)
+    if [described(module) for module in own.modules] != [described(module) for module in spec.modules]:
+        return None  # another pooling is wanted
+    if has_weights(spec.folder) and model_digest(own) != export.model_digest:
+        raise InputError(f"{spec.folder / ONNX} is an export of other weights than those beside it; export again")
+    return spec.folder
+
+
+def cache_folder() -> Path:
+    """Return where exports are kept: ``$SENTCLI_CACHE``, else ``sentcli`` in the user's cache folder."""
+    named = os.environ.get("SENTCLI_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return (Path(named) if named else Path(base) / "sentcli") / "exports"
+
+
+def cached(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
+    """Return where the export of an encoder in a precision is, or would be, in the cache."""
+    facts = f"{FORMAT} {precision} {runtime} {model_digest(spec)} {_tokenizer_digest(spec.folder)}"
+    digest = hashlib.sha256(facts.encode())
+    if precision == "int8" and runtime == "onnx":
+        digest.update(f"reduce_range {sums_saturate()}".encode())
+    return cache_folder() / digest.hexdigest()[:32]
+
+
+def _tokenizer_digest(folder: Path) -> str:
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json")
+    return " ".join(file_digest(folder / name) for name in names if (folder / name).exists())
+
+
+def prune(keep: Path) -> None:
+    """Delete the least recently used exports of the cache while it is too large, never `keep`."""
+    everything = [path for path in cache_folder().iterdir() if path.is_dir()]
+    for path in everything:
+        if path.name.startswith(".") and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+    folders = [path for path in everything if not path.name.startswith(".")]
+    sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in folders}
+    total = sum(sizes.values())
+    for path in sorted(folders, key=_last_used):
+        if total <= CACHE_BYTES:
+            return
+        if path != keep:
+            total -= sizes[path]
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _last_used(folder: Path) -> float:
+    try:
+        return (folder / EXPORT).stat().st_mtime
+    except OSError:  # half deleted
+        return 0.0
+
+
+def sums_saturate() -> bool:
+    """Tell whether this processor adds products of 8-bit numbers in 16 bits, which overflow (x86 without VNNI)."""
+    try:
+        flags = next(line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("flags"))
+    except (OSError, StopIteration):  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
+        return os.uname().machine not in ("arm64", "aarch64")
+    return not any(name in flags.split() for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
