@@ -28,6 +28,15 @@ def machine() -> str:
     )
 
 
+def matmul_rate() -> float:
+    """Return what torch's matrix products of MiniLM's shape reach in fp32, in GFLOP/s: the best of several rounds."""
+    import torch
+
+    a, b = torch.randn(1024, 384), torch.randn(384, 1536)
+    best = min(seconds(lambda: [a @ b for _ in range(50)]) for _ in range(10))
+    return 50 * 2 * 1024 * 384 * 1536 / best / 1e9
+
+
 def seconds(work: Callable[[], object]) -> float:
     """Time one call."""
     began = time.perf_counter()

@@ -1,0 +1,54 @@
+"""What smaller vectors cost: Spearman's correlation on STS-B, and bytes a vector.
+
+    SENTCLI_DATA=... python benchmarks/smaller_vectors.py [--model minilm]
+
+Binary vectors are compared by the share of equal bits, all others by cosine. Principal components are learned from
+10,000 lines of wiki.txt.
+"""
+
+import argparse
+
+import numpy as np
+from common import data_folder
+
+from sentcli import SentenceEncoder
+from sentcli.evaluation import sts
+from sentcli.smaller import Smaller, fit_pca
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="minilm")
+    encoder = SentenceEncoder.load(parser.parse_args().model)
+    with (data_folder() / "corpus" / "wiki.txt").open(encoding="utf-8") as handle:
+        sample = encoder.encode([next(handle).rstrip("\n") for _ in range(10_000)])
+    choices = {"float32": Smaller()}
+    choices |= {f"--output-dtype {kind}": Smaller(kind) for kind in ("float16", "int8", "binary")}
+    for size in (256, 128, 64):
+        choices[f"--truncate-dim {size}"] = Smaller(truncate_dim=size, renormalize=True)
+        choices[f"--pca, {size} components"] = Smaller(pca=fit_pca(sample, size), renormalize=True)
+    choices["--pca, 128 components, int8"] = Smaller("int8", pca=fit_pca(sample, 128), renormalize=True)
+    found = {}
+    for split in ("dev", "test"):
+        (pairs,) = sts.load_tasks(data_folder() / "senteval", ["STSBenchmark"], split)["STSBenchmark"]
+        sides = [encoder.encode(texts) for texts in (pairs.first, pairs.second)]
+        for name, smaller in choices.items():
+            first, second = (smaller.apply(side) for side in sides)
+            found[name, split] = sts.aggregate(name, [(split, similarity(first, second), pairs.gold)]).spearman
+    whole = encoder.dimension * 4
+    print("| choice | bytes a vector | STS-B dev | change | STS-B test | change |\n|---|---|---|---|---|---|")
+    for name, smaller in choices.items():
+        size = smaller.dimension(encoder.dimension) * np.dtype(smaller.dtype).itemsize
+        cells = [f"{found[name, s]:.2f} | {found[name, s] - found['float32', s]:+.2f}" for s in ("dev", "test")]
+        print(f"| {name} | {size} ({size / whole:.1%}) | {' | '.join(cells)} |")
+
+
+def similarity(first, second):
+    """Return cosines, or the share of equal bits of packed vectors."""
+    if first.dtype == np.uint8:
+        return 1 - np.unpackbits(first ^ second, axis=1).mean(axis=1)
+    return sts.cosine(first, second)
+
+
+if __name__ == "__main__":
+    main()
