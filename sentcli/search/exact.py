@@ -24,6 +24,7 @@ class Neighbours:
 
 def unit_length(vectors: Vectors) -> Vectors:
     """Return the vectors divided by their lengths; zero vectors stay zero (and are similar to nothing)."""
+    vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for keeping, not for sums
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
     return unit

@@ -137,7 +137,7 @@ def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> d
         ids, types = (
             [row for view in batch.views for row in (getattr(view, name) or [])] for name in ("ids", "type_ids")
         )
-        tokens = Tokens(ids, types or None, 0, 0)
+        tokens = Tokens(ids, types or None, np.zeros(len(ids), np.int64))
     arrays = pad(tokens, range(len(tokens.ids)), pad_id)
     repeats = views // len(batch.views)
     tensors = {name: torch.from_numpy(array).to(device).repeat(repeats, 1) for name, array in arrays.items()}

@@ -17,7 +17,8 @@ from sentcli.encoder import first_token, surgery
 from sentcli.encoder.checkpoint import has_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.spec import check_pooling
-from sentcli.encoder.torch_backend import position_limit, text_tokenizer
+from sentcli.encoder.tokenizing import position_limit
+from sentcli.encoder.torch_backend import text_tokenizer
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.methods import Method, configure, get_method
@@ -164,7 +165,7 @@ def prepare(request: TrainRequest) -> Prepared:
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
     model = None
     if method.fit is None:
         check_precision(torch.device(encoder.backend.device), settings.precision)
@@ -225,6 +226,7 @@ def load_encoder(
             notes.append(f"{method.name} pools its own convolutions; --pooling {pooling} is not used")
     encoder = SentenceEncoder.load(
         model,
+        backend="torch",
         device=device,
         precision="fp32",
         pooling=None if chosen == "own" else chosen,

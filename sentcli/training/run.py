@@ -56,7 +56,9 @@ def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> Tra
     """Return the results of a finished run, with the scores that it did not ask for at the time."""
     if prepared.test is None or result.sts is not None:
         return result
-    result = _tested(prepared, SentenceEncoder.load(str(folder.path), device=prepared.request.device), result)
+    result = _tested(
+        prepared, SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device), result
+    )
     folder.keep_results(result.to_dict())
     return result
 

@@ -13,7 +13,7 @@ COMMANDS = list(get_command(app).commands)
 
 
 def test_commands():
-    assert COMMANDS == ["train", "encode", "sts-eval", "retrieve", "doctor"]
+    assert COMMANDS == ["train", "encode", "export", "sts-eval", "retrieve", "doctor"]
 
 
 def test_help_imports_nothing_heavy_and_is_fast():
@@ -58,7 +58,7 @@ def test_doctor(run):
     done = run("doctor", "--json", "-", check=0)
     results = json.loads(done.stdout)["results"]
     assert results["versions"]["sentcli"] == __version__
-    assert {"cpu", "gpu", "minilm", "plots", "track", "dev"} == set(results["extras"])
+    assert {"cpu", "gpu", "openvino", "minilm", "plots", "track", "dev"} == set(results["extras"])
     assert "cpu" in results["devices"]
     assert "Models by short name" in done.stderr
     at_hand = {model["name"]: model["where"] for model in results["models"]}

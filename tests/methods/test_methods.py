@@ -333,7 +333,7 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
         changed = configure(changed, [(f"{objective}.weight", 1)])
         encoder, _ = load_encoder(changed, str(tiny_lm))
         model = make_model(changed, encoder).train()
-        tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
+        tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
         (batch,) = BatchMaker(corpus, tokenizer, Order(len(corpus.sentences), 16), changed.views).step(0)
         loss, terms = model(to_tensors(batch, tokenizer.pad_id, changed.views.count, torch.device("cpu")))
         loss.backward()
@@ -351,7 +351,7 @@ def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alon
         method = configure(METHODS["simcse"], [*settings, ("head", "none"), ("batch_size", 8)])
         encoder, _ = load_encoder(method, str(tiny_lm))
         model = make_model(method, encoder).train()
-        tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
+        tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
         from sentcli.methods.views import Texts
         from sentcli.training.batches import Batch, to_tensors
 

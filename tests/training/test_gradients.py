@@ -30,7 +30,7 @@ def prepared(folder, text, method="simcse", *, batch=16, steps=1, **settings):
     seed_everything(3)
     encoder, _ = load_encoder(chosen, str(folder), device="cpu")
     model = make_model(chosen, encoder).double().train()
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     corpus = read_corpus([str(text)])
     maker = BatchMaker.of(corpus, tokenizer, chosen.views, chosen.settings, Order(len(corpus.sentences), batch))
     made = [maker.step(i) for i in range(steps)]
@@ -179,7 +179,7 @@ def test_the_last_layer_at_the_first_token_alone(tmp_path, sentences, kind, monk
     module = encoder.torch_module
     assert module.first_token_suffices == (kind in ("bert", "roberta", "electra"))
     assert not SentenceEncoder.load(tmp_path / kind, pooling="mean").torch_module.first_token_suffices
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     from sentcli.methods.views import Texts
     from sentcli.training.batches import Batch
 

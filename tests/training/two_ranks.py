@@ -31,7 +31,7 @@ def train(method, model_folder, text, batch, steps, settings):
     encoder, _ = load_encoder(chosen, model_folder, device="cpu")
     model = make_model(chosen, encoder).double().train()
     gradients = Gradients(model, make_optimizer(model, chosen.settings), chosen.settings)
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     corpus = read_corpus([text])
     order = Order(len(corpus.sentences), batch, 0, model.least_rows, process_count())
     maker = BatchMaker.of(corpus, tokenizer, chosen.views, chosen.settings, order, rank())
