@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported after a group stands, its default arguments keep the group
 from torch import Tensor
 from torch.nn import functional
 
@@ -65,6 +66,7 @@ def together(device: str = "auto") -> Iterator[str]:
     except Exception as error:
         raise _one_message(error) from error
     finally:
+        # its threads must end here: one that frees a tensor while the interpreter ends aborts the process
         with suppress(Exception):
             dist.destroy_process_group()
 

@@ -180,3 +180,26 @@ def test_the_documented_launchers(tmp_path, tiny_bert, text, launcher):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "m" / "model.safetensors").exists()
     assert json.loads((tmp_path / "m" / "run.json").read_text())["processes"] == 2
+
+
+LEFT = """
+import sys
+from pathlib import Path
+from sentcli.cli import main
+
+try:
+    main()
+finally:
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    sys.stderr.write("left: " + " ".join(name for name in names if "gloo" in name))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are named in /proc")
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_thread_of_the_group_outlives_it(tmp_path, tiny_bert, text, fails):
+    """A thread of gloo that frees a tensor while the interpreter ends aborts the process."""
+    more = ["--set", "temperature=0"] if fails else []
+    codes, said = finish(launch(2, ["-c", LEFT, *command(tiny_bert, text, tmp_path / "m", *more)[2:]]))
+    assert codes == [2 if fails else 0] * 2, said
+    assert all(words.endswith("left: ") for words in said), said
