@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from sentcli.bulk.engines import Engine, Job, open_engine
 from sentcli.bulk.inputs import Inputs
-from sentcli.encoder.sentence_encoder import Encoded, EncodeStats, LongTextError, OnLong, Progress, SentenceEncoder
+from sentcli.encoder.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress
+from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import Counts, DatasetWriter, Group, Part
 from sentcli.io.readers import Block, blocks

@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sentcli.encoder.encoding import Encoded, EncodeStats, OnLong, Progress
 from sentcli.encoder.onnx_backend import threads as cores
-from sentcli.encoder.sentence_encoder import Encoded, EncodeStats, OnLong, Progress, SentenceEncoder
+from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import SentcliError
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from sentcli.encoder.sentence_encoder import EncodeStats
+    from sentcli.encoder.encoding import EncodeStats
 
 
 @dataclass

@@ -18,7 +18,7 @@ from sentcli.encoder.tokenizing import TextTokenizer, fit, read_tokenizer
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 
 if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import Backend
+    from sentcli.encoder.encoding import Backend
 
 BACKENDS = ("auto", "torch", "onnx", "openvino")
 PRECISIONS = ("auto", "fp32", "fp16", "bf16", "int8")

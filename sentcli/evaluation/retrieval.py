@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
+from sentcli.encoder.encoding import EncodeStats, Progress
+from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 from sentcli.io.sources import open_source, records
 from sentcli.search.exact import ExactIndex

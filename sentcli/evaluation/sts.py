@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.sentence_encoder import Progress, SentenceEncoder
+from sentcli.encoder.encoding import Progress
+from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 
 Floats = npt.NDArray[np.floating[Any]]

@@ -30,7 +30,8 @@ from sentcli.io.atomic import check_output, replacing, write_json
 from sentcli.report import environment
 
 if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import Backend, SentenceEncoder
+    from sentcli.encoder.encoding import Backend
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 Say = Callable[[str], None]
 GRAPHS = (ONNX, f"{ONNX}.data", OPENVINO, "openvino.bin")

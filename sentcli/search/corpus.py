@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sentcli.encoder.sentence_encoder import EncodeStats, Progress, SentenceEncoder
+from sentcli.encoder.encoding import EncodeStats, Progress
+from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 from sentcli.io.dataset import read_manifest
 from sentcli.io.readers import ReadOptions, blocks

@@ -77,7 +77,7 @@ def test_chunk_mean_is_the_mean_of_the_pieces_weighted_by_their_words(
 
 
 def test_the_python_library_has_the_same_choices(encoder):
-    from sentcli.encoder.sentence_encoder import LongTextError
+    from sentcli.encoder.encoding import LongTextError
 
     with pytest.raises(LongTextError, match="text 1 has 77 tokens, more than 32"):
         encoder.encode(["cat", LONG], on_long="error")
