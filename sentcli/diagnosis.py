@@ -10,8 +10,7 @@ from typing import Any
 
 from sentcli import __version__
 from sentcli.encoder.exported import cache_folder
-from sentcli.encoder.onnx_backend import threads
-from sentcli.report import LIBRARIES, library_version, processor
+from sentcli.report import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, package_folder, zoo
 
 EXTRAS = {
@@ -65,7 +64,7 @@ def examine() -> Diagnosis:
     faiss = library_version("faiss-gpu") or library_version("faiss-cpu")
     torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
-    exports = f"onnxruntime {runtime}, fp32, {threads()} batches at a time; torch for what is not exported"
+    exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
     plan = {
         "encode, retrieve": exports if runtime and device.type == "cpu" else torch_runs,
         "sts-eval": f"{torch_runs}; onnxruntime where there is an export" if runtime else torch_runs,

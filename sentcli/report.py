@@ -111,10 +111,19 @@ def bytes_depend_on(device: str) -> dict[str, Any]:
     return {**{name: found.get(name) for name in names}, **({"gpu": gpu} if gpu else {})}
 
 
-def threads() -> int | None:
-    """Return how many threads torch computes with, if it has been imported: sums depend on it in their last bits."""
+def threads() -> int:
+    """Return how many threads compute: torch's, on which the last bits of sums depend, else those of the exports."""
     torch = sys.modules.get("torch")
-    return None if torch is None else int(torch.get_num_threads())
+    return usable_cores() if torch is None else int(torch.get_num_threads())
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use; ``OMP_NUM_THREADS`` limits them."""
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    if named.isdigit() and int(named) > 0:
+        return int(named)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return usable or 1
 
 
 def processor() -> str:

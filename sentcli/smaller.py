@@ -142,6 +142,6 @@ class Smaller:
 
 def as_int8(vectors: Floats) -> npt.NDArray[np.int8]:
     """Scale each row to -127..127 by its largest component: cosines stay, lengths are lost."""
-    largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), 1e-12)
-    scaled: npt.NDArray[np.int8] = np.rint(vectors * (127 / largest)).astype(np.int8)
+    largest = np.abs(vectors).max(axis=1, keepdims=True)
+    scaled: npt.NDArray[np.int8] = np.rint(vectors / np.where(largest > 0, largest, 1) * 127).astype(np.int8)
     return scaled

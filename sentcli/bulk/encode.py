@@ -23,7 +23,8 @@ from sentcli.bulk.inputs import Inputs
 from sentcli.encoder.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.dataset import Counts, DatasetWriter, Group, Part
+from sentcli.io.dataset import Counts, Group, Part
+from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block, blocks
 from sentcli.io.writers import Plan, Writer, open_writer, output_kind
 from sentcli.smaller import Smaller

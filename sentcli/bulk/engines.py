@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,22 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sentcli.encoder.encoding import Encoded, EncodeStats, OnLong, Progress
-from sentcli.encoder.onnx_backend import threads as cores
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import SentcliError
+from sentcli.errors import InputError, SentcliError
+from sentcli.report import usable_cores
+
+
+def parse_devices(text: str) -> list[str]:
+    """Read the value of ``--devices``: names with commas between them.
+
+    Raises:
+        InputError: for one that is none, before anything is loaded.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
+            raise InputError(f"--devices {text!r}: {name!r} is no device; give for example cuda:0,cuda:1 or cpu,cpu")
+    return names
 
 
 @dataclass(frozen=True)
@@ -92,7 +106,7 @@ class ProcessEngine:
         for device in devices:
             names.put(device)
         on_cpu = sum(name == "cpu" for name in devices)
-        share = max(cores() // on_cpu, 1) if on_cpu else 0
+        share = max(usable_cores() // on_cpu, 1) if on_cpu else 0
         self.pool = ProcessPoolExecutor(
             len(devices), mp_context=context, initializer=_start, initargs=(load, names, share)
         )

@@ -59,23 +59,23 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool = F
         return
     path = Path(output)
     if kind == "directory":
-        _check_directory(path, part, overwrite=overwrite, resume=resume or append)
+        _check_directory(path, part, overwrite=overwrite, resume=resume, append=append)
     elif resume and path.exists():
         raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
     else:
         check_output(path, overwrite=overwrite)
 
 
-def _check_directory(path: Path, part: Part, *, overwrite: bool, resume: bool) -> None:
+def _check_directory(path: Path, part: Part, *, overwrite: bool, resume: bool, append: bool) -> None:
     names = [each.name for each in path.iterdir()] if path.is_dir() else []
     if part.of > 1 and MANIFEST in names:
         raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
     others = {count for name in names if (found := PART.fullmatch(name)) and (count := int(found.group(2))) != part.of}
-    if others and not (overwrite and part.of == 1):
+    if others and not append and not (overwrite and part.of == 1):
         count = others.pop()
         raise InputError(f"{path} holds parts of {count} machines: go on with --shard I/{count}, or choose another -o")
     begun = part.manifest in names if part.of > 1 else bool(names)  # other machines' parts may be there
-    if path.exists() and (begun or not path.is_dir()) and not overwrite and not resume:
+    if path.exists() and (begun or not path.is_dir()) and not (overwrite or resume or append):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
     check_output(path, overwrite=overwrite, resume=True, folder=True)
     ours = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)

@@ -153,6 +153,7 @@ def encode(
         _check(check, report, json)
         return
     from sentcli import bulk
+    from sentcli.bulk.engines import parse_devices
     from sentcli.errors import InputError
     from sentcli.io.dataset import Part
     from sentcli.io.readers import ReadOptions
@@ -163,6 +164,9 @@ def encode(
         raise InputError(f"missing {missing}; see sentcli encode --help")
     if output == "-" and json == "-":
         raise InputError("-o - and --json - would both write to standard output")
+    if devices is not None and device != "auto":
+        raise InputError("--device and --devices: give one of them")
+    names = parse_devices(devices) if devices is not None else []
     part = Part.parse(shard) if shard is not None else Part()
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=append, part=part)
     found = bulk.read_inputs(
@@ -172,7 +176,6 @@ def encode(
         output=output,
     )
     console.detail(f"{found.survey.rows} rows in {len(inputs)} inputs")
-    names = [name.strip() for name in devices.split(",") if name.strip()] if devices is not None else []
     encoder = options.load(
         model,
         backend,
@@ -310,11 +313,12 @@ def _check(folder: Path, report: Report, json: str | None) -> None:
     """Verify a directory of shards."""
     from dataclasses import asdict
 
-    from sentcli.io.dataset import check_dataset, require_whole
+    from sentcli.io.dataset_check import check_dataset, require_whole
     from sentcli.report import write_report
 
     checked = check_dataset(folder)
     if json is not None:
+        report.model = checked.model
         report.results = asdict(checked)
         write_report(report.to_dict(), json)
     require_whole(checked, folder)

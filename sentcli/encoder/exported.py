@@ -38,6 +38,8 @@ class Export:
     """The name that was given to `sentcli export`."""
     model_digest: str
     """Of weights and modules, see `model_digest`."""
+    source_sha256: list[str]
+    """Of the weight files that it was made of, see `weight_digests`."""
     pooling: str
     normalize: bool
     max_length: int
@@ -103,17 +105,26 @@ def is_whole(folder: Path) -> bool:
 
 def model_digest(spec: EncoderSpec) -> str:
     """Return a hash of what the graph computes: weights, configuration, modules. The tokenizer is apart."""
-    digest = hashlib.sha256()
-    for path in weight_files(spec.folder) if has_weights(spec.folder) else []:
-        digest.update(file_digest(path).encode())
+    digest = hashlib.sha256("".join(weight_digests(spec)).encode())
     config = {key: value for key, value in spec.config.items() if key not in ("transformers_version", "dtype")}
     digest.update(json.dumps(config, sort_keys=True, default=str).encode())
     for module in spec.modules:
         digest.update(described(module).encode())
-        if (folder := getattr(module, "folder", None)) is not None and has_weights(folder):
-            for path in weight_files(folder):
-                digest.update(file_digest(path).encode())
     return digest.hexdigest()
+
+
+def source_digests(spec: EncoderSpec) -> list[str]:
+    """Return the `weight_digests` of an encoder; of an exported one, those of the model that it was made of."""
+    export = read_export(spec.folder)
+    if export is None or (has_weights(spec.folder) and model_digest(read_spec(spec.folder)) != export.model_digest):
+        return weight_digests(spec)
+    return export.source_sha256
+
+
+def weight_digests(spec: EncoderSpec) -> list[str]:
+    """Return the SHA-256 of each weight file of an encoder, those of the modules after the transformer's."""
+    folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
+    return [file_digest(path) for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
 
 
 def described(module: ModuleSpec) -> str:

@@ -48,14 +48,16 @@ class Wanted:
             raise InputError(f"unknown precision {self.precision!r}; one of: {', '.join(PRECISIONS)}")
         if self.precision == "int8" and self.backend == "torch":
             raise InputError("int8 runs on the onnx or openvino backend, not on torch")
-
         if self.precision == "bf16" and self.backend == "onnx":
             raise InputError("onnxruntime does not compute in bf16: use --backend openvino or torch")
+        if self.precision == "fp16" and self.backend == "onnx" and self.on_cpu:
+            raise InputError("a CPU computes fp16 with onnxruntime many times slower than fp32; use a GPU")
 
     @property
     def on_cpu(self) -> bool:
         """Whether it will run on a CPU, as far as can be told without importing torch."""
-        return self.device == "cpu" or (self.device == "auto" and not _accelerator_in_sight())
+        falls_back = self.device == "auto" or self.allow_cpu_fallback
+        return self.device == "cpu" or (falls_back and not _accelerator_in_sight())
 
 
 Loaded = tuple[EncoderSpec, TextTokenizer, "Backend", Any]
@@ -92,7 +94,7 @@ def load(spec: EncoderSpec, wanted: Wanted) -> Loaded:
 def _load_auto(spec: EncoderSpec, wanted: Wanted) -> Loaded:
     ours = exported.beside(spec, wanted.precision)
     runs_exports = wanted.on_cpu and importlib.util.find_spec("onnxruntime") is not None
-    only_exported = ours is not None and not has_weights(spec.folder)
+    only_exported = exported.read_export(spec.folder) is not None and not has_weights(spec.folder)
     if only_exported or (wanted.precision == "int8") or (runs_exports and _may_export(spec, wanted, ours)):
         try:
             return _load_exported(spec, wanted, "onnx")

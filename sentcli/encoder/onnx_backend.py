@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +10,12 @@ import numpy.typing as npt
 
 from sentcli.encoder.exported import ONNX, Export
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
+from sentcli.report import usable_cores
 
 Batch = dict[str, npt.NDArray[np.int64]]
 CPU_BATCH_TOKENS = 512
 """On two cores 512 tokens a batch ran MiniLM a tenth faster than 1,024: two batches run at a time."""
 GPU_BATCH_TOKENS = 32768
-
-
-def threads() -> int:
-    """Return how many cores this process may use; ``OMP_NUM_THREADS`` limits them."""
-    named = os.environ.get("OMP_NUM_THREADS", "")
-    if named.isdigit() and int(named) > 0:
-        return int(named)
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return usable or 1
 
 
 class OnnxBackend:
@@ -72,7 +63,7 @@ class OnnxBackend:
         if export.precision == "fp16" and device == "cpu" and not half_on_cpu:
             raise InputError(f"{folder} is in fp16, which a CPU computes many times slower than fp32; use a GPU")
         self.device, self.precision, self.dimension = device, export.precision, export.dimension
-        self.streams = threads() if device == "cpu" else 1
+        self.streams = usable_cores() if device == "cpu" else 1
         self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         self.inputs = [each.name for each in self.session.get_inputs()]
         self._check(folder)

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.encoder.exported import ONNX, OPENVINO, Export
-from sentcli.encoder.onnx_backend import CPU_BATCH_TOKENS, Batch, threads
+from sentcli.encoder.onnx_backend import CPU_BATCH_TOKENS, Batch
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
+from sentcli.report import usable_cores
 
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024
@@ -48,7 +49,7 @@ class OpenVinoBackend:
         if chosen not in HINTS or (chosen == "bf16" and "BF16" not in capabilities):
             raise InputError(f"openvino does not compute in {chosen} on this processor: use fp32 or int8")
         self.device, self.precision, self.dimension = device, chosen, export.dimension
-        self.streams = threads()
+        self.streams = usable_cores()
         self.default_batch_tokens = BF16_BATCH_TOKENS if chosen == "bf16" else CPU_BATCH_TOKENS
         settings = {
             "INFERENCE_PRECISION_HINT": HINTS[chosen],

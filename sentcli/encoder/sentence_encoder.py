@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.encoder import batching, exported, loading
+from sentcli.encoder.checkpoint import file_digest
 from sentcli.encoder.encoding import Backend, Encoded, EncodeStats, OnLong, Pipeline, Progress, Vectors
 from sentcli.encoder.spec import DenseSpec, EncoderSpec
 from sentcli.encoder.tokenizing import TextTokenizer
@@ -285,24 +286,17 @@ class SentenceEncoder:
         save_encoder(self, Path(folder), overwrite=overwrite)
 
     def fingerprint(self) -> str:
-        """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt)."""
-        from sentcli.encoder.checkpoint import file_digest, has_weights, weight_files
+        """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt).
 
-        digest = hashlib.sha256()
-        trained = has_weights(self.spec.folder)
-        for path in weight_files(self.spec.folder) if trained else [self.spec.folder / "config.json"]:
-            digest.update(file_digest(path).encode())
-        if not trained and (export := exported.read_export(self.spec.folder)) is not None:
-            digest.update(export.model_digest.encode())
-        digest.update(self.tokenizer.backend.to_str().encode())
-        for module in self.spec.modules:
-            described = {key: value for key, value in vars(module).items() if key != "folder"}
-            digest.update(f"{type(module).__name__} {described}".encode())
-            if (folder := getattr(module, "folder", None)) is not None and has_weights(folder):
-                for path in weight_files(folder):
-                    digest.update(file_digest(path).encode())
-        digest.update(repr((self.spec.max_length, self.spec.lowercase)).encode())
-        return digest.hexdigest()
+        An export has the fingerprint of the model that it was made of; its precision stands in `describe`.
+        """
+        facts = [
+            *(exported.source_digests(self.spec) or [file_digest(self.spec.folder / "config.json")]),
+            self.tokenizer.backend.to_str(),
+            *map(exported.described, self.spec.modules),
+            repr((self.spec.max_length, self.spec.lowercase)),
+        ]
+        return hashlib.sha256("".join(facts).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
         """Return the choices that move a number, for protocols and manifests."""

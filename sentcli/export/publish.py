@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentcli.encoder.checkpoint import file_digest
-from sentcli.encoder.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, sums_saturate
+from sentcli.encoder.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests, sums_saturate
 from sentcli.encoder.onnx_backend import OnnxBackend
 from sentcli.encoder.saving import write_model_files
 from sentcli.encoder.spec import read_spec
@@ -172,6 +172,7 @@ class _Maker:
             pad_id=self.encoder.tokenizer.pad_id,
             model=self.encoder.model,
             model_digest=model_digest(spec),
+            source_sha256=source_digests(spec),
             pooling=spec.pooling,
             normalize=spec.normalizes,
             max_length=self.encoder.tokenizer.max_length,

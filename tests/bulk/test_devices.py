@@ -182,3 +182,14 @@ def test_a_long_row_is_named_by_whichever_process_finds_it(source, tiny_bert, tm
 def test_one_device_needs_no_process_of_its_own(source, whole, tiny_bert, tmp_path, invoke):
     invoke(*command(source, tmp_path / "out", tiny_bert, *SHARDS, "--devices", "cpu")[3:], check=0)
     assert contents(tmp_path / "out") == contents(whole)
+
+
+@pytest.mark.parametrize("devices", ["", "cpu,", "cpu,gpu0", "cuda:x"])
+def test_what_is_no_device_is_said_before_anything_is_loaded(source, tmp_path, invoke, devices):
+    failed = invoke("encode", source, "-o", tmp_path / "out", "-m", "no-such-model", "--devices", devices, check=2)
+    assert "is no device; give for example cuda:0,cuda:1 or cpu,cpu" in failed.stderr
+
+
+def test_device_and_devices_are_not_given_together(source, tmp_path, invoke):
+    call = ["encode", source, "-o", tmp_path / "out", "-m", "no-such-model", "--devices", "cpu,cpu", "--device", "cpu"]
+    assert "--device and --devices: give one of them" in invoke(*call, check=2).stderr

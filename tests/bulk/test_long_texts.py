@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sentcli import SentenceEncoder
-from sentcli.encoder import sentence_encoder
+from sentcli.encoder import encoding
 from tests.bulk.outputs import manifest_of, message_of, vectors_of
 from tests.conftest import WORDS as VOCABULARY
 
@@ -37,7 +37,7 @@ def test_an_error_names_the_file_that_the_row_is_in(encode, write, tmp_path):
 
 
 def test_an_error_names_one_of_many_long_rows_with_its_own_length(encode, write, tmp_path, monkeypatch):
-    monkeypatch.setattr(sentence_encoder, "CHUNK", 4)  # texts go through the tokenizer longest first
+    monkeypatch.setattr(encoding, "CHUNK", 4)  # texts go through the tokenizer longest first
     texts = [f"the cat {n}" for n in range(5)] + [f"{LONG} {'a ' * n}" for n in range(10)]
     failed = encode(write("a.txt", texts), "-o", tmp_path / "v.npy", "--on-long", "error", check=2)
     assert "row 12 (id 11): its text has 83 tokens" in message_of(failed)
@@ -93,7 +93,7 @@ def test_short_texts_beside_long_ones_keep_their_vectors(encoder):
 
 
 def test_pieces_find_their_texts_whatever_is_tokenised_together(encoder, monkeypatch):
-    monkeypatch.setattr(sentence_encoder, "CHUNK", 7)
+    monkeypatch.setattr(encoding, "CHUNK", 7)
     texts = [f"{'cat ' * (25 + 11 * n % 70)}{n}" for n in range(100)]
     found = encoder.encode(texts, on_long="chunk-mean")
     for n in range(0, 100, 9):

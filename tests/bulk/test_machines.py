@@ -231,3 +231,45 @@ def test_there_is_nothing_to_append_to(encode, source, tmp_path):
     failed = encode(source, "-o", tmp_path / "new", "--append", check=2)
     assert "no dataset to append to; leave --append out to start one" in message_of(failed)
     assert not (tmp_path / "new").exists()
+
+
+def test_rows_are_appended_to_what_several_machines_made(encode, source, whole, gathered, write):
+    more = write("in/b.txt", ["a bird", "a dog", "a fish", "", "a mouse"])
+    encode(more, "-o", gathered, *SHARDS, "--append")
+    encode(more, "-o", whole, *SHARDS, "--append")
+    assert sorted(contents(gathered)) == sorted(contents(whole)), "one manifest instead of three"
+    assert shards_in(gathered) == shards_in(whole)
+    encode("--check", gathered)
+
+
+def test_an_unfinished_part_takes_no_further_rows(encode, source, gathered, write):
+    (gathered / "manifest-00002-of-00003.json").unlink()
+    before = contents(gathered)
+    failed = encode(write("in/b.txt", ["a bird"]), "-o", gathered, *SHARDS, "--append", check=2)
+    assert "lacks part 2 of 3" in message_of(failed)
+    assert contents(gathered) == before
+
+
+@pytest.mark.parametrize(
+    ("torn", "remedy"),
+    [
+        ("vectors-00001.npy", "it was made from earlier inputs: encode all with --overwrite"),
+        ("vectors-00008.npy", "encode the input that was appended last again with --append"),
+    ],
+)
+def test_what_makes_an_appended_dataset_whole_is_said_and_works(encode, source, whole, write, torn, remedy):
+    more = write("in/b.txt", ["a bird", "a dog", "a fish", "", "a mouse"])
+    call = [more, "-o", whole, *SHARDS, "--append"]
+    encode(*call)
+    before = contents(whole)
+    (whole / torn).write_bytes(before[torn][:-1])
+    assert remedy in message_of(encode("--check", whole, check=1))
+    if "--append" in remedy:
+        assert f"{torn} is damaged" in message_of(encode(*call))
+        assert contents(whole) == before
+    else:
+        assert remedy.split(": ")[1] in message_of(encode(*call, check=2)).replace(", encode", ": encode")
+
+
+def test_the_report_of_a_check_names_the_model(encode, whole, tiny_bert):
+    assert json.loads(encode("--check", whole, "--json", "-").stdout)["model"] == str(tiny_bert)

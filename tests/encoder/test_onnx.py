@@ -173,6 +173,21 @@ def test_the_fingerprint_is_that_of_the_model_whatever_runs_it(tiny_bert, poolin
     assert len(set(prints.values())) == 1, prints
 
 
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_an_export_has_the_fingerprint_of_its_model(tiny_bert, tmp_path, weights, precision):
+    wanted = SentenceEncoder.load(tiny_bert, backend="torch").fingerprint()
+    folder = make_export(tiny_bert, tmp_path / "export", precision=precision, weights=weights)
+    assert SentenceEncoder.load(folder).fingerprint() == wanted
+    if weights:
+        assert SentenceEncoder.load(folder, backend="torch").fingerprint() == wanted
+        again = make_export(folder, tmp_path / "again")
+        assert SentenceEncoder.load(again).fingerprint() == wanted
+        other = save_backbone(tmp_path / "other", seed=7)
+        shutil.copy(other / "model.safetensors", folder / "model.safetensors")
+        assert SentenceEncoder.load(folder, backend="torch").fingerprint() != wanted
+
+
 @pytest.mark.parametrize("pooling", ["mean", "first-last-avg"])
 def test_an_export_without_weights_has_a_fingerprint_for_manifests(tiny_bert, tmp_path, invoke, lines, pooling):
     folder = make_export(tiny_bert, tmp_path / "export", weights=False, pooling=pooling)
@@ -620,3 +635,19 @@ def test_architectures_that_are_written_are_those_that_auto_exports():
     from sentcli.export.transformer import FAMILIES
 
     assert set(loading.WRITTEN) == set(FAMILIES)
+
+
+def test_half_precision_is_refused_on_a_cpu_before_it_is_exported(invoke, tiny_bert, lines, tmp_path, cache):
+    call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", tiny_bert, "--backend", "onnx", "--precision", "fp16"]
+    assert "a CPU computes fp16 with onnxruntime many times slower" in invoke(*call, "--device", "cpu", check=2).stderr
+    assert exports_in(cache) == []
+
+
+def test_an_export_without_weights_has_one_pooling(invoke, without_weights, lines, tmp_path):
+    call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", without_weights, "--pooling", "max"]
+    assert "in another precision or pooling, and no weights to make one of" in invoke(*call, check=2).stderr
+
+
+def test_a_device_that_is_not_there_falls_back_to_the_export(tiny_bert, cache):
+    encoder = SentenceEncoder.load(tiny_bert, device="cuda", allow_cpu_fallback=True)
+    assert (encoder.backend.name, encoder.backend.device) == ("onnx", "cpu")

@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.dataset import Counts, DatasetWriter, Group, Part, check_dataset, read_manifest, require_whole
+from sentcli.io.dataset import Counts, Group, Part, read_manifest
+from sentcli.io.dataset_check import check_dataset, require_whole
+from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block
 from sentcli.io.writers import Plan
 
