@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 import time
-from array import array
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
-from sentcli.bulk.engines import Engine, Job, open_engine
+from sentcli.bulk.distinct import encoded, open_spool
+from sentcli.bulk.engines import Job, open_engine
 from sentcli.bulk.inputs import Inputs
-from sentcli.encoder.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress
+from sentcli.encoder.encoding import EncodeStats, OnLong, Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import SentcliError
 from sentcli.io.dataset import Counts, Group, Part
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block, blocks
@@ -34,8 +28,6 @@ GPU_BLOCK_ROWS = 65536
 """A large budget of tokens wants more texts of one length to choose from."""
 UNSIGNED = ("stdout", ".npy", ".jsonl")
 """Outputs that have no place for the settings of the run."""
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -116,8 +108,9 @@ def encode_files(
             first_number=target.first_number,
             columns=list(plan.column_types),
         )
-        with open_engine(encoder, job, progress, settings.devices, settings.load) as engine, _spool(output) as spool:
-            for block, vectors, counts in _encoded(reader, engine, spool, settings.on_long):
+        opening = open_engine(encoder, job, progress, settings.devices, settings.load)
+        with opening as engine, open_spool(output) as spool:
+            for block, vectors, counts in encoded(reader, engine, spool, settings.on_long):
                 target.write(block, settings.smaller.apply(vectors), counts)
                 done.add(counts)
                 if progress is not None:  # rows whose text had been encoded
@@ -201,115 +194,6 @@ def _target(output: str, plan: Plan, inputs: Inputs, settings: Settings) -> Iter
 
 def _skips(inputs: Inputs) -> int:
     return int(inputs.options.on_null == "skip")
-
-
-@dataclass
-class _Underway:
-    """A block whose new texts are being encoded."""
-
-    block: Block
-    where: npt.NDArray[np.int64]
-    """The number of each row's text among the shard's distinct texts."""
-    first: int
-    """The number of the first text that is new."""
-    new: list[int]
-    """Rows that brought a new text."""
-    future: Future[Encoded]
-
-
-def _encoded(
-    reader: Iterable[Block], engine: Engine, spool: Spool, on_long: OnLong
-) -> Iterator[tuple[Block, Floats, Counts]]:
-    """Yield blocks with their vectors in order; some are read and encoded ahead."""
-    underway: deque[_Underway] = deque()
-    seen: dict[bytes, int] = {}
-    shard: int | None = None
-    for block in reader:
-        if block.shard != shard:
-            shard, seen = block.shard, {}
-        underway.append(_send(block, seen, engine))
-        if len(underway) > engine.ahead:
-            yield _receive(underway.popleft(), spool, on_long)
-    while underway:
-        yield _receive(underway.popleft(), spool, on_long)
-
-
-def _send(block: Block, seen: dict[bytes, int], engine: Engine) -> _Underway:
-    first = len(seen)
-    keys = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in block.texts)
-    where = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
-    brought = np.unique(where[where >= first], return_index=True)[1]
-    new = np.flatnonzero(where >= first)[brought].tolist()
-    return _Underway(block, where, first, new, engine.submit([block.texts[row] for row in new]))
-
-
-def _receive(sent: _Underway, spool: Spool, on_long: OnLong) -> tuple[Block, Floats, Counts]:
-    block = sent.block
-    try:
-        found = sent.future.result()
-    except LongTextError as error:
-        row = sent.new[error.number]
-        name, place = block.places[row]
-        raise InputError(
-            f"{name}, row {place} (id {block.ids[row]}): its text has {error.tokens} tokens, "
-            f"more than {error.limit} (--on-long truncate or chunk-mean accepts it, --max-length changes the limit)"
-        ) from error
-    except BrokenProcessPool as error:
-        raise SentcliError("a process that encodes has died, perhaps for lack of memory") from error
-    if sent.first == 0:
-        spool.clear()
-    vectors, beyond = spool.recall(sent.where, sent.first, found)
-    counts = Counts(
-        rows=len(block),
-        empty=sum(not text.strip() for text in block.texts),
-        duplicates=len(block) - len(sent.new),
-        truncated=int(np.count_nonzero(beyond)),
-        tokens_lost=0 if on_long == "chunk-mean" else int(beyond.sum()),
-        tokens=found.tokens,
-    )
-    return block, vectors, counts
-
-
-class Spool:
-    """The vectors of the distinct texts of a shard, on disk, for rows that name one of them again."""
-
-    def __init__(self, handle: IO[bytes]) -> None:
-        self.handle = handle
-        self.beyond = array("q")
-
-    def clear(self) -> None:
-        """Begin another shard."""
-        self.handle.seek(0)
-        self.handle.truncate()
-        self.beyond = array("q")
-
-    def recall(self, where: npt.NDArray[np.int64], first: int, found: Encoded) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Keep new vectors, and return those of all rows with the tokens beyond the maximum length.
-
-        Args:
-            where: the number of each row's text ``[rows]``.
-            first: the number of the first new one.
-            found: the new texts, encoded.
-        """
-        width = found.vectors.shape[1]
-        vectors = np.empty((len(where), width), np.float32)
-        fresh = where >= first
-        vectors[fresh] = found.vectors[where[fresh] - first]
-        for row in np.flatnonzero(~fresh):
-            self.handle.seek(int(where[row]) * width * 4)
-            vectors[row] = np.frombuffer(self.handle.read(width * 4), np.float32)
-        self.handle.seek(0, 2)
-        self.handle.write(found.vectors.data)
-        self.beyond.extend(found.beyond.tolist())
-        return vectors, np.array(self.beyond, np.int64)[where]
-
-
-@contextmanager
-def _spool(output: str) -> Iterator[Spool]:
-    """Yield a spool beside the output, where there is room for the vectors."""
-    path = None if output_kind(output) == "stdout" else Path(output).resolve().parent
-    with tempfile.TemporaryFile(dir=path, prefix=".sentcli-spool-") as handle:
-        yield Spool(handle)
 
 
 def _described(
