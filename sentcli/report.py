@@ -41,10 +41,12 @@ class Report:
     results: Any = None
     environment: dict[str, Any] = field(default_factory=dict)
     average: float | None = None
+    compared: dict[str, Any] | None = None
+    """What sets this model apart from the first one of the run."""
     started: float = field(default_factory=time.perf_counter)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object; `average` only where there is one."""
+        """Return the JSON object; `average` and `compared` only where there are."""
         found = {
             "command": self.command,
             "model": self.model,
@@ -53,7 +55,8 @@ class Report:
             "environment": self.environment,
             "elapsed_seconds": round(time.perf_counter() - self.started, 3),
         }
-        return found if self.average is None else {**found, "average": self.average}
+        more = {"average": self.average, "compared": self.compared}
+        return found | {name: value for name, value in more.items() if value is not None}
 
 
 def write_report(value: Any, target: str) -> None:

@@ -155,6 +155,14 @@ def encoding(label: str, total: int) -> Iterator[Bar]:
 
 
 @contextmanager
+def counting(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar that is advanced by the numbers that are given."""
+    with _progress() as progress:
+        task = progress.add_task(label, total=total, status="") if progress else None
+        yield lambda count: progress.update(task, advance=count) if progress and task is not None else None
+
+
+@contextmanager
 def _progress() -> Iterator[RichProgress | None]:
     if state.quiet or not stderr().is_terminal:
         yield None

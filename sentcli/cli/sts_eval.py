@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sentcli.cli import console, options
+from sentcli.cli import console, options, scores
 from sentcli.cli.base import command
+
+if TYPE_CHECKING:
+    from sentcli.evaluation.sts import Pairs, STSResult
 
 
 @command("sts-eval")
 def sts_eval(
-    model: options.Model,
-    data: Annotated[Path, typer.Option(help="A SentEval data/downstream folder.", show_default=False)],
+    model: scores.Models,
+    data: Annotated[Path | None, typer.Option(help="A SentEval data/downstream folder.", show_default=False)] = None,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A table of your own with the columns sentence1, sentence2 and score: csv, tsv, jsonl or parquet.",
+            show_default=False,
+        ),
+    ] = None,
     tasks: Annotated[str | None, typer.Option(help="Comma-separated; default: all that have the split.")] = None,
     split: Annotated[
         Literal["test", "dev", "train"], typer.Option(help="dev and train: STSBenchmark and SICKRelatedness.")
     ] = "test",
+    aggregation: Annotated[
+        Literal["all", "mean", "wmean"],
+        typer.Option(help="What is averaged: subsets concatenated, their mean, or their mean weighted by size."),
+    ] = "all",
+    intervals: Annotated[
+        bool, typer.Option("--intervals/--no-intervals", help="95 % intervals, from 1,000 samples of the pairs.")
+    ] = True,
     pooling: options.Pooling = None,
     max_length: options.MaxLength = None,
     backend: options.Backend = "auto",
     precision: options.Precision = "auto",
     device: options.Device = "auto",
+    against: scores.AgainstOption = None,
     json: options.Json = None,
 ) -> None:
     """Score the seven semantic textual similarity tasks by the protocol of the SimCSE papers.
@@ -31,44 +50,114 @@ def sts_eval(
     Spearman correlation (x 100) of the cosine similarity with the gold score,
     over the concatenation of a task's subsets. The mean over the subsets, plain
     and weighted by size, stands beside it, because some papers print those.
+    Several models are compared with the first one, on the same samples.
 
     \b
     Examples:
       sentcli sts-eval -m minilm --data SentEval/data/downstream
       sentcli sts-eval -m minilm --data downstream --pooling cls --tasks STS12,STS13
       sentcli sts-eval -m my-model --data downstream --split dev --json dev.json
+      sentcli sts-eval -m minilm --pairs my-pairs.tsv
+      sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
     from sentcli.errors import InputError
-    from sentcli.evaluation import sts
-    from sentcli.report import Report, environment, write_report
+    from sentcli.evaluation import published, significance, sts
+    from sentcli.report import Report, environment
 
-    report = Report("sts-eval", model)
+    found = scores.system(against)
+    if found is not None and (split, aggregation) != ("test", "all"):
+        raise InputError("--against: papers print the test split with subsets concatenated, so leave those as they are")
+    loaded = _read(data, pairs or [], tasks, split)
+    draws = significance.DRAWS if intervals else 0
+    reports, results = [], []
+    for name in model:
+        report = Report("sts-eval", name)
+        encoder = options.load(name, backend, precision, device, pooling, None, max_length, make_export=False)
+        report.environment = environment(encoder.backend.device, encoder.backend.precision)
+        with console.encoding("encoding", sts.distinct_sentences(loaded)) as bar:
+            result = sts.evaluate(encoder, loaded, split, bar, draws=draws, aggregation=aggregation)
+        report.protocol = {
+            "correlation": "spearman",
+            "aggregation": AGGREGATED[aggregation],
+            "similarity": "cosine",
+            "split": split,
+            "interval_draws": draws,
+            **encoder.describe(),
+            "truncated_texts": result.truncated,
+            "zero_vectors": result.zero_vectors,
+        }
+        report.results = {task.task: task.to_dict() for task in result.tasks}
+        report.average = result.average
+        _show(name, encoder.spec.pooling, result)
+        options.warn_truncated(encoder, result.truncated)
+        if result.zero_vectors:
+            console.warn(f"the vectors of {result.zero_vectors} sentences are zero; their similarities count as 0")
+        reports.append(report)
+        results.append(result)
+    measured, ranges = _measured(results)
+    if len(results) > 1:
+        differences = [sts.compare(result, results[0]) for result in results[1:]]
+        for report, difference in zip(reports[1:], differences, strict=True):
+            report.compared = {"with": model[0], **{task: each.to_dict() for task, each in difference.items()}}
+        scores.show_models("Spearman", model, measured, differences)
+    compared = published.compare(found, "sts-eval", measured, ranges) if found is not None else None
+    scores.write(reports, found, compared, json)
+
+
+def _read(data: Path | None, pairs: list[str], tasks: str | None, split: str) -> dict[str, list[Pairs]]:
+    """Read the tasks of a SentEval folder, and those of tables of one's own."""
+    from sentcli.errors import InputError
+    from sentcli.evaluation import sts
+
     chosen = [name.strip() for name in tasks.split(",") if name.strip()] if tasks else None
     if chosen == []:
         raise InputError("--tasks names no task")
-    loaded = sts.load_tasks(data, chosen, split)
-    encoder = options.load(model, backend, precision, device, pooling, None, max_length, make_export=False)
-    protocol = {
-        "correlation": "spearman",
-        "aggregation": "all (subsets concatenated)",
-        "similarity": "cosine",
-        "split": split,
-        **encoder.describe(),
-    }
-    report.protocol, report.environment = protocol, environment(encoder.backend.device, encoder.backend.precision)
-    with console.encoding("encoding", sts.distinct_sentences(loaded)) as bar:
-        result = sts.evaluate(encoder, loaded, split, bar)
-    report.results = {task.task: task.to_dict() for task in result.tasks}
-    report.average = result.average
-    protocol["truncated_texts"] = result.truncated
-    rows = [
-        [t.task, t.pairs, *(f"{x:.2f}" for x in (t.spearman, t.pearson, t.spearman_mean, t.spearman_wmean))]
-        for t in result.tasks
-    ]
+    if data is None and not pairs:
+        raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
+    if data is None and chosen:
+        raise InputError("--tasks are those of --data")
+    loaded = sts.load_tasks(data, chosen, split) if data is not None else {}
+    for file in pairs:
+        own = sts.read_pairs(file)
+        if own.keys() & loaded.keys():
+            raise InputError(f"{file}: there is a task {next(iter(own))} already; rename the file")
+        loaded |= own
+    return loaded
+
+
+AGGREGATED = {
+    "all": "all (subsets concatenated)",
+    "mean": "mean of the subsets",
+    "wmean": "mean of the subsets, weighted by size",
+}
+
+
+def _show(model: str, pooling: str, result: STSResult) -> None:
+    from sentcli.evaluation.significance import interval
+
+    rows = []
+    for task in result.tasks:
+        between = "" if task.draws is None else "{:.2f} to {:.2f}".format(*interval(task.draws))
+        numbers = (task.spearman, task.pearson, task.spearman_mean, task.spearman_wmean)
+        rows.append([task.task, task.pairs, *(f"{number:.2f}" for number in numbers), between])
     if len(rows) > 1:
-        rows.append(["average", sum(t.pairs for t in result.tasks), f"{result.average:.2f}", "", "", ""])
-    title = f"{model}: STS {split}, pooling {encoder.spec.pooling}, subsets concatenated"
-    console.table(title, ["task", "pairs", "Spearman", "Pearson", "mean of subsets", "weighted mean"], rows)
-    options.warn_truncated(encoder, result.truncated)
-    if json is not None:
-        write_report(report.to_dict(), json)
+        draws = result.average_draws
+        between = "" if draws is None else "{:.2f} to {:.2f}".format(*interval(draws))
+        cells = ["", "", "", ""]
+        cells[{"all": 0, "mean": 2, "wmean": 3}[result.aggregation]] = f"{result.average:.2f}"
+        rows.append(["average", sum(task.pairs for task in result.tasks), *cells, between])
+    title = f"{model}: STS {result.split}, pooling {pooling}, Spearman of concatenated subsets with 95 % interval"
+    columns = ["task", "pairs", "Spearman", "Pearson", "mean of subsets", "weighted mean", "interval"]
+    console.table(title, columns if rows[0][-1] else columns[:-1], rows if rows[0][-1] else [row[:-1] for row in rows])
+
+
+def _measured(results: list[STSResult]) -> tuple[dict[str, list[float]], dict[str, tuple[float, float]]]:
+    """Return the scores of each task, one for each model, and the intervals of the first model's."""
+    from sentcli.evaluation.significance import interval
+
+    first = results[0]
+    measured = {task.task: [r.tasks[i].spearman for r in results] for i, task in enumerate(first.tasks)}
+    ranges = {task.task: interval(task.draws) for task in first.tasks if task.draws is not None}
+    if first.average_draws is not None:
+        ranges["average"] = interval(first.average_draws)
+    return {**measured, "average": [result.average for result in results]}, ranges

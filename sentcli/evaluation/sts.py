@@ -7,9 +7,8 @@ beside it, because other papers print those (princeton-nlp/SimCSE#4, #150).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,12 @@ import numpy.typing as npt
 from sentcli.encoder.encoding import Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError, nearest
+from sentcli.evaluation import significance
+from sentcli.evaluation.files import detokenised, fields, number, read_lines
+from sentcli.io.pairs import scored_pairs
+from sentcli.io.sources import open_source
 
-Floats = npt.NDArray[np.floating[Any]]
+Floats = npt.NDArray[Any]
 
 SUBSETS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -41,6 +44,8 @@ STSB_TRAIN = Path("STS") / "STSBenchmark" / SPLITS["STSBenchmark"]["train"]
 """In a SentEval ``downstream`` folder."""
 TASKS = (*SUBSETS, *SPLITS)
 SPLIT_NAMES = ("test", "dev", "train")
+AGGREGATIONS = {"all": "spearman", "mean": "spearman_mean", "wmean": "spearman_wmean"}
+"""How the subsets of a task become one number, and where `TaskScore` has it."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,13 @@ class TaskScore:
     """The same, weighted by the subsets' numbers of pairs."""
     subsets: dict[str, float]
     """Spearman of each subset."""
+    draws: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+    """`spearman` of samples of the pairs ``[draws]``, see `significance.spearman_draws`; None if not asked for."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {key: value for key, value in vars(self).items() if key != "task"}
+        """Return the JSON form; ``interval`` holds 95 % of the draws, if there are any."""
+        found = {key: value for key, value in vars(self).items() if key not in ("task", "draws")}
+        return found if self.draws is None else {**found, "interval": significance.interval(self.draws)}
 
 
 @dataclass(frozen=True)
@@ -84,11 +92,22 @@ class STSResult:
     tasks: tuple[TaskScore, ...]
     truncated: int
     """Distinct sentences longer than the model's maximum length."""
+    zero_vectors: int = 0
+    """Sentences whose vector is zero; their similarity to any other counts as 0."""
+    aggregation: str = "all"
+    """A key of `AGGREGATIONS`, which the average is taken of."""
 
     @property
     def average(self) -> float:
         """Mean of the tasks' scores, each rounded to two decimals first, as the papers print it."""
-        return round(float(np.mean([round(task.spearman, 2) for task in self.tasks])), 2)
+        scores = [getattr(task, AGGREGATIONS[self.aggregation]) for task in self.tasks]
+        return round(float(np.mean([round(score, 2) for score in scores])), 2)
+
+    @property
+    def average_draws(self) -> npt.NDArray[np.float64] | None:
+        """The mean over the tasks of their draws ``[draws]``; None if there are none."""
+        draws = [task.draws for task in self.tasks if task.draws is not None]
+        return np.mean(draws, axis=0) if draws else None
 
 
 def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
@@ -102,7 +121,7 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
         if split != "test":
             raise InputError(f"{task} has a test split only; dev and train: {', '.join(SPLITS)}")
         folder = data / "STS" / f"{task}-en-test"
-        return [_read_subset(folder, name) for name in SUBSETS[task]]
+        return [_read_subset(folder, name, task) for name in SUBSETS[task]]
     if task not in SPLITS:
         raise InputError(f"unknown task {task!r}{nearest(task, list(TASKS))}; one of: {', '.join(TASKS)}")
     name = SPLITS[task][split]
@@ -127,9 +146,9 @@ def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str,
     return {task: load_task(data, task, split) for task in chosen}
 
 
-def _read_subset(folder: Path, name: str) -> Pairs:
+def _read_subset(folder: Path, name: str, task: str) -> Pairs:
     inputs, golds = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
-    sentences, scores = _read_lines(inputs), _read_lines(golds)
+    sentences, scores = read_lines(inputs, task), read_lines(golds, task)
     if len(sentences) != len(scores):
         raise DataError(
             inputs, f"{len(sentences)} lines of sentences, but {len(scores)} of gold scores in {golds.name}"
@@ -138,12 +157,10 @@ def _read_subset(folder: Path, name: str) -> Pairs:
     for line, (pair, score) in enumerate(zip(sentences, scores, strict=True), 1):
         if not score.strip():  # not judged (STS15 and STS16 publish more pairs than they score)
             continue
-        fields = pair.split("\t")
-        if len(fields) < 2:
-            raise DataError(inputs, "expected two sentences with a tab between them", line=line)
-        first.append(detokenised(fields[0]))
-        second.append(detokenised(fields[1]))
-        gold.append(_number(score, golds, line))
+        one, two, *_ = fields(pair, 2, inputs, line)
+        first.append(detokenised(one))
+        second.append(detokenised(two))
+        gold.append(number(score, golds, line))
     return _pairs(golds, name, first, second, gold)
 
 
@@ -156,17 +173,31 @@ def read_stsb(path: Path) -> Pairs:
     return _read_columns(path, "STSBenchmark", gold=4, first=5, second=6, header=False)
 
 
+def read_pairs(file: str) -> dict[str, list[Pairs]]:
+    """Read a task of one's own from a table with the columns ``sentence1``, ``sentence2`` and ``score``.
+
+    Args:
+        file: csv, tsv, jsonl or parquet, also gzipped; its name without suffixes becomes the task's.
+
+    Raises:
+        DataError: for a row that lacks a column or a score; InputError if there is no such file.
+    """
+    source = open_source(file)
+    rows = list(scored_pairs(source))
+    name = Path(source.name).name.partition(".")[0]
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    return {name: [_pairs(Path(file), name, list(columns[0]), list(columns[1]), list(columns[2]))]}
+
+
 def _read_columns(path: Path, name: str, *, gold: int, first: int, second: int, header: bool) -> Pairs:
     one, two, scores = [], [], []
-    for line, text in enumerate(_read_lines(path), 1):
+    for line, text in enumerate(read_lines(path, name), 1):
         if line == 1 and header:
             continue
-        fields = text.split("\t")
-        if len(fields) <= max(gold, first, second):
-            raise DataError(path, f"{len(fields)} tab-separated fields, too few", line=line)
-        one.append(detokenised(fields[first]))
-        two.append(detokenised(fields[second]))
-        scores.append(_number(fields[gold], path, line))
+        columns = fields(text, 1 + max(gold, first, second), path, line)
+        one.append(detokenised(columns[first]))
+        two.append(detokenised(columns[second]))
+        scores.append(number(columns[gold], path, line))
     return _pairs(path, name, one, two, scores)
 
 
@@ -174,34 +205,6 @@ def _pairs(path: Path, name: str, first: list[str], second: list[str], gold: lis
     if len(set(gold)) < 2:
         raise DataError(path, f"{len(gold)} pairs, and no two different scores: nothing to correlate with")
     return Pairs(name, first, second, np.array(gold))
-
-
-def _read_lines(path: Path) -> list[str]:
-    """Split at line feeds only: some sentences hold other characters that Unicode calls line separators."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is missing; it is part of SentEval's data/downstream folder") from error
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise DataError(path, "not UTF-8", line=line) from error
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines[:-1] if lines and lines[-1] == "" else lines
-
-
-def _number(text: str, path: Path, line: int) -> float:
-    try:
-        number = float(text)
-    except ValueError as error:
-        raise DataError(path, f"{text!r} is not a score", line=line) from error
-    if not math.isfinite(number):
-        raise DataError(path, f"{text!r} is not a score", line=line)
-    return number
-
-
-def detokenised(text: str) -> str:
-    """Return whitespace-separated tokens joined by one blank, as SentEval feeds them to encoders."""
-    return " ".join(text.split())
 
 
 def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
@@ -214,12 +217,13 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     return similarity
 
 
-def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]]) -> TaskScore:
+def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]], draws: int = 0) -> TaskScore:
     """Score one task.
 
     Args:
         task: its name.
         subsets: name, predicted similarity ``[n]`` and gold score ``[n]`` of each subset.
+        draws: samples of the pairs to score as well.
 
     Raises:
         SentcliError: if a correlation is undefined, because all predictions or all gold scores are equal.
@@ -242,6 +246,7 @@ def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]]) -> TaskS
         spearman_mean=float(np.mean(by_subset)),
         spearman_wmean=float(np.average(by_subset, weights=[len(values) for _, _, values in subsets])),
         subsets=dict(zip(names, by_subset, strict=True)),
+        draws=significance.spearman_draws(predicted, gold, draws) if draws else None,
     )
 
 
@@ -250,6 +255,9 @@ def evaluate(
     tasks: dict[str, list[Pairs]],
     split: str = "test",
     progress: Progress | None = None,
+    *,
+    draws: int = 0,
+    aggregation: str = "all",
 ) -> STSResult:
     """Score an encoder; every distinct sentence of all tasks is encoded once.
 
@@ -258,6 +266,8 @@ def evaluate(
         tasks: from `load_tasks`.
         split: named in the result.
         progress: as in `SentenceEncoder.encode`.
+        draws: samples of the pairs to score as well, for intervals and comparisons.
+        aggregation: a key of `AGGREGATIONS`, for the average.
     """
     pairs = [subset for subsets in tasks.values() for subset in subsets]
     texts = [text for subset in pairs for text in (*subset.first, *subset.second)]
@@ -270,8 +280,27 @@ def evaluate(
             similarity = cosine(vectors[start : start + n], vectors[start + n : start + 2 * n])
             predicted.append((subset.name, similarity, subset.gold))
             start += 2 * n
-        scores.append(aggregate(task, predicted))
-    return STSResult(split, tuple(scores), stats.truncated)
+        scores.append(aggregate(task, predicted, draws))
+    zero = int((~vectors.any(axis=1)).sum())
+    return STSResult(split, tuple(scores), stats.truncated, zero, aggregation)
+
+
+def compare(result: STSResult, other: STSResult) -> dict[str, significance.Difference]:
+    """Return what sets a model apart from another one, by task and for the ``average``, on the same samples of pairs.
+
+    Args:
+        result: of the model.
+        other: of the other one, for the same tasks and draws.
+    """
+    found = {
+        one.task: significance.compare_draws(one.spearman, two.spearman, one.draws, two.draws)
+        for one, two in zip(result.tasks, other.tasks, strict=True)
+        if one.draws is not None and two.draws is not None
+    }
+    if result.average_draws is not None and other.average_draws is not None:
+        averages = result.average, other.average
+        found["average"] = significance.compare_draws(*averages, result.average_draws, other.average_draws)
+    return found
 
 
 def distinct_sentences(tasks: dict[str, list[Pairs]]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +12,11 @@ import numpy.typing as npt
 from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import sts
+from sentcli.io.pairs import scored_pairs
 from sentcli.io.readers import ReadOptions
-from sentcli.io.sources import open_source, records
+from sentcli.io.sources import open_source
 from sentcli.io.texts import TextCollector
 
-PAIR_COLUMNS = ("sentence1", "sentence2", "score")
 HIGHEST_SCORE = 5.0
 """Of STS-B."""
 SUBSET_STREAM = 2**31 + 1
@@ -148,15 +147,4 @@ def _pairs(name: str) -> tuple[Path, Iterator[tuple[str, str, float]]]:
         columns = sts.read_stsb(path)
         return path, zip(columns.first, columns.second, columns.gold.tolist(), strict=True)
     source = open_source(name)
-    return source.path, (_pair(record, name, line) for line, record in records(source))
-
-
-def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float]:
-    one, two, score = (record.get(key) for key in PAIR_COLUMNS)
-    if not isinstance(one, str) or not isinstance(two, str) or score is None:
-        found = ", ".join(record)
-        raise DataError(name, f"pairs need the columns {', '.join(PAIR_COLUMNS)}; this row has {found}", line=line)
-    try:
-        return one, two, float(score)
-    except (TypeError, ValueError) as error:
-        raise DataError(name, f"the score {score!r} is not a number", line=line) from error
+    return source.path, scored_pairs(source)

@@ -95,7 +95,7 @@ BENCH = "STS/STSBenchmark/sts-test.csv"
         (lambda f: spoil(f / BENCH, "g\tf\t2012\t1", "g f 2012 1"), r"line 2: 4 tab-separated fields"),
         (
             lambda f: spoil(f / "STS/STS14-en-test/STS.input.images.txt", "\t", " "),
-            r"images\.txt, line 1: expected two",
+            r"images\.txt, line 1: 1 tab-separated fields, too few",
         ),
         (lambda f: (f / BENCH).write_bytes(b"a\nb\xff\n"), r"sts-test\.csv, line 2: not UTF-8"),
     ],
@@ -179,3 +179,88 @@ def test_repeated_lines_of_the_real_folder(data, tmp_path):
     gold.write_text("".join(gold.read_text().splitlines(keepends=True)[:-3]))
     with pytest.raises(DataError, match="2000 lines of sentences, but 1997"):
         sts.load_task(copy, "STS15")
+
+
+# Tasks of one's own, several models, intervals
+
+
+@pytest.fixture
+def own(tmp_path, sentences):
+    words = [s for s in sentences if s.strip() and "\t" not in s and "\n" not in s]
+    path = tmp_path / "mine.tsv"
+    rows = [f"{words[i]}\t{words[(3 * i + 1) % len(words)]}\t{i % 5}\n" for i in range(12)]
+    path.write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+    return path
+
+
+def test_pairs_of_ones_own(own, tiny_bert, invoke, folder):
+    (task,) = json.loads(invoke("sts-eval", "-m", tiny_bert, "--pairs", own, "--json", "-", check=0).stdout)["results"]
+    assert task == "mine"
+    call = ["sts-eval", "-m", tiny_bert, "--data", folder, "--tasks", "STS12", "--pairs", own, "--json", "-"]
+    assert list(json.loads(invoke(*call, check=0).stdout)["results"]) == ["STS12", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sentence1\tsentence2\tscore\na\tb\tgood\n", "line 2: the score 'good' is not a number"),
+        ("sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2: the score 'nan' is not a number"),
+        ("sentence1\tsentence2\na\tb\n", "pairs need the columns sentence1, sentence2, score"),
+        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "2 pairs, and no two different scores"),
+    ],
+)
+def test_damaged_pairs(own, tiny_bert, invoke, text, words):
+    own.write_text(text)
+    assert words in " ".join(invoke("sts-eval", "-m", tiny_bert, "--pairs", own, check=2).stderr.split())
+
+
+def test_there_must_be_something_to_score(tiny_bert, invoke):
+    assert "give --data" in invoke("sts-eval", "-m", tiny_bert, check=2).stderr
+
+
+def test_several_models_are_a_list_and_compared(folder, tiny_bert, tmp_path, invoke):
+    other = SentenceEncoder.load(tiny_bert, backend="torch", pooling="max")
+    other.save(tmp_path / "other")
+    call = ["sts-eval", "-m", tiny_bert, "-m", tmp_path / "other", "-m", tiny_bert, "--data", folder, "--json", "-"]
+    done = invoke(*call, check=0)
+    first, second, third = json.loads(done.stdout)
+    assert "compared" not in first
+    assert second["compared"]["with"] == str(tiny_bert)
+    for task, found in second["results"].items():
+        difference = second["compared"][task]
+        assert difference["difference"] == pytest.approx(found["spearman"] - first["results"][task]["spearman"])
+        assert difference["low"] <= difference["high"] and 0 < difference["p"] <= 1
+    assert all(one["difference"] == 0 and one["p"] == 1 for name, one in third["compared"].items() if name != "with")
+    assert "difference from the first model" in " ".join(done.stderr.split())
+
+
+def test_intervals_hold_the_score_and_can_be_left_out(folder, tiny_bert, invoke):
+    call = ["sts-eval", "-m", tiny_bert, "--data", folder, "--tasks", "STS14", "--json", "-"]
+    found = json.loads(invoke(*call, check=0).stdout)["results"]["STS14"]
+    assert found["interval"][0] < found["spearman"] < found["interval"][1]
+    assert "interval" not in json.loads(invoke(*call, "--no-intervals", check=0).stdout)["results"]["STS14"]
+
+
+def test_the_average_is_of_the_aggregation_that_is_asked_for(folder, tiny_bert, invoke):
+    for aggregation, key in sts.AGGREGATIONS.items():
+        call = ["sts-eval", "-m", tiny_bert, "--data", folder, "--aggregation", aggregation, "--json", "-"]
+        report = json.loads(invoke(*call, check=0).stdout)
+        assert report["average"] == round(np.mean([round(r[key], 2) for r in report["results"].values()]), 2)
+    refused = invoke(
+        "sts-eval", "-m", tiny_bert, "--data", folder, "--aggregation", "mean", "--against", "glove", check=2
+    )
+    assert "papers print the test split" in refused.stderr
+
+
+def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):
+    encoder = SentenceEncoder.load(tiny_bert, backend="torch")
+    tasks = sts.load_tasks(folder, ["STS12"], "test")
+    whole = encoder.encode_counted
+
+    def with_zeros(texts, **options):
+        vectors, stats = whole(texts, **options)
+        vectors[:3] = 0
+        return vectors, stats
+
+    monkeypatch.setattr(encoder, "encode_counted", with_zeros)
+    assert sts.evaluate(encoder, tasks).zero_vectors == 3

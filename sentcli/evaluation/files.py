@@ -1,0 +1,62 @@
+"""Reading the files of SentEval's ``downstream`` folder."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from sentcli.errors import DataError, InputError
+
+
+def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
+    """Return the lines of a file, split at line feeds only.
+
+    Some sentences hold other characters that Unicode calls line separators, and Latin-1 text holds bytes that become
+    such characters.
+
+    Raises:
+        InputError: if the file is missing.
+        DataError: if it is in another encoding.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"{task}: {path} is missing; it is part of SentEval's data/downstream folder") from error
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise DataError(path, f"not {encoding.upper()}", line=raw[: error.start].count(b"\n") + 1) from error
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines[:-1] if lines and lines[-1] == "" else lines
+
+
+def fields(line: str, least: int, path: Path, number: int, separator: str = "\t") -> list[str]:
+    """Return the fields of a line.
+
+    Raises:
+        DataError: if there are fewer than `least`.
+    """
+    found = line.split(separator)
+    if len(found) < least:
+        raise DataError(path, f"{len(found)} tab-separated fields, too few", line=number)
+    return found
+
+
+def number(text: str, path: Path, line: int) -> float:
+    """Read a score.
+
+    Raises:
+        DataError: if it is not a finite number.
+    """
+    try:
+        found = float(text)
+    except ValueError as error:
+        raise DataError(path, f"{text!r} is not a score", line=line) from error
+    if not math.isfinite(found):
+        raise DataError(path, f"{text!r} is not a score", line=line)
+    return found
+
+
+def detokenised(text: str) -> str:
+    """Return whitespace-separated tokens joined by one blank, as SentEval feeds them to encoders."""
+    return " ".join(text.split())

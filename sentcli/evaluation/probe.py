@@ -1,0 +1,352 @@
+"""Linear classifiers on frozen vectors, by the protocols of SentEval.
+
+The toolkit trains one classifier after the other: 410 for a task of nested ten-fold cross-validation with four
+penalties. Here those with equally many training examples are one tensor. The toolkit seeds every classifier alike, so
+such classifiers see their own examples in the same order, and all penalties of a fold see the same batches: what is
+looked up once a step is used four times. Shuffles, first weights and early stopping are the toolkit's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import InputError
+from sentcli.evaluation.transfer_tasks import TransferTask
+
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+SEED = 1111
+"""The toolkit's, for folds, shuffles and first weights."""
+HELD_OUT = 0.05
+"""Share of the training examples that stops the last training where there is no development set."""
+Step = Callable[[int], None]
+"""Called with the number of classifiers that are finished."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows to train on, and rows that stop the training and choose the penalty."""
+
+    train: Rows
+    dev: Rows
+    drawn: int = 0
+    """Rows that were shuffled to draw `dev`: one shuffle of the sequence has been used."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Classifiers of some folds and penalties."""
+
+    weights: Floats
+    """``[folds, penalties, dim + 1, classes]``; the last row is the bias."""
+    accuracy: npt.NDArray[np.float64]
+    """On each fold's `dev` ``[folds, penalties]``."""
+
+    def predict(self, fold: int, penalty: int, x: Floats) -> Rows:
+        """Return the classes of ``x`` ``[n, dim]``."""
+        weight = self.weights[fold, penalty]
+        found: Rows = (x @ weight[:-1] + weight[-1]).argmax(axis=1)
+        return found
+
+
+class Trainer(Protocol):
+    """Trains the classifiers of several folds."""
+
+    @property
+    def name(self) -> str:
+        """Its name among `PROTOCOLS`."""
+
+    @property
+    def folds(self) -> int:
+        """Of cross-validation."""
+
+    def penalties(self, task: TransferTask) -> tuple[float, ...]:
+        """Return the strengths to choose from, in the order that breaks ties."""
+
+    def last_fold(self, rows: Rows) -> Fold:
+        """Return what the classifier that is tested is trained on, where there is no development set."""
+
+    def train(
+        self,
+        x: Floats,
+        y: Rows,
+        classes: int,
+        folds: Sequence[Fold],
+        penalties: Sequence[Sequence[float]],
+        finished: Step,
+    ) -> Fitted:
+        """Train a classifier for every fold and each of its penalties.
+
+        Args:
+            x: features ``[n, dim]``.
+            y: classes ``[n]``.
+            classes: how many there are.
+            folds: rows of `x`.
+            penalties: equally many for each fold.
+            finished: called with the number of classifiers that have been trained.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """Return the choices that move a number."""
+
+
+def split(y: Rows, folds: int) -> list[tuple[Rows, Rows]]:
+    """Return the toolkit's stratified folds, as rows to train on and rows to test on.
+
+    Raises:
+        InputError: if a class has fewer examples than there are folds.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    fewest = int(np.bincount(y).min())
+    if fewest < folds:
+        raise InputError(f"a class has {fewest} training examples, too few for {folds} folds")
+    return list(StratifiedKFold(folds, shuffle=True, random_state=SEED).split(np.zeros(len(y)), y))
+
+
+@dataclass(frozen=True)
+class GradientTrainer:
+    """The toolkit's own classifier: a linear layer, cross entropy, an optimiser of torch, early stopping.
+
+    Source: SentEval, ``senteval/tools/classifier.py``.
+    """
+
+    name: str
+    folds: int
+    optimizer: str
+    """``adam`` (rate 1e-3) or ``rmsprop`` (rate 1e-2)."""
+    batch_size: int
+    tenacity: int
+    """Rounds without improvement, counted over the whole training, before it stops."""
+    epoch_size: int
+    """Epochs in a round, after which `dev` is scored."""
+    max_epochs: int = 200
+
+    def penalties(self, task: TransferTask) -> tuple[float, ...]:
+        """Return the strengths of L2, the weakest first."""
+        return (1e-5, 1e-4, 1e-3, 1e-2)
+
+    def last_fold(self, rows: Rows) -> Fold:
+        """Hold out the first 5 % of a shuffle."""
+        order = np.random.RandomState(SEED).permutation(len(rows))
+        count = int(HELD_OUT * len(rows))
+        return Fold(rows[order[count:]], rows[order[:count]], drawn=len(rows))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the choices that move a number."""
+        return {
+            "classifier": "linear, cross entropy",
+            "folds": self.folds,
+            "optimizer": self.optimizer,
+            "batch_size": self.batch_size,
+            "tenacity": self.tenacity,
+            "epoch_size": self.epoch_size,
+            "max_epochs": self.max_epochs,
+            "l2": [1e-5, 1e-4, 1e-3, 1e-2],
+            "seed": SEED,
+        }
+
+    def train(
+        self,
+        x: Floats,
+        y: Rows,
+        classes: int,
+        folds: Sequence[Fold],
+        penalties: Sequence[Sequence[float]],
+        finished: Step,
+    ) -> Fitted:
+        """Train those with equally many examples together."""
+        weights = np.zeros((len(folds), len(penalties[0]), x.shape[1] + 1, classes), np.float32)
+        accuracy = np.zeros(weights.shape[:2])
+        shapes: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for number, fold in enumerate(folds):
+            shapes[len(fold.train), fold.drawn].append(number)
+        for numbers in shapes.values():
+            group = _Together(self, x, y, classes, [folds[n] for n in numbers], [penalties[n] for n in numbers])
+            weights[numbers], accuracy[numbers] = group.run(finished)
+        return Fitted(weights, accuracy)
+
+
+class _Together:
+    """Classifiers with equally many training examples, trained as one tensor."""
+
+    def __init__(
+        self,
+        settings: GradientTrainer,
+        x: Floats,
+        y: Rows,
+        classes: int,
+        folds: Sequence[Fold],
+        penalties: Sequence[Sequence[float]],
+    ) -> None:
+        import torch
+
+        self.settings, self.classes, self.folds = settings, classes, folds
+        self.x = torch.from_numpy(np.concatenate([x, np.ones((len(x), 1), np.float32)], axis=1))
+        self.one_hot = torch.nn.functional.one_hot(torch.from_numpy(y), classes).float()
+        self.rows = torch.from_numpy(np.stack([fold.train for fold in folds]))
+        self.penalty = torch.tensor(penalties, dtype=torch.float32).repeat_interleave(classes, dim=1)[:, None]
+        self.runs = len(penalties[0])
+        self.shuffles = np.random.RandomState(SEED)
+        if folds[0].drawn:
+            self.shuffles.permutation(folds[0].drawn)
+        self.weight = self._first_weights(x.shape[1]).repeat(len(folds), 1, self.runs)
+        self.optimizer = self._optimizer()
+        self.active = np.arange(len(folds))
+        """The folds whose rows are in `weight`; those with all their classifiers finished are taken out."""
+
+    def _first_weights(self, width: int) -> Any:
+        """Return what torch makes of the toolkit's seed ``[1, width + 1, classes]``."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            layer = torch.nn.Linear(width, self.classes)
+        return torch.cat([layer.weight.detach().T, layer.bias.detach()[None]])[None]
+
+    def _optimizer(self) -> Any:
+        import torch
+
+        kinds: dict[str, Callable[[Iterable[Any]], Any]] = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}
+        return kinds[self.settings.optimizer]([self.weight])
+
+    def run(self, finished: Step) -> tuple[Floats, npt.NDArray[np.float64]]:
+        """Return the best weights ``[folds, penalties, dim + 1, classes]`` and their accuracy on `dev`."""
+        count, width = len(self.folds), self.weight.shape[1]
+        best = np.full((count, self.runs), -1, np.int64)
+        kept = np.zeros((count, self.runs, width, self.classes), np.float32)
+        worse = np.zeros((count, self.runs), np.int64)
+        going = np.ones((count, self.runs), bool)
+        epochs = 0
+        while going.any() and epochs <= self.settings.max_epochs:
+            for _ in range(self.settings.epoch_size):
+                self._epoch()
+            epochs += self.settings.epoch_size
+            right, now, stopped = self._right(), self._split_weights(), int(going.sum())
+            for place, fold in enumerate(self.active.tolist()):
+                better = going[fold] & (right[place] > best[fold])
+                best[fold][better] = right[place][better]
+                kept[fold][better] = now[place][better]
+                stays = going[fold] & ~better
+                going[fold] &= ~(stays & (worse[fold] >= self.settings.tenacity))
+                worse[fold][stays] += 1
+            stopped -= int(going.sum())
+            finished(stopped)
+            self._leave(going)
+        finished(int(going.sum()))
+        return kept, best / np.array([[len(fold.dev)] for fold in self.folds])
+
+    def _epoch(self) -> None:
+        import torch
+
+        order = torch.from_numpy(self.shuffles.permutation(self.rows.shape[1]))
+        for start in range(0, len(order), self.settings.batch_size):
+            rows = self.rows[:, order[start : start + self.settings.batch_size]]
+            x = self.x[rows]  # [folds, batch, width]
+            wanted = self.one_hot[rows][:, :, None]
+            found = torch.bmm(x, self.weight).view(*rows.shape, self.runs, self.classes)
+            slope = (torch.softmax(found, dim=-1) - wanted).flatten(2) / rows.shape[1]
+            self.weight.grad = torch.baddbmm(self.weight * self.penalty, x.transpose(1, 2), slope)
+            self.optimizer.step()
+
+    def _right(self) -> Rows:
+        """Return how many of its `dev` each classifier has right ``[active folds, penalties]``."""
+        import torch
+
+        found = []
+        for weight, fold in zip(self.weight, self.active.tolist(), strict=True):
+            dev = torch.from_numpy(self.folds[fold].dev)
+            guess = (self.x[dev] @ weight).view(len(dev), self.runs, self.classes).argmax(dim=-1)
+            found.append((guess == self.one_hot[dev].argmax(dim=-1)[:, None]).sum(dim=0))
+        return torch.stack(found).numpy()
+
+    def _split_weights(self) -> Floats:
+        """Return a copy of the weights ``[active folds, penalties, dim + 1, classes]``."""
+        parted = self.weight.view(*self.weight.shape[:2], self.runs, self.classes)
+        found: Floats = parted.permute(0, 2, 1, 3).numpy().copy()
+        return found
+
+    def _leave(self, going: npt.NDArray[np.bool_]) -> None:
+        """Take out the folds whose classifiers have all stopped."""
+        import torch
+
+        stay = going[self.active].any(axis=1)
+        if stay.all() or not stay.any():
+            return
+        places = torch.from_numpy(np.flatnonzero(stay))
+        state = {
+            name: value[places] if torch.is_tensor(value) and value.ndim else value
+            for name, value in self.optimizer.state[self.weight].items()
+        }
+        self.weight, self.penalty = self.weight[places], self.penalty[places]
+        self.rows, self.active = self.rows[places], self.active[stay]
+        self.optimizer = self._optimizer()
+        self.optimizer.state[self.weight] = state
+
+
+@dataclass(frozen=True)
+class LbfgsTrainer:
+    """Logistic regression of scikit-learn, trained to the end on the same folds."""
+
+    name: str = "lbfgs"
+    folds: int = 10
+
+    def penalties(self, task: TransferTask) -> tuple[float, ...]:
+        """Return scikit-learn's C, the strongest penalty first; the grids are the toolkit's."""
+        return tuple(2.0**power for power in (range(-1, 6) if task.kind == "test" else range(-2, 4)))
+
+    def last_fold(self, rows: Rows) -> Fold:
+        """Train on all: nothing has to be stopped."""
+        return Fold(rows, rows[:0])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the choices that move a number."""
+        return {"classifier": "scikit-learn LogisticRegression (lbfgs)", "folds": self.folds, "seed": SEED}
+
+    def train(
+        self,
+        x: Floats,
+        y: Rows,
+        classes: int,
+        folds: Sequence[Fold],
+        penalties: Sequence[Sequence[float]],
+        finished: Step,
+    ) -> Fitted:
+        """Train one after the other, each penalty from the solution of the one before."""
+        from sklearn.linear_model import LogisticRegression
+
+        weights = np.zeros((len(folds), len(penalties[0]), x.shape[1] + 1, classes), np.float32)
+        accuracy = np.zeros(weights.shape[:2])
+        for number, fold in enumerate(folds):
+            inside, wanted = x[fold.train], y[fold.train]
+            model = LogisticRegression(warm_start=True, max_iter=1000)
+            for run, strength in enumerate(penalties[number]):
+                model.set_params(C=strength).fit(inside, wanted)
+                weights[number, run] = _both_classes(model)
+            if len(fold.dev):
+                guesses = np.einsum("nd,rdc->rnc", x[fold.dev], weights[number, :, :-1]) + weights[number, :, -1:]
+                accuracy[number] = (guesses.argmax(axis=2) == y[fold.dev]).mean(axis=1)
+            finished(len(penalties[number]))
+        return Fitted(weights, accuracy)
+
+
+def _both_classes(model: Any) -> Floats:
+    """Return the weights ``[dim + 1, classes]``; scikit-learn keeps one column for two classes."""
+    found: Floats = np.concatenate([model.coef_, model.intercept_[:, None]], axis=1).T.astype(np.float32)
+    if found.shape[1] > 1:
+        return found
+    both: Floats = np.concatenate([-found / 2, found / 2], axis=1, dtype=np.float32)
+    return both
+
+
+PROTOCOLS: dict[str, Trainer] = {
+    "full": GradientTrainer("full", 10, "adam", batch_size=64, tenacity=5, epoch_size=4),
+    "fast": GradientTrainer("fast", 5, "rmsprop", batch_size=128, tenacity=3, epoch_size=2),
+    "lbfgs": LbfgsTrainer(),
+}

@@ -1,0 +1,121 @@
+"""Scores that papers print, to set beside one's own."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sentcli.errors import InputError, nearest
+from sentcli.evaluation import sts, transfer_tasks
+from sentcli.zoo import models_folder
+
+NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
+"""What papers call a task, and its name here."""
+AVERAGED = {"sts-eval": frozenset(sts.TASKS), "senteval": frozenset(transfer_tasks.AVERAGED)}
+"""The tasks that a printed average is of, by command."""
+AVERAGES = {"sts-eval": "STS average", "senteval": "transfer average"}
+"""By command."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The printed scores of one system."""
+
+    name: str
+    title: str
+    source: str
+    scores: dict[str, float]
+    """By task, as the commands call it; also ``STS average`` and ``transfer average``. Times 100."""
+
+    def score(self, task: str, command: str) -> float | None:
+        """Return the score of a task, or of ``average``, if it is printed."""
+        return self.scores.get(AVERAGES[command] if task == "average" else task)
+
+
+def published() -> dict[str, Published]:
+    """Return what is known of every recipe and of the systems in ``models/published.toml``."""
+    from sentcli.methods.recipes import load_recipe, recipe_names
+
+    found = {}
+    for recipe in map(load_recipe, recipe_names()):
+        if recipe.published:
+            scores = {NAMES.get(task, task): float(score.value) for task, score in recipe.published.items()}
+            sources = dict.fromkeys(score.source for score in recipe.published.values())
+            found[recipe.name] = Published(recipe.name, recipe.title, "; ".join(sources), scores)
+    systems = tomllib.loads((models_folder() / "published.toml").read_text("utf-8"))
+    for name, system in systems.items():
+        scores = {NAMES.get(task, task): float(score) for task, score in system["scores"].items()}
+        found[name] = Published(name, system["title"], system["source"], scores)
+    return dict(sorted(found.items()))
+
+
+def find(name: str) -> Published:
+    """Return the printed scores of a system.
+
+    Raises:
+        InputError: if there are none of that name.
+    """
+    known = published()
+    if name not in known:
+        raise InputError(
+            f"no published scores of {name!r}{nearest(name, list(known))}; --against list names all {len(known)}"
+        )
+    return known[name]
+
+
+@dataclass(frozen=True)
+class Against:
+    """A measured score beside a printed one."""
+
+    task: str
+    measured: float
+    published: float
+    low: float
+    high: float
+    """Where the measured score lies, given its uncertainty: over seeds if there are several models, else over pairs."""
+    runs: int
+    """Models that were measured."""
+
+    @property
+    def difference(self) -> float:
+        """Measured less printed."""
+        return self.measured - self.published
+
+    @property
+    def within(self) -> bool:
+        """Whether the printed score lies between `low` and `high`."""
+        return self.low <= self.published <= self.high
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {**vars(self), "difference": self.difference, "within": self.within}
+
+
+def compare(
+    system: Published, command: str, scores: dict[str, list[float]], intervals: dict[str, tuple[float, float]]
+) -> list[Against]:
+    """Set measured scores beside printed ones, task by task.
+
+    Args:
+        system: what is printed.
+        command: ``sts-eval`` or ``senteval``.
+        scores: of each task, and of ``average``, one for each model; several models are taken as seeds of one.
+        intervals: of each task's first score.
+
+    Returns:
+        One for each task that is printed, and for the average if all its tasks were measured; with several models, the
+        range is two standard deviations to either side of their mean.
+    """
+    found = []
+    for task, values in scores.items():
+        printed = system.score(task, command)
+        if printed is None or (task == "average" and not AVERAGED[command] <= set(scores)):
+            continue
+        mean = float(np.mean(values))
+        spread = 2 * float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        low, high = (mean - spread, mean + spread) if len(values) > 1 else intervals.get(task, (mean, mean))
+        found.append(Against(task, mean, printed, low, high, len(values)))
+    return found

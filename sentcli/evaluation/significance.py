@@ -1,0 +1,140 @@
+"""How sure a score is, and whether two models differ by more than chance.
+
+Correlations: the pairs of a task are drawn with replacement, the correlation is computed anew, and the middle 95 % of
+1,000 such values are the interval (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993). Two models are
+compared on the same draws. Accuracies: Wilson's interval (1927), and McNemar's exact test (1947) of two models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+DRAWS = 1000
+LEVEL = 0.95
+SEED = 1
+CHUNK = 2**21
+"""Numbers that are drawn at a time."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One model's score less another one's, on the same examples."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    """Two-sided: how often chance alone gives a difference at least as large."""
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Discordance:
+    """Two models' accuracies on the same examples."""
+
+    difference: float
+    """Of all examples together, times 100."""
+    only_first: int
+    """Examples that only the first model has right."""
+    only_second: int
+    p: float
+    """Two-sided."""
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS) -> Floats:
+    """Return Spearman's correlation times 100 of `draws` samples of the pairs ``[draws]``.
+
+    Arguments of equal length see the same samples, so two models can be compared draw by draw. A sample is how often
+    each pair was drawn: the pairs, sorted once, then have their ranks in every sample without sorting again.
+
+    Args:
+        predicted: similarities ``[n]``.
+        gold: scores ``[n]``.
+        draws: number of samples.
+    """
+    first, second = _Ranks(predicted), _Ranks(gold)
+    found = [_correlation(counts, first(counts), second(counts)) for counts in _counts(len(gold), draws)]
+    return 100 * np.concatenate(found)
+
+
+def _counts(n: int, draws: int) -> Iterator[Floats]:
+    """Yield how often each of `n` pairs was drawn ``[some draws, n]``."""
+    random = np.random.default_rng(SEED)
+    rows = max(CHUNK // n, 1)
+    for start in range(0, draws, rows):
+        some = min(rows, draws - start)
+        drawn = random.integers(0, n, (some, n)) + n * np.arange(some)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=some * n).reshape(some, n).astype(np.float64)
+
+
+class _Ranks:
+    """The ranks of values in samples of them, equal ones sharing their mean."""
+
+    def __init__(self, values: Floats) -> None:
+        _, self.group = np.unique(values, return_inverse=True)
+        self.order = np.argsort(self.group, kind="stable")
+        self.starts = np.flatnonzero(np.diff(self.group[self.order], prepend=-1))
+
+    def __call__(self, counts: Floats) -> Floats:
+        sizes = np.add.reduceat(counts[:, self.order], self.starts, axis=1)
+        ranks: Floats = (np.cumsum(sizes, axis=1) - sizes / 2 + 0.5)[:, self.group]
+        return ranks
+
+
+def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
+    """Return Pearson's correlation of ranks, each pair counted as often as it was drawn; 0 where one is constant."""
+    total = counts.sum(axis=1, keepdims=True)
+    first, second = (ranks - (counts * ranks).sum(axis=1, keepdims=True) / total for ranks in (first, second))
+    together = (counts * first * second).sum(axis=1)
+    alone = np.sqrt((counts * first**2).sum(axis=1) * (counts * second**2).sum(axis=1))
+    found: Floats = np.divide(together, alone, out=np.zeros(len(counts)), where=alone > 0)
+    return found
+
+
+def interval(draws: Floats) -> tuple[float, float]:
+    """Return the ends of the middle 95 % of some draws."""
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def compare_draws(score: float, other: float, draws: Floats, others: Floats) -> Difference:
+    """Compare two models on the same draws (paired bootstrap).
+
+    Args:
+        score: of the first model.
+        other: of the second.
+        draws: of the first ``[draws]``.
+        others: of the second, for the same samples ``[draws]``.
+    """
+    differences = draws - others
+    tails = [(np.count_nonzero(side) + 1) / (len(differences) + 1) for side in (differences <= 0, differences >= 0)]
+    return Difference(score - other, *interval(differences), p=min(1.0, 2 * min(tails)))
+
+
+def accuracy_interval(correct: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    """Return Wilson's interval of an accuracy, times 100."""
+    from scipy.stats import binomtest
+
+    found = binomtest(int(correct.sum()), len(correct)).proportion_ci(LEVEL, method="wilson")
+    return 100 * float(found.low), 100 * float(found.high)
+
+
+def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]) -> Discordance:
+    """Compare two models by the examples that only one of them has right (McNemar, exact)."""
+    from scipy.stats import binomtest
+
+    first, second = int((correct & ~others).sum()), int((others & ~correct).sum())
+    p = float(binomtest(first, first + second).pvalue) if first + second else 1.0
+    return Discordance(100 * (first - second) / len(correct), first, second, p)

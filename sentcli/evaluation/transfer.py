@@ -1,0 +1,206 @@
+"""SentEval's transfer tasks: how well a linear classifier does on frozen sentence vectors.
+
+The protocol is that of Conneau and Kiela, "SentEval" (LREC 2018), with the settings of the SimCSE papers. Folds, the
+order of the batches and the first weights are those of the original toolkit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.encoder.encoding import Progress
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.evaluation import significance
+from sentcli.evaluation.probe import Fold, Step, Trainer, split
+from sentcli.evaluation.transfer_tasks import TransferTask, distinct_texts, features, labels
+
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TransferScore:
+    """What a classifier reaches on one task, times 100."""
+
+    task: str
+    accuracy: float
+    dev_accuracy: float
+    """By which the penalty was chosen."""
+    penalties: list[float]
+    """L2 penalty that was chosen, of each outer fold."""
+    train: int
+    test: int
+    """Examples."""
+    correct: list[bool]
+    """Of each test example, in the toolkit's order; for tests of significance."""
+    f1: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the accuracy."""
+        return significance.accuracy_interval(np.array(self.correct))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        left_out = ("task", "correct", *(("f1",) if self.f1 is None else ()))
+        return {key: value for key, value in vars(self).items() if key not in left_out} | {"interval": self.interval}
+
+
+@dataclass(frozen=True)
+class TransferResult:
+    """Scores of several tasks."""
+
+    tasks: tuple[TransferScore, ...]
+    truncated: int
+    """Distinct texts longer than the model's maximum length."""
+
+    @property
+    def average(self) -> float:
+        """Mean of the accuracies, each rounded to two decimals first, as the papers print it."""
+        return round(float(np.mean([round(task.accuracy, 2) for task in self.tasks])), 2)
+
+
+@dataclass(frozen=True)
+class TaskVectors:
+    """The vectors of every text of some tasks."""
+
+    rows: dict[str, int]
+    """Text to row of `vectors`."""
+    vectors: Floats
+    """``[texts, dim]``."""
+    truncated: int
+    """Texts longer than the model's maximum length."""
+
+
+def encode(encoder: SentenceEncoder, tasks: Sequence[TransferTask], progress: Progress | None = None) -> TaskVectors:
+    """Encode every distinct text of some tasks once.
+
+    Args:
+        encoder: loaded without normalisation at the end: the toolkit's classifiers see the pooled vectors.
+        tasks: from `load_tasks`.
+        progress: as in `SentenceEncoder.encode`.
+
+    Raises:
+        SentcliError: if a vector is not finite.
+    """
+    texts = distinct_texts(tasks)
+    vectors, stats = encoder.encode_counted(texts, progress=progress)
+    return TaskVectors({text: row for row, text in enumerate(texts)}, vectors, stats.truncated)
+
+
+def evaluate(
+    encoder: SentenceEncoder, tasks: Sequence[TransferTask], trainer: Trainer, progress: Progress | None = None
+) -> TransferResult:
+    """Encode (see `encode`) and score a classifier on each task.
+
+    Args:
+        encoder: loaded without normalisation at the end.
+        tasks: from `load_tasks`.
+        trainer: the protocol, from `probe.PROTOCOLS`.
+        progress: as in `SentenceEncoder.encode`.
+    """
+    encoded = encode(encoder, tasks, progress)
+    return TransferResult(tuple(score(trainer, task, encoded) for task in tasks), encoded.truncated)
+
+
+def compare(result: TransferResult, other: TransferResult) -> dict[str, significance.Discordance]:
+    """Return what sets a model apart from another one on the test examples of each task (McNemar's test)."""
+    return {
+        one.task: significance.mcnemar(np.array(one.correct), np.array(two.correct))
+        for one, two in zip(result.tasks, other.tasks, strict=True)
+    }
+
+
+def classifiers(trainer: Trainer, task: TransferTask) -> int:
+    """Return how many classifiers `score` trains."""
+    tried = len(trainer.penalties(task))
+    if task.kind == "folds":
+        return trainer.folds * (trainer.folds * tried + 1)
+    return trainer.folds * tried + 1 if task.kind == "test" else tried
+
+
+def score(
+    trainer: Trainer, task: TransferTask, encoded: TaskVectors, finished: Step = lambda count: None
+) -> TransferScore:
+    """Choose the penalty, train, and test.
+
+    Args:
+        trainer: the protocol.
+        task: the task.
+        encoded: its vectors.
+        finished: called with the number of classifiers that have been trained.
+    """
+    x, y = features(task, encoded.rows, encoded.vectors), labels(task)
+    if task.kind == "folds":
+        return _nested(trainer, task, x["all"], y["all"], finished)
+    train, test = y["train"], y["test"]
+    penalties = trainer.penalties(task)
+    if task.kind == "test":
+        folds = [Fold(fit, dev) for fit, dev in split(train, trainer.folds)]
+        tried = trainer.train(x["train"], train, task.classes, folds, [penalties] * len(folds), finished)
+        chosen, dev_accuracy = best(tried.accuracy)
+        last = [trainer.last_fold(np.arange(len(train)))]
+        fitted = trainer.train(x["train"], train, task.classes, last, [[penalties[chosen]]], finished)
+        predicted = fitted.predict(0, 0, x["test"])
+    else:
+        n, m = len(train), len(y["dev"])
+        fold = Fold(np.arange(n), np.arange(n, n + m))
+        both = np.concatenate([x["train"], x["dev"]]), np.concatenate([train, y["dev"]])
+        tried = trainer.train(*both, task.classes, [fold], [penalties], finished)
+        chosen, dev_accuracy = best(tried.accuracy)
+        predicted = tried.predict(0, chosen, x["test"])
+    right = predicted == test
+    return TransferScore(
+        task=task.name,
+        accuracy=100 * float(right.mean()),
+        dev_accuracy=dev_accuracy,
+        penalties=[penalties[chosen]],
+        train=len(train),
+        test=len(test),
+        correct=right.tolist(),
+        f1=_f1(test, predicted) if task.f1 else None,
+    )
+
+
+def _nested(trainer: Trainer, task: TransferTask, x: Floats, y: Rows, finished: Step) -> TransferScore:
+    penalties = trainer.penalties(task)
+    outer = split(y, trainer.folds)
+    inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in split(y[rows], trainer.folds)]
+    tried = trainer.train(x, y, task.classes, inner, [penalties] * len(inner), finished)
+    choices = [best(accuracy) for accuracy in tried.accuracy.reshape(len(outer), trainer.folds, -1)]
+    chosen = [penalties[choice] for choice, _ in choices]
+    held = [trainer.last_fold(rows) for rows, _ in outer]
+    last = trainer.train(x, y, task.classes, held, [[penalty] for penalty in chosen], finished)
+    right = np.zeros(len(y), bool)
+    for fold, (_, test) in enumerate(outer):
+        right[test] = last.predict(fold, 0, x[test]) == y[test]
+    return TransferScore(
+        task=task.name,
+        accuracy=float(np.mean([100 * right[test].mean() for _, test in outer])),
+        dev_accuracy=float(np.mean([accuracy for _, accuracy in choices])),
+        penalties=chosen,
+        train=len(y),
+        test=len(y),
+        correct=right.tolist(),
+    )
+
+
+def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:
+    """Return the position and the mean accuracy of the best penalty of ``[folds, penalties]``, times 100.
+
+    The toolkit compares means that are rounded to two decimals, and takes the first of equal ones.
+    """
+    means = 100 * accuracy.mean(axis=0)
+    chosen = int(np.argmax(np.round(means, 2)))
+    return chosen, float(means[chosen])
+
+
+def _f1(wanted: Rows, found: Rows) -> float:
+    from sklearn.metrics import f1_score
+
+    return 100 * float(f1_score(wanted, found))

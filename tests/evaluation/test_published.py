@@ -1,0 +1,66 @@
+"""Printed scores are consistent, and set beside measured ones."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sentcli.errors import InputError
+from sentcli.evaluation import published
+from sentcli.evaluation.sts import TASKS
+
+
+@pytest.mark.parametrize("found", published.published().values(), ids=lambda found: found.name)
+def test_printed_averages_are_those_of_the_printed_tasks(found):
+    tasks = [found.scores[task] for task in TASKS if task in found.scores]
+    if len(tasks) == len(TASKS):
+        assert np.mean(tasks) == pytest.approx(found.scores["STS average"], abs=0.0101)
+    assert all(0 < score <= 100 for task, score in found.scores.items() if "BEIR" not in task)
+    assert found.title and found.source
+
+
+def test_an_unknown_system_is_refused():
+    with pytest.raises(InputError, match=r"no published scores of 'micse-bert' \(did you mean 'micse-bert-base'\?\)"):
+        published.find("micse-bert")
+
+
+def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
+    system = published.Published("x", "X", "a table", {"STS12": 70.0, "STS average": 75.0})
+    scores = {"STS12": [71.0], "STS13": [80.0], "average": [74.0]}
+    assert [c.task for c in published.compare(system, "sts-eval", scores, {})] == ["STS12"], "not the average of two"
+    scores |= {task: [74.0] for task in TASKS if task != "STS12"}
+    one = published.compare(system, "sts-eval", scores, {"STS12": (69.0, 73.0), "average": (73.5, 74.5)})
+    assert [(c.task, c.difference, c.within) for c in one] == [("STS12", 1.0, True), ("average", -1.0, False)]
+    seeds = published.compare(system, "sts-eval", {"STS12": [71.0, 72.0, 73.0]}, {})
+    assert (seeds[0].measured, seeds[0].low, seeds[0].high, seeds[0].runs) == (72.0, 70.0, 74.0, 3)
+    assert seeds[0].within
+
+
+def test_the_list_needs_no_model(invoke):
+    shown = invoke("sts-eval", "--against", "list", check=0).stdout
+    assert "glove" in shown and "61.32" in shown and "86.63" in shown
+
+
+def test_a_run_against_print(minilm, data, invoke):
+    call = [
+        "sts-eval",
+        "-m",
+        minilm,
+        "--data",
+        data / "senteval",
+        "--tasks",
+        "STS16",
+        "--against",
+        "glove",
+        "--json",
+        "-",
+    ]
+    done = invoke(*call, check=0)
+    report = json.loads(done.stdout)
+    (task,) = report["against"]["tasks"]
+    found = report["against"]["tasks"][task]
+    assert (task, found["published"]) == ("STS16", 63.66)
+    assert found["difference"] == pytest.approx(report["results"]["STS16"]["spearman"] - 63.66)
+    assert found["within"] is False
+    assert [found["low"], found["high"]] == report["results"]["STS16"]["interval"]
+    assert "against glove: GloVe vectors, averaged" in " ".join(done.stderr.split())

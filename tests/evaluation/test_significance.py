@@ -1,0 +1,67 @@
+"""Intervals and comparisons against scipy and against samples that are really drawn."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from sentcli.evaluation import significance
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(3, 40), st.integers(0, 2**32 - 1), st.booleans())
+def test_a_draw_is_the_correlation_of_the_pairs_that_were_drawn(n, seed, ties):
+    random = np.random.default_rng(seed)
+    predicted, gold = random.normal(size=n), random.normal(size=n)
+    if ties:
+        predicted, gold = np.round(predicted, 1), np.round(gold)
+    found = significance.spearman_draws(predicted, gold, 5)
+    counts = np.concatenate(list(significance._counts(n, 5))).astype(int)
+    for value, count in zip(found, counts, strict=True):
+        rows = np.repeat(np.arange(n), count)
+        assert count.sum() == n
+        if len(set(predicted[rows])) > 1 and len(set(gold[rows])) > 1:
+            assert value == pytest.approx(100 * spearmanr(predicted[rows], gold[rows]).statistic, abs=1e-8)
+        else:
+            assert value == 0
+
+
+def test_the_interval_covers_what_it_says():
+    """Of 200 samples of a known correlation, about 95 % of the intervals hold it."""
+    random = np.random.default_rng(0)
+    rho = 0.7
+    truth = 100 * 6 / np.pi * np.arcsin(rho / 2)  # of a normal distribution
+    held = 0
+    for _ in range(200):
+        pairs = random.multivariate_normal([0, 0], [[1, rho], [rho, 1]], 150)
+        low, high = significance.interval(significance.spearman_draws(pairs[:, 0], pairs[:, 1], 300))
+        held += low <= truth <= high
+    assert 0.90 <= held / 200 <= 0.99
+
+
+def test_a_model_is_compared_on_the_same_draws():
+    random = np.random.default_rng(1)
+    gold = random.normal(size=400)
+    good, bad = gold + random.normal(size=400), gold + random.normal(0, 2, size=400)
+    scores = [100 * spearmanr(p, gold).statistic for p in (good, bad)]
+    draws = [significance.spearman_draws(p, gold) for p in (good, bad)]
+    found = significance.compare_draws(*scores, *draws)
+    assert found.difference == pytest.approx(scores[0] - scores[1])
+    assert 0 < found.low < found.difference < found.high
+    assert found.p < 0.01
+    same = significance.compare_draws(scores[0], scores[0], draws[0], draws[0])
+    assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
+    back = significance.compare_draws(*scores[::-1], *draws[::-1])
+    assert back.p == found.p and back.low == pytest.approx(-found.high)
+
+
+def test_accuracies():
+    correct = np.array([True] * 80 + [False] * 20)
+    low, high = significance.accuracy_interval(correct)
+    assert (low, high) == pytest.approx((71.11, 86.66), abs=0.01)  # Wilson's formula by hand
+    others = np.array([True] * 70 + [False] * 30)
+    found = significance.mcnemar(correct, others)
+    assert (found.difference, found.only_first, found.only_second) == (10, 10, 0)
+    assert found.p == pytest.approx(2 / 2**10)
+    assert significance.mcnemar(correct, correct).p == 1

@@ -1,0 +1,186 @@
+"""Reading SentEval's transfer tasks, and scoring an encoder on them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sentcli.errors import InputError
+from sentcli.evaluation import transfer, transfer_tasks
+from sentcli.evaluation.transfer_tasks import AVERAGED, Example, load_tasks
+
+LATIN = "caf\xe9 \x85 au lait"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A small SentEval ``downstream`` folder with every task."""
+
+    def write(name, text, encoding="utf-8"):
+        path = tmp_path / "downstream" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode(encoding))
+
+    good = [f"a good , fine film {'very ' * (n % 5)}number {n}" for n in range(40)]
+    bad = [f"a bad and dull one {'most ' * (n % 7)}number {n}" for n in range(40)]
+    for name, (positive, negative) in {
+        "MR": ("rt-polarity.pos", "rt-polarity.neg"),
+        "CR": ("custrev.pos", "custrev.neg"),
+        "SUBJ": ("subj.objective", "subj.subjective"),
+        "MPQA": ("mpqa.pos", "mpqa.neg"),
+    }.items():
+        write(f"{name}/{positive}", "\n".join([*good, LATIN, ""]) + "\n", "latin-1")
+        write(f"{name}/{negative}", "\n".join(bad) + "\n", "latin-1")
+    questions = "".join(
+        f"{c}:x what is the {c.lower()} of {n} ?\n" for n in range(12) for c in transfer_tasks.TREC_CLASSES
+    )
+    write("TREC/train_5500.label", questions, "latin-1")
+    write("TREC/TREC_10.label", questions[: questions.index("\n", 900) + 1], "latin-1")
+    for split in ("train", "dev", "test"):
+        write(f"SST/binary/sentiment-{split}", "".join(f"{g}\t1\n{b}\t0\n" for g, b in zip(good, bad, strict=True)))
+        write(f"SST/fine/sentiment-{split}", "".join(f"{n % 5} {text}\n" for n, text in enumerate(good + bad)))
+    pairs = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + "".join(
+        f"{n % 2}\t{n}\t{n}\t{good[n]}\t{(good if n % 2 else bad)[n]}\n" for n in range(40)
+    )
+    for split in ("train", "test"):
+        write(f"MRPC/msr_paraphrase_{split}.txt", "\ufeff" + pairs)
+    sick = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + "".join(
+        f"{n}\t{good[n]}\t{bad[n]}\t3.2\t{transfer_tasks.SICK_CLASSES[n % 3]}\n" for n in range(40)
+    )
+    for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
+        write(f"SICK/{name}", sick)
+    return tmp_path / "downstream"
+
+
+def test_lines_end_at_line_feeds_and_the_order_is_the_toolkits(folder):
+    (task,) = load_tasks(folder, ["MR"])
+    examples = task.splits["all"]
+    assert len(examples) == 82, "the blank line is an example, as in the toolkit"
+    assert Example(("caf\xe9 au lait",), 1) in examples
+    assert examples[0] == Example(("",), 1)
+    assert [e.order for e in examples] == sorted(e.order for e in examples)
+    same = [e.texts[0] for e in examples if e.order == (9, 1)]
+    assert same == [f"a good , fine film very very number {n}" for n in range(2, 40, 5)], "ties as in the file"
+
+
+def test_each_task_has_its_splits_classes_and_pairs(folder):
+    names = [*AVERAGED, "SST5", "SICKEntailment"]
+    found = {task.name: task for task in load_tasks(folder, names)}
+    assert [task.name for task in load_tasks(folder)] == list(AVERAGED)
+    assert {name: task.classes for name, task in found.items()} == dict(
+        zip(names, (2, 2, 2, 2, 2, 6, 2, 5, 3), strict=True)
+    )
+    assert list(found["TREC"].splits) == ["train", "test"]
+    assert found["TREC"].splits["train"][0].texts == ("what is the abbr of 0 ?",), "without the fine class"
+    assert list(found["SST2"].splits) == ["train", "dev", "test"]
+    assert len(found["MRPC"].splits["train"]) == 40, "no header, no byte order mark"
+    assert all(len(e.texts) == 2 for e in found["SICKEntailment"].splits["test"])
+
+
+def test_pairs_are_differences_and_products():
+    pairs = [Example(("a", "b"), 0), Example(("b", "b"), 1)]
+    task = transfer_tasks.TransferTask("t", 2, "test", {"train": pairs, "test": pairs[:1]})
+    vectors = np.array([[1, -2], [3, 4]], np.float32)
+    found = transfer_tasks.features(task, {"a": 0, "b": 1}, vectors)
+    assert found["train"].tolist() == [[2, 6, 3, -8], [0, 0, 9, 16]]
+    assert found["test"].shape == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "tasks", "words"),
+    [
+        (lambda f: (f / "MR/rt-polarity.neg").unlink(), "MR", r"MR: .*rt-polarity\.neg is missing"),
+        (lambda f: (f / "TREC/TREC_10.label").rename(f / "TREC/x"), "TREC", r"TREC: .*TREC_10\.label is missing"),
+        (lambda f: spoil_line(f / "TREC/TREC_10.label", 3, "WHAT:x a b"), "TREC", r"TREC_10\.label, line 3: 'WHAT' is"),
+        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t2"), "SST2", r"sentiment-dev, line 2: '2' is not"),
+        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t-1"), "SST2", "'-1' is not a class from 0 to 1"),
+        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a"), "SST2", "line 2: 1 tab-separated fields, too"),
+        (lambda f: spoil_line(f / "MRPC/msr_paraphrase_test.txt", 4, "1\t2\ta\tb"), "MRPC", "line 4: 4 tab-separated"),
+        (lambda f: spoil_line(f / "SICK/SICK_trial.txt", 2, "1\ta\tb\t3\tMAYBE"), "SICKEntailment", "line 2: 'MAYBE'"),
+        (lambda f: (f / "CR/custrev.pos").write_text(""), "CR", "its all examples are all of one class"),
+        (lambda f: None, "MRR", r"unknown task 'MRR' \(did you mean 'MR'\?\)"),
+        (lambda f: None, ",", "--tasks names no task"),
+    ],
+)
+def test_what_is_wrong_is_said(folder, tiny_bert, invoke, spoil, tasks, words):
+    import re
+
+    spoil(folder)
+    failed = invoke("senteval", "-m", tiny_bert, "--data", folder, "--tasks", tasks, check=2)
+    assert re.search(words, " ".join(failed.stderr.split())), failed.stderr
+
+
+def spoil_line(path, number, text):
+    lines = path.read_text("latin-1").split("\n")
+    lines[number - 1] = text
+    path.write_text("\n".join(lines), "latin-1")
+
+
+def test_another_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match="neither MR/ nor TREC/ nor SST/"):
+        load_tasks(tmp_path)
+
+
+@pytest.mark.parametrize("protocol", ["full", "fast", "lbfgs"])
+def test_the_command_scores_every_task(folder, tiny_bert, invoke, protocol, tmp_path):
+    names = ",".join([*AVERAGED, "SST5", "SICKEntailment"])
+    call = ["senteval", "-m", tiny_bert, "--data", folder, "--protocol", protocol, "--json", tmp_path / "r.json"]
+    shown = invoke(*call, "--tasks", names, check=0)
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["protocol"]["name"] == protocol
+    assert report["protocol"]["normalize"] is False
+    results = report["results"]
+    assert list(results) == names.split(",")
+    assert report["average"] == pytest.approx(
+        np.mean([round(one["accuracy"], 2) for one in results.values()]), abs=0.006
+    )
+    assert results["MR"]["accuracy"] > 60, "even a random encoder tells good from bad better than chance"
+    assert [name for name, one in results.items() if "f1" in one] == ["MRPC"]
+    assert f"{results['TREC']['accuracy']:.2f}" in shown.stdout
+
+
+def test_vectors_are_those_before_normalisation(folder, tmp_path, invoke):
+    """A model that normalises gives the same as the same model that does not."""
+    from sentcli import SentenceEncoder
+    from tests.conftest import save_backbone
+
+    backbone = save_backbone(tmp_path / "backbone")
+    encoder = SentenceEncoder.load(backbone, backend="torch", pooling="mean")
+    encoder.save(tmp_path / "plain")
+    encoder.with_normalize(True).save(tmp_path / "normal")
+    found = []
+    for name in ("plain", "normal"):
+        call = [
+            "senteval",
+            "-m",
+            tmp_path / name,
+            "--data",
+            folder,
+            "--protocol",
+            "fast",
+            "--tasks",
+            "CR",
+            "--json",
+            "-",
+        ]
+        found.append(json.loads(invoke(*call, check=0).stdout)["results"])
+    assert found[0] == found[1]
+
+
+def test_a_text_is_encoded_once(folder, tiny_bert):
+    from sentcli import SentenceEncoder
+
+    tasks = load_tasks(folder, ["MR", "CR", "SST2"])
+    given = []
+    encoder = SentenceEncoder.load(tiny_bert, backend="torch")
+    encoded = transfer.encode(encoder, tasks, progress=lambda added: given.append(added.texts))
+    assert sum(given) == len(encoded.rows) == len(encoded.vectors) == 82
+
+
+@pytest.mark.parametrize(
+    ("name", "examples"),
+    [("MR", 10662), ("CR", 3775), ("SUBJ", 10000), ("MPQA", 10606), ("SST2", 70042), ("TREC", 5952), ("MRPC", 5801)],
+)
+def test_the_real_files(data, name, examples):
+    (task,) = load_tasks(data / "senteval", [name])
+    assert sum(map(len, task.splits.values())) == examples
