@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sentcli.cli import console, options
+from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.evaluation.published import Against, Published
@@ -43,7 +44,8 @@ AgainstOption = Annotated[
     typer.Option(
         "--against",
         metavar="NAME|list",
-        help="Set what a paper prints beside it, such as micse-bert-base; list names what there is.",
+        help="Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. "
+        "list names what there is.",
         callback=_list_published,
         is_eager=True,
         rich_help_panel=options.OUTPUT,
@@ -51,11 +53,15 @@ AgainstOption = Annotated[
 ]
 
 
-def system(against: str | None) -> Published | None:
-    """Return what `--against` names."""
+def system(against: str | None, command: str, tasks: Iterable[str]) -> Published | None:
+    """Return what `--against` names, if it prints something for these tasks."""
     from sentcli.evaluation import published
 
-    return None if against is None else published.find(against)
+    if against is None:
+        return None
+    found = published.find(against)
+    published.require(found, command, tasks)
+    return found
 
 
 def _number(value: float | None) -> str:
@@ -83,37 +89,77 @@ def show_models(
     console.table(f"{what}, with the difference from the first model and its p", ["task", *names], rows)
 
 
-def _show_against(found: Published, compared: list[Against]) -> None:
-    """Print measured scores beside printed ones."""
-    runs = compared[0].runs if compared else 1
-    what = f"mean of {runs} models, within two standard deviations" if runs > 1 else "within the 95 % interval"
-    rows = [
-        [
-            one.task,
-            f"{one.measured:.2f}",
-            f"{one.published:.2f}",
-            f"{one.difference:+.2f}",
-            f"{one.low:.2f} to {one.high:.2f}",
-            "yes" if one.within else "no",
-        ]
-        for one in compared
-    ]
-    columns = ["task", "measured", "published", "difference", "measured range", "within"]
-    console.table(f"against {found.name}: {found.title} ({found.source}); {what}", columns, rows)
-    if not compared:
-        console.warn(f"nothing is printed of {found.name} for these tasks")
-
-
-def write(
-    reports: Sequence[Report], found: Published | None, compared: list[Against] | None, target: str | None
+def finish(
+    what: str,
+    reports: Sequence[Report],
+    measured: dict[str, list[float]],
+    differences: Sequence[dict[str, Any]],
+    intervals: dict[str, tuple[float, float]],
+    found: Published | None,
+    target: str | None,
 ) -> None:
-    """Show what is printed beside what was measured, and write one object for a model, or a list for several."""
+    """Compare the models with the first and with print, and write one object for a model, or a list for several.
+
+    Args:
+        what: the scores are.
+        reports: of the models.
+        measured: the scores of each task, one for each model.
+        differences: see `show_models`.
+        intervals: of the first model's tasks.
+        found: what a paper prints, if that is asked for.
+        target: of the JSON.
+    """
+    from sentcli.evaluation.published import compare
     from sentcli.report import write_report
 
+    if len(reports) > 1:
+        show_models(what, [report.model for report in reports], measured, differences)
+        for report, difference in zip(reports[1:], differences, strict=True):
+            tasks = {task: each.to_dict() for task, each in difference.items()}
+            report.compared = {"with": reports[0].model, "tasks": tasks}
     objects: list[dict[str, Any]] = [report.to_dict() for report in reports]
-    if found is not None and compared is not None:
+    if found is not None:
+        compared = compare(found, reports[0].command, measured, intervals)
         _show_against(found, compared)
         for one in objects:
             one["against"] = {"name": found.name, "tasks": {each.task: each.to_dict() for each in compared}}
     if target is not None:
         write_report(objects[0] if len(objects) == 1 else objects, target)
+
+
+def _show_against(found: Published, compared: list[Against]) -> None:
+    """Print measured scores beside printed ones."""
+    runs = compared[0].runs
+    what = f"mean of {runs} models; range of 95 % of further seeds" if runs > 1 else "range: the 95 % interval"
+    rows = []
+    for one in compared:
+        between = "" if one.range is None else "{:.2f} to {:.2f}".format(*one.range)
+        within = "" if one.within is None else "yes" if one.within else "no"
+        numbers = (f"{one.measured:.2f}", f"{one.published:.2f}", f"{one.difference:+.2f}")
+        rows.append([one.task, *numbers, between, within])
+    columns = ["task", "measured", "published", "difference", "range", "within"]
+    console.table(f"against {found.name}: {found.title} ({found.source}); {what}", columns, rows)
+
+
+def task_names(tasks: str | None) -> list[str] | None:
+    """Read ``A,B``.
+
+    Raises:
+        InputError: if it names nothing.
+    """
+    names = [name.strip() for name in tasks.split(",") if name.strip()] if tasks is not None else None
+    if names == []:
+        raise InputError("--tasks names no task")
+    return names
+
+
+def check_models(models: Sequence[str], pooling: str | None, normalize: bool | None) -> None:
+    """Find every model before the first one is scored.
+
+    Raises:
+        InputError: if one is not there, or does not pool as asked.
+    """
+    from sentcli.encoder.loading import describe
+
+    for model in models:
+        describe(model, pooling, normalize)

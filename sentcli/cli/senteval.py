@@ -38,8 +38,8 @@ def senteval(
 
     The vectors are those before any final normalisation, as in the original
     toolkit, whose folds, shuffles and first weights are kept. Every distinct
-    text is encoded once. full trains 400 classifiers for each of MR, CR, SUBJ
-    and MPQA (ten folds in ten folds, four penalties), fast 100.
+    text is encoded once. full trains 410 classifiers for each of MR, CR, SUBJ
+    and MPQA (ten folds in ten folds, four penalties), fast 105.
 
     \b
     Examples:
@@ -48,15 +48,15 @@ def senteval(
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
     from sentcli.errors import InputError
-    from sentcli.evaluation import published, transfer, transfer_tasks
+    from sentcli.evaluation import transfer, transfer_tasks
     from sentcli.evaluation.probe import PROTOCOLS, SEED
     from sentcli.report import Report, environment
 
-    found = scores.system(against)
-    chosen = [name.strip() for name in tasks.split(",") if name.strip()] if tasks else None
-    if chosen == []:
-        raise InputError("--tasks names no task")
-    loaded = transfer_tasks.load_tasks(data, chosen)
+    loaded = transfer_tasks.load_tasks(data, scores.task_names(tasks))
+    found = scores.system(against, "senteval", [task.name for task in loaded])
+    if found is not None and protocol != "full":
+        raise InputError("--against: papers print the protocol full, so leave that as it is")
+    scores.check_models(model, pooling, False)
     trainer = PROTOCOLS[protocol]
     reports, results = [], []
     for name in model:
@@ -81,18 +81,16 @@ def senteval(
         report.average = result.average
         _show(f"{name}: SentEval {protocol}, pooling {encoder.spec.pooling}, before normalisation", result)
         options.warn_truncated(encoder, result.truncated)
+        report.finish()
         reports.append(report)
         results.append(result)
     measured = {task.task: [r.tasks[i].accuracy for r in results] for i, task in enumerate(results[0].tasks)}
-    measured["average"] = [result.average for result in results]
-    if len(results) > 1:
-        differences = [transfer.compare(result, results[0]) for result in results[1:]]
-        for report, difference in zip(reports[1:], differences, strict=True):
-            report.compared = {"with": model[0], **{task: each.to_dict() for task, each in difference.items()}}
-        scores.show_models("Accuracy", model, measured, differences)
     ranges = {task.task: task.interval for task in results[0].tasks}
-    compared = published.compare(found, "senteval", measured, ranges) if found is not None else None
-    scores.write(reports, found, compared, json)
+    if len(loaded) > 1:
+        measured["average"] = [result.average for result in results]
+        ranges["average"] = results[0].average_interval
+    differences = [transfer.compare(result, results[0]) for result in results[1:]]
+    scores.finish("Accuracy", reports, measured, differences, ranges, found, json)
 
 
 def _show(title: str, result: TransferResult) -> None:
@@ -101,5 +99,6 @@ def _show(title: str, result: TransferResult) -> None:
         numbers = [f"{task.dev_accuracy:.2f}", f"{task.accuracy:.2f}", "{:.2f} to {:.2f}".format(*task.interval)]
         rows.append([task.task, task.train, task.test, *numbers, "" if task.f1 is None else f"{task.f1:.2f}"])
     if len(rows) > 1:
-        rows.append(["average", "", "", "", f"{result.average:.2f}", "", ""])
+        between = "{:.2f} to {:.2f}".format(*result.average_interval)
+        rows.append(["average", "", "", "", f"{result.average:.2f}", between, ""])
     console.table(title, ["task", "train", "test", "dev accuracy", "accuracy", "95 % interval", "F1"], rows)

@@ -61,13 +61,14 @@ def sts_eval(
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
     from sentcli.errors import InputError
-    from sentcli.evaluation import published, significance, sts
+    from sentcli.evaluation import significance, sts
     from sentcli.report import Report, environment
 
-    found = scores.system(against)
+    loaded = _read(data, pairs or [], scores.task_names(tasks), split)
+    found = scores.system(against, "sts-eval", loaded)
     if found is not None and (split, aggregation) != ("test", "all"):
         raise InputError("--against: papers print the test split with subsets concatenated, so leave those as they are")
-    loaded = _read(data, pairs or [], tasks, split)
+    scores.check_models(model, pooling, None)
     draws = significance.DRAWS if intervals else 0
     reports, results = [], []
     for name in model:
@@ -80,7 +81,7 @@ def sts_eval(
             "correlation": "spearman",
             "aggregation": AGGREGATED[aggregation],
             "similarity": "cosine",
-            "split": split,
+            "split": split if data is not None else None,
             "interval_draws": draws,
             **encoder.describe(),
             "truncated_texts": result.truncated,
@@ -92,31 +93,24 @@ def sts_eval(
         options.warn_truncated(encoder, result.truncated)
         if result.zero_vectors:
             console.warn(f"the vectors of {result.zero_vectors} sentences are zero; their similarities count as 0")
+        report.finish()
         reports.append(report)
         results.append(result)
     measured, ranges = _measured(results)
-    if len(results) > 1:
-        differences = [sts.compare(result, results[0]) for result in results[1:]]
-        for report, difference in zip(reports[1:], differences, strict=True):
-            report.compared = {"with": model[0], **{task: each.to_dict() for task, each in difference.items()}}
-        scores.show_models("Spearman", model, measured, differences)
-    compared = published.compare(found, "sts-eval", measured, ranges) if found is not None else None
-    scores.write(reports, found, compared, json)
+    differences = [sts.compare(result, results[0]) for result in results[1:]]
+    scores.finish("Spearman", reports, measured, differences, ranges, found, json)
 
 
-def _read(data: Path | None, pairs: list[str], tasks: str | None, split: str) -> dict[str, list[Pairs]]:
+def _read(data: Path | None, pairs: list[str], tasks: list[str] | None, split: str) -> dict[str, list[Pairs]]:
     """Read the tasks of a SentEval folder, and those of tables of one's own."""
     from sentcli.errors import InputError
     from sentcli.evaluation import sts
 
-    chosen = [name.strip() for name in tasks.split(",") if name.strip()] if tasks else None
-    if chosen == []:
-        raise InputError("--tasks names no task")
     if data is None and not pairs:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    if data is None and chosen:
-        raise InputError("--tasks are those of --data")
-    loaded = sts.load_tasks(data, chosen, split) if data is not None else {}
+    if data is None and (tasks or split != "test"):
+        raise InputError("--tasks and --split are of --data")
+    loaded = sts.load_tasks(data, tasks, split) if data is not None else {}
     for file in pairs:
         own = sts.read_pairs(file)
         if own.keys() & loaded.keys():
@@ -146,7 +140,8 @@ def _show(model: str, pooling: str, result: STSResult) -> None:
         cells = ["", "", "", ""]
         cells[{"all": 0, "mean": 2, "wmean": 3}[result.aggregation]] = f"{result.average:.2f}"
         rows.append(["average", sum(task.pairs for task in result.tasks), *cells, between])
-    title = f"{model}: STS {result.split}, pooling {pooling}, Spearman of concatenated subsets with 95 % interval"
+    what = "Spearman of concatenated subsets" + (" with 95 % interval" if rows[0][-1] else "")
+    title = f"{model}: STS {result.split}, pooling {pooling}, {what}"
     columns = ["task", "pairs", "Spearman", "Pearson", "mean of subsets", "weighted mean", "interval"]
     console.table(title, columns if rows[0][-1] else columns[:-1], rows if rows[0][-1] else [row[:-1] for row in rows])
 
@@ -160,4 +155,6 @@ def _measured(results: list[STSResult]) -> tuple[dict[str, list[float]], dict[st
     ranges = {task.task: interval(task.draws) for task in first.tasks if task.draws is not None}
     if first.average_draws is not None:
         ranges["average"] = interval(first.average_draws)
-    return {**measured, "average": [result.average for result in results]}, ranges
+    if first.aggregation == "all" and len(first.tasks) > 1:
+        measured["average"] = [result.average for result in results]
+    return measured, ranges

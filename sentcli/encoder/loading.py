@@ -156,7 +156,8 @@ def _export_folder(spec: EncoderSpec, wanted: Wanted, backend: str) -> Path:
     precision = {"auto": "fp32", "bf16": "fp32"}.get(wanted.precision, wanted.precision)
     if not has_weights(spec.folder):
         raise InputError(
-            f"{spec.folder} holds an export in another precision or pooling, and no weights to make one of"
+            f"{spec.folder} holds an export in another precision, pooling or normalisation, and no weights to make one "
+            "of; name the model that it was made of"
         )
     folder = exported.cached(spec, precision, runtime)
     if not exported.is_whole(folder):

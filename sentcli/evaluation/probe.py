@@ -23,6 +23,10 @@ Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 SEED = 1111
 """The toolkit's, for folds, shuffles and first weights."""
+L2 = (1e-5, 1e-4, 1e-3, 1e-2)
+GRID = tuple(2.0**power for power in range(-2, 4))
+TEST_GRID = tuple(2.0**power for power in range(-1, 6))
+"""Values of scikit-learn's C that the toolkit tries, and those for tasks with a test set of their own."""
 HELD_OUT = 0.05
 """Share of the training examples that stops the last training where there is no development set."""
 Step = Callable[[int], None]
@@ -130,12 +134,12 @@ class GradientTrainer:
 
     def penalties(self, task: TransferTask) -> tuple[float, ...]:
         """Return the strengths of L2, the weakest first."""
-        return (1e-5, 1e-4, 1e-3, 1e-2)
+        return L2
 
     def last_fold(self, rows: Rows) -> Fold:
         """Hold out the first 5 % of a shuffle."""
         order = np.random.RandomState(SEED).permutation(len(rows))
-        count = int(HELD_OUT * len(rows))
+        count = max(int(HELD_OUT * len(rows)), 1)
         return Fold(rows[order[count:]], rows[order[:count]], drawn=len(rows))
 
     def describe(self) -> dict[str, Any]:
@@ -148,7 +152,7 @@ class GradientTrainer:
             "tenacity": self.tenacity,
             "epoch_size": self.epoch_size,
             "max_epochs": self.max_epochs,
-            "l2": [1e-5, 1e-4, 1e-3, 1e-2],
+            "l2": list(L2),
             "seed": SEED,
         }
 
@@ -296,10 +300,11 @@ class LbfgsTrainer:
 
     name: str = "lbfgs"
     folds: int = 10
+    max_iter: int = 1000
 
     def penalties(self, task: TransferTask) -> tuple[float, ...]:
         """Return scikit-learn's C, the strongest penalty first; the grids are the toolkit's."""
-        return tuple(2.0**power for power in (range(-1, 6) if task.kind == "test" else range(-2, 4)))
+        return TEST_GRID if task.kind == "test" else GRID
 
     def last_fold(self, rows: Rows) -> Fold:
         """Train on all: nothing has to be stopped."""
@@ -307,7 +312,14 @@ class LbfgsTrainer:
 
     def describe(self) -> dict[str, Any]:
         """Return the choices that move a number."""
-        return {"classifier": "scikit-learn LogisticRegression (lbfgs)", "folds": self.folds, "seed": SEED}
+        return {
+            "classifier": "scikit-learn LogisticRegression (lbfgs, each penalty from the solution before)",
+            "folds": self.folds,
+            "max_iter": self.max_iter,
+            "C": list(GRID),
+            "C of tasks with a test set": list(TEST_GRID),
+            "seed": SEED,
+        }
 
     def train(
         self,
@@ -325,7 +337,7 @@ class LbfgsTrainer:
         accuracy = np.zeros(weights.shape[:2])
         for number, fold in enumerate(folds):
             inside, wanted = x[fold.train], y[fold.train]
-            model = LogisticRegression(warm_start=True, max_iter=1000)
+            model = LogisticRegression(warm_start=True, max_iter=self.max_iter)
             for run, strength in enumerate(penalties[number]):
                 model.set_params(C=strength).fit(inside, wanted)
                 weights[number, run] = _both_classes(model)

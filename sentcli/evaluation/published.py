@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +68,18 @@ def find(name: str) -> Published:
     return known[name]
 
 
+def require(system: Published, command: str, tasks: Iterable[str]) -> None:
+    """Refuse a comparison in which nothing would be compared.
+
+    Raises:
+        InputError: if no score of these tasks is printed.
+    """
+    names = set(tasks)
+    average = names == AVERAGED[command] and system.score("average", command) is not None
+    if not average and all(system.score(task, command) is None for task in names):
+        raise InputError(f"nothing is printed of {system.name} for {', '.join(sorted(names))}")
+
+
 @dataclass(frozen=True)
 class Against:
     """A measured score beside a printed one."""
@@ -73,11 +87,11 @@ class Against:
     task: str
     measured: float
     published: float
-    low: float
-    high: float
-    """Where the measured score lies, given its uncertainty: over seeds if there are several models, else over pairs."""
+    range: tuple[float, float] | None
+    """Where 95 % of further seeds would lie if several models were measured, else the interval of the one; None if
+    there is none."""
     runs: int
-    """Models that were measured."""
+    """Models that were measured, taken as seeds of one system; `measured` is their mean."""
 
     @property
     def difference(self) -> float:
@@ -85,9 +99,9 @@ class Against:
         return self.measured - self.published
 
     @property
-    def within(self) -> bool:
-        """Whether the printed score lies between `low` and `high`."""
-        return self.low <= self.published <= self.high
+    def within(self) -> bool | None:
+        """Whether the printed score lies in `range`."""
+        return None if self.range is None else self.range[0] <= self.published <= self.range[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -106,16 +120,22 @@ def compare(
         intervals: of each task's first score.
 
     Returns:
-        One for each task that is printed, and for the average if all its tasks were measured; with several models, the
-        range is two standard deviations to either side of their mean.
+        One for each task that is printed, and for the average if exactly its tasks were measured.
     """
     found = []
     for task, values in scores.items():
         printed = system.score(task, command)
-        if printed is None or (task == "average" and not AVERAGED[command] <= set(scores)):
+        if printed is None or (task == "average" and AVERAGED[command] != set(scores) - {"average"}):
             continue
-        mean = float(np.mean(values))
-        spread = 2 * float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        low, high = (mean - spread, mean + spread) if len(values) > 1 else intervals.get(task, (mean, mean))
-        found.append(Against(task, mean, printed, low, high, len(values)))
+        between = _further_seeds(values) if len(values) > 1 else intervals.get(task)
+        found.append(Against(task, float(np.mean(values)), printed, between, len(values)))
     return found
+
+
+def _further_seeds(values: list[float]) -> tuple[float, float]:
+    """Return where 95 % of further runs would lie, if runs are normally distributed (a prediction interval)."""
+    from scipy.stats import t
+
+    mean, n = float(np.mean(values)), len(values)
+    spread = float(t.ppf(0.975, n - 1)) * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / n)
+    return mean - spread, mean + spread

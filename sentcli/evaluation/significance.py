@@ -29,7 +29,7 @@ class Difference:
     low: float
     high: float
     p: float
-    """Two-sided: how often chance alone gives a difference at least as large."""
+    """Twice the share of the samples in which the order of the two models is reversed."""
 
     def to_dict(self) -> dict[str, float]:
         """Return the JSON form."""

@@ -21,7 +21,7 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import significance
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
 from sentcli.io.pairs import scored_pairs
-from sentcli.io.sources import open_source
+from sentcli.io.sources import FORMATS, open_source
 
 Floats = npt.NDArray[Any]
 
@@ -105,7 +105,9 @@ class STSResult:
 
     @property
     def average_draws(self) -> npt.NDArray[np.float64] | None:
-        """The mean over the tasks of their draws ``[draws]``; None if there are none."""
+        """The mean over the tasks of their draws ``[draws]``; None if there are none, or the average is of means."""
+        if self.aggregation != "all":
+            return None
         draws = [task.draws for task in self.tasks if task.draws is not None]
         return np.mean(draws, axis=0) if draws else None
 
@@ -142,7 +144,7 @@ def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str,
         )
     if not (data / "STS").is_dir() and not (data / "SICK").is_dir():
         raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither STS/ nor SICK/")
-    chosen = tasks if tasks else (TASKS if split == "test" else tuple(SPLITS))
+    chosen = dict.fromkeys(tasks) if tasks else (TASKS if split == "test" else tuple(SPLITS))
     return {task: load_task(data, task, split) for task in chosen}
 
 
@@ -177,14 +179,17 @@ def read_pairs(file: str) -> dict[str, list[Pairs]]:
     """Read a task of one's own from a table with the columns ``sentence1``, ``sentence2`` and ``score``.
 
     Args:
-        file: csv, tsv, jsonl or parquet, also gzipped; its name without suffixes becomes the task's.
+        file: csv, tsv, jsonl or parquet, also gzipped; its name without the suffix becomes the task's.
 
     Raises:
         DataError: for a row that lacks a column or a score; InputError if there is no such file.
     """
     source = open_source(file)
     rows = list(scored_pairs(source))
-    name = Path(source.name).name.partition(".")[0]
+    name = Path(source.name).name.removesuffix(".gz")
+    name = name.removesuffix(next((suffix for suffix in FORMATS if name.endswith(suffix)), ""))
+    if name == "average":
+        raise InputError(f"{file}: a task cannot be called average; rename the file")
     columns = list(zip(*rows, strict=True)) or [(), (), ()]
     return {name: [_pairs(Path(file), name, list(columns[0]), list(columns[1]), list(columns[2]))]}
 

@@ -32,7 +32,7 @@ class TransferScore:
     dev_accuracy: float
     """By which the penalty was chosen."""
     penalties: list[float]
-    """L2 penalty that was chosen, of each outer fold."""
+    """L2 penalty that was chosen, of each outer fold; with scikit-learn its C, the smaller the stronger."""
     train: int
     test: int
     """Examples."""
@@ -63,6 +63,13 @@ class TransferResult:
     def average(self) -> float:
         """Mean of the accuracies, each rounded to two decimals first, as the papers print it."""
         return round(float(np.mean([round(task.accuracy, 2) for task in self.tasks])), 2)
+
+    @property
+    def average_interval(self) -> tuple[float, float]:
+        """95 % interval of the average, the tasks taken as independent (normal approximation)."""
+        variances = [np.var(task.correct) / len(task.correct) for task in self.tasks]
+        spread = 1.96 * 100 * float(np.sqrt(np.sum(variances))) / len(variances)
+        return self.average - spread, self.average + spread
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[TransferT
         InputError: for an unknown task, a missing file, or a folder that holds none of them.
         DataError: for a line that does not parse.
     """
-    chosen = tuple(names) if names else AVERAGED
+    chosen = tuple(dict.fromkeys(names)) if names else AVERAGED
     for name in chosen:
         if name not in READERS:
             raise InputError(f"unknown task {name!r}{nearest(name, list(READERS))}; one of: {', '.join(READERS)}")
@@ -72,8 +72,11 @@ def _task(
 ) -> TransferTask:
     found = {split: sorted(examples, key=lambda example: example.order) for split, examples in splits.items()}
     for split, examples in found.items():
-        if len({example.label for example in examples}) < 2:
-            raise InputError(f"{name}: its {split} examples are all of one class: nothing to learn")
+        if not examples:
+            raise InputError(f"{name}: there are no {split} examples")
+    learned = next(iter(found.values()))
+    if missing := set(range(classes)) - {example.label for example in learned}:
+        raise InputError(f"{name}: no training example is of class {', '.join(map(str, sorted(missing)))}")
     return TransferTask(name, classes, kind, found, f1)
 
 

@@ -24,6 +24,9 @@ def scored_pairs(source: Source) -> Iterator[tuple[str, str, float]]:
 
 def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float]:
     one, two, score = (record.get(key) for key in PAIR_COLUMNS)
+    if set(PAIR_COLUMNS) <= set(record) and None in (one, two, score):
+        empty = PAIR_COLUMNS[[one, two, score].index(None)]
+        raise DataError(name, f"{empty} is null", line=line)
     if not isinstance(one, str) or not isinstance(two, str) or score is None:
         found = ", ".join(record)
         raise DataError(name, f"pairs need the columns {', '.join(PAIR_COLUMNS)}; this row has {found}", line=line)

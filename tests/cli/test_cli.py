@@ -13,7 +13,7 @@ COMMANDS = list(get_command(app).commands)
 
 
 def test_commands():
-    assert COMMANDS == ["train", "encode", "export", "sts-eval", "retrieve", "doctor"]
+    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "doctor"]
 
 
 def test_help_imports_nothing_heavy_and_is_fast():

@@ -645,7 +645,9 @@ def test_half_precision_is_refused_on_a_cpu_before_it_is_exported(invoke, tiny_b
 
 def test_an_export_without_weights_has_one_pooling(invoke, without_weights, lines, tmp_path):
     call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", without_weights, "--pooling", "max"]
-    assert "in another precision or pooling, and no weights to make one of" in invoke(*call, check=2).stderr
+    assert (
+        "in another precision, pooling or normalisation, and no weights to make one of" in invoke(*call, check=2).stderr
+    )
 
 
 def test_a_device_that_is_not_there_falls_back_to_the_export(tiny_bert, cache):

@@ -30,15 +30,29 @@ def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
     assert [c.task for c in published.compare(system, "sts-eval", scores, {})] == ["STS12"], "not the average of two"
     scores |= {task: [74.0] for task in TASKS if task != "STS12"}
     one = published.compare(system, "sts-eval", scores, {"STS12": (69.0, 73.0), "average": (73.5, 74.5)})
+    assert "average" not in [c.task for c in published.compare(system, "sts-eval", scores | {"mine": [1.0]}, {})]
+    assert published.compare(system, "sts-eval", scores, {})[0].within is None, "nothing is known of its range"
     assert [(c.task, c.difference, c.within) for c in one] == [("STS12", 1.0, True), ("average", -1.0, False)]
     seeds = published.compare(system, "sts-eval", {"STS12": [71.0, 72.0, 73.0]}, {})
-    assert (seeds[0].measured, seeds[0].low, seeds[0].high, seeds[0].runs) == (72.0, 70.0, 74.0, 3)
+    assert (seeds[0].measured, seeds[0].runs) == (72.0, 3)
+    assert seeds[0].range == pytest.approx((72 - 4.968, 72 + 4.968), abs=1e-3)  # 4.303 sqrt(4/3)
     assert seeds[0].within
 
 
 def test_the_list_needs_no_model(invoke):
     shown = invoke("sts-eval", "--against", "list", check=0).stdout
     assert "glove" in shown and "61.32" in shown and "86.63" in shown
+
+
+def test_what_cannot_be_compared_is_refused_before_the_work(data, invoke):
+    call = ["-m", "no-such-model", "--data", data / "senteval", "--against"]
+    for command, options, words in (
+        ("senteval", ["glove"], "nothing is printed of glove for CR, MPQA"),
+        ("senteval", ["simcse-bert-base", "--tasks", "MR"], "nothing is printed of simcse-bert-base for MR"),
+        ("senteval", ["simcse-bert-base", "--protocol", "lbfgs"], "papers print the protocol full"),
+        ("sts-eval", ["glove", "--split", "dev"], "papers print the test split"),
+    ):
+        assert words in " ".join(invoke(command, *call, *options, check=2).stderr.split())
 
 
 def test_a_run_against_print(minilm, data, invoke):
@@ -62,5 +76,5 @@ def test_a_run_against_print(minilm, data, invoke):
     assert (task, found["published"]) == ("STS16", 63.66)
     assert found["difference"] == pytest.approx(report["results"]["STS16"]["spearman"] - 63.66)
     assert found["within"] is False
-    assert [found["low"], found["high"]] == report["results"]["STS16"]["interval"]
+    assert found["range"] == report["results"]["STS16"]["interval"]
     assert "against glove: GloVe vectors, averaged" in " ".join(done.stderr.split())

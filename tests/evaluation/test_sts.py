@@ -205,6 +205,7 @@ def test_pairs_of_ones_own(own, tiny_bert, invoke, folder):
     [
         ("sentence1\tsentence2\tscore\na\tb\tgood\n", "line 2: the score 'good' is not a number"),
         ("sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2: the score 'nan' is not a number"),
+        ("sentence1\tsentence2\tscore\na\tb\t\n", "line 2: the score '' is not a number"),
         ("sentence1\tsentence2\na\tb\n", "pairs need the columns sentence1, sentence2, score"),
         ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "2 pairs, and no two different scores"),
     ],
@@ -214,8 +215,24 @@ def test_damaged_pairs(own, tiny_bert, invoke, text, words):
     assert words in " ".join(invoke("sts-eval", "-m", tiny_bert, "--pairs", own, check=2).stderr.split())
 
 
-def test_there_must_be_something_to_score(tiny_bert, invoke):
+def test_there_must_be_something_to_score(tiny_bert, own, invoke):
     assert "give --data" in invoke("sts-eval", "-m", tiny_bert, check=2).stderr
+    call = ["sts-eval", "-m", tiny_bert, "--pairs", own, "--split", "dev"]
+    assert "--tasks and --split are of --data" in invoke(*call, check=2).stderr
+
+
+def test_names_of_tasks_of_ones_own(own, tiny_bert, tmp_path, invoke):
+    for name, words in (("average.tsv", "cannot be called average"), ("mine.csv", "there is a task mine already")):
+        text = own.read_text()
+        (tmp_path / name).write_text(text if name.endswith("tsv") else text.replace("\t", ","))
+        failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", own, "--pairs", tmp_path / name, check=2)
+        assert words in " ".join(failed.stderr.split())
+    assert list(sts.read_pairs(str(own.rename(tmp_path / "sts.dev.tsv")))) == ["sts.dev"]
+
+
+def test_every_model_is_found_before_one_is_scored(folder, tiny_bert, invoke):
+    failed = invoke("sts-eval", "-m", tiny_bert, "-m", "no-such-model", "--data", folder, check=2)
+    assert "no-such-model" in failed.stderr and failed.stdout == ""
 
 
 def test_several_models_are_a_list_and_compared(folder, tiny_bert, tmp_path, invoke):
@@ -227,10 +244,10 @@ def test_several_models_are_a_list_and_compared(folder, tiny_bert, tmp_path, inv
     assert "compared" not in first
     assert second["compared"]["with"] == str(tiny_bert)
     for task, found in second["results"].items():
-        difference = second["compared"][task]
+        difference = second["compared"]["tasks"][task]
         assert difference["difference"] == pytest.approx(found["spearman"] - first["results"][task]["spearman"])
         assert difference["low"] <= difference["high"] and 0 < difference["p"] <= 1
-    assert all(one["difference"] == 0 and one["p"] == 1 for name, one in third["compared"].items() if name != "with")
+    assert all(one["difference"] == 0 and one["p"] == 1 for one in third["compared"]["tasks"].values())
     assert "difference from the first model" in " ".join(done.stderr.split())
 
 
@@ -246,6 +263,10 @@ def test_the_average_is_of_the_aggregation_that_is_asked_for(folder, tiny_bert, 
         call = ["sts-eval", "-m", tiny_bert, "--data", folder, "--aggregation", aggregation, "--json", "-"]
         report = json.loads(invoke(*call, check=0).stdout)
         assert report["average"] == round(np.mean([round(r[key], 2) for r in report["results"].values()]), 2)
+    loaded = sts.load_tasks(folder, None, "test")
+    for aggregation in sts.AGGREGATIONS:
+        result = sts.evaluate(SentenceEncoder.load(tiny_bert), loaded, draws=50, aggregation=aggregation)
+        assert (result.average_draws is None) == (aggregation != "all"), "samples are of the concatenation"
     refused = invoke(
         "sts-eval", "-m", tiny_bert, "--data", folder, "--aggregation", "mean", "--against", "glove", check=2
     )

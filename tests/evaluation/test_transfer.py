@@ -97,7 +97,8 @@ def test_pairs_are_differences_and_products():
         (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a"), "SST2", "line 2: 1 tab-separated fields, too"),
         (lambda f: spoil_line(f / "MRPC/msr_paraphrase_test.txt", 4, "1\t2\ta\tb"), "MRPC", "line 4: 4 tab-separated"),
         (lambda f: spoil_line(f / "SICK/SICK_trial.txt", 2, "1\ta\tb\t3\tMAYBE"), "SICKEntailment", "line 2: 'MAYBE'"),
-        (lambda f: (f / "CR/custrev.pos").write_text(""), "CR", "its all examples are all of one class"),
+        (lambda f: (f / "CR/custrev.pos").write_text(""), "CR", "CR: no training example is of class 1"),
+        (lambda f: drop(f / "TREC/train_5500.label", "NUM"), "TREC", "TREC: no training example is of class 5"),
         (lambda f: None, "MRR", r"unknown task 'MRR' \(did you mean 'MR'\?\)"),
         (lambda f: None, ",", "--tasks names no task"),
     ],
@@ -108,6 +109,10 @@ def test_what_is_wrong_is_said(folder, tiny_bert, invoke, spoil, tasks, words):
     spoil(folder)
     failed = invoke("senteval", "-m", tiny_bert, "--data", folder, "--tasks", tasks, check=2)
     assert re.search(words, " ".join(failed.stderr.split())), failed.stderr
+
+
+def drop(path, word):
+    path.write_text("".join(line for line in path.open() if word not in line))
 
 
 def spoil_line(path, number, text):
@@ -137,6 +142,29 @@ def test_the_command_scores_every_task(folder, tiny_bert, invoke, protocol, tmp_
     assert results["MR"]["accuracy"] > 60, "even a random encoder tells good from bad better than chance"
     assert [name for name, one in results.items() if "f1" in one] == ["MRPC"]
     assert f"{results['TREC']['accuracy']:.2f}" in shown.stdout
+
+
+def test_several_models_are_compared_example_by_example(folder, tiny_bert, tmp_path, invoke):
+    from sentcli import SentenceEncoder
+
+    SentenceEncoder.load(tiny_bert, backend="torch", pooling="max").save(tmp_path / "other")
+    call = ["senteval", "-m", tiny_bert, "-m", tmp_path / "other", "--data", folder, "--protocol", "lbfgs"]
+    done = invoke(*call, "--tasks", "MR,TREC,MR", "--json", "-", check=0)
+    first, second = json.loads(done.stdout)
+    assert list(first["results"]) == ["MR", "TREC"], "named twice, done once"
+    found = second["compared"]["tasks"]["TREC"]
+    accuracies = [one["results"]["TREC"]["accuracy"] for one in (first, second)]
+    assert found["difference"] == pytest.approx(accuracies[1] - accuracies[0])
+    assert found["only_first"] - found["only_second"] == pytest.approx(
+        found["difference"] / 100 * second["results"]["TREC"]["test"]
+    )
+
+
+def test_an_export_that_normalises_is_refused_with_a_reason(folder, tiny_bert, tmp_path, invoke):
+    call = ["export", "-m", tiny_bert, "-o", tmp_path / "e", "--normalize", "--no-torch-weights", "--no-verify"]
+    invoke(*call, check=0)
+    failed = invoke("senteval", "-m", tmp_path / "e", "--data", folder, check=2)
+    assert "normalisation, and no weights to make one of; name the model" in " ".join(failed.stderr.split())
 
 
 def test_vectors_are_those_before_normalisation(folder, tmp_path, invoke):
