@@ -64,10 +64,6 @@ class Trainer(Protocol):
     """Trains the classifiers of several folds."""
 
     @property
-    def name(self) -> str:
-        """Its name among `PROTOCOLS`."""
-
-    @property
     def folds(self) -> int:
         """Of cross-validation."""
 
@@ -122,7 +118,6 @@ class GradientTrainer:
     Source: SentEval, ``senteval/tools/classifier.py``.
     """
 
-    name: str
     folds: int
     optimizer: str
     """``adam`` (rate 1e-3) or ``rmsprop`` (rate 1e-2)."""
@@ -308,7 +303,6 @@ class _Together:
 class LbfgsTrainer:
     """Logistic regression of scikit-learn, trained to the end on the same folds."""
 
-    name: str = "lbfgs"
     folds: int = 10
     max_iter: int = 1000
 
@@ -368,7 +362,7 @@ def _both_classes(model: Any) -> Floats:
 
 
 PROTOCOLS: dict[str, Trainer] = {
-    "full": GradientTrainer("full", 10, "adam", batch_size=64, tenacity=5, epoch_size=4),
-    "fast": GradientTrainer("fast", 5, "rmsprop", batch_size=128, tenacity=3, epoch_size=2),
+    "full": GradientTrainer(10, "adam", batch_size=64, tenacity=5, epoch_size=4),
+    "fast": GradientTrainer(5, "rmsprop", batch_size=128, tenacity=3, epoch_size=2),
     "lbfgs": LbfgsTrainer(),
 }

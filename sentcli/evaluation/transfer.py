@@ -100,21 +100,6 @@ def encode(encoder: SentenceEncoder, tasks: Sequence[TransferTask], progress: Pr
     return TaskVectors({text: row for row, text in enumerate(texts)}, vectors, stats.truncated)
 
 
-def evaluate(
-    encoder: SentenceEncoder, tasks: Sequence[TransferTask], trainer: Trainer, progress: Progress | None = None
-) -> TransferResult:
-    """Encode (see `encode`) and score a classifier on each task.
-
-    Args:
-        encoder: loaded without normalisation at the end.
-        tasks: from `load_tasks`.
-        trainer: the protocol, from `probe.PROTOCOLS`.
-        progress: as in `SentenceEncoder.encode`.
-    """
-    encoded = encode(encoder, tasks, progress)
-    return TransferResult(tuple(score(trainer, task, encoded) for task in tasks), encoded.truncated)
-
-
 def compare(result: TransferResult, other: TransferResult) -> dict[str, significance.Discordance]:
     """Return what sets a model apart from another one on the test examples of each task (McNemar's test)."""
     return {

@@ -101,7 +101,8 @@ def test_more_dimensions_than_there_are(encode, source, tmp_path, width):
 
 
 def test_components_are_those_of_the_input_and_used_again(encode, source, write, tmp_path, whole):
-    decomposition = pytest.importorskip("sklearn.decomposition")
+    from sklearn import decomposition
+
     file = tmp_path / "pca.safetensors"
     done = encode(source, "-o", tmp_path / "v.npy", "--pca", file, "--pca-dim", 4)
     assert f"4 principal components of {len(TEXTS)} texts -> {file}" in message_of(done)
