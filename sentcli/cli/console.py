@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +152,11 @@ def encoding(label: str, total: int) -> Iterator[Bar]:
     """Show a bar with rows/s, tokens/s and the time left."""
     with _progress() as progress:
         yield Bar(progress, progress.add_task(label, total=total, status="") if progress else None)
+
+
+def encoding_texts(total: int) -> AbstractContextManager[Bar]:
+    """Show `encoding` of a number of distinct texts."""
+    return encoding("encoding", total)
 
 
 @contextmanager
