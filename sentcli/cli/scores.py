@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,18 @@ Models = Annotated[
         "-m",
         help="A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.",
         show_default=False,
+    ),
+]
+
+
+Pages = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write a page for people: a .html, .md or .tex file; several are written.",
+        show_default=False,
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 
@@ -97,8 +110,9 @@ def finish(
     intervals: dict[str, tuple[float, float]],
     found: Published | None,
     target: str | None,
+    pages: Sequence[Path] | None = None,
 ) -> None:
-    """Compare the models with the first and with print, and write one object for a model, or a list for several.
+    """Compare the models with the first and with print; write one object for a model or a list for several, and pages.
 
     Args:
         what: the scores are.
@@ -108,6 +122,7 @@ def finish(
         intervals: of the first model's tasks.
         found: what a paper prints, if that is asked for.
         target: of the JSON.
+        pages: files of the report for people.
     """
     from sentcli.evaluation.published import compare
     from sentcli.report import write_report
@@ -122,9 +137,23 @@ def finish(
         compared = compare(found, reports[0].command, measured, intervals)
         _show_against(found, compared)
         for one in objects:
-            one["against"] = {"name": found.name, "tasks": {each.task: each.to_dict() for each in compared}}
+            tasks = {each.task: each.to_dict() for each in compared}
+            one["against"] = {"name": found.name, "title": found.title, "source": found.source, "tasks": tasks}
     if target is not None:
         write_report(objects[0] if len(objects) == 1 else objects, target)
+    if pages:
+        _write_pages(objects, pages)
+
+
+def _write_pages(objects: Sequence[dict[str, Any]], pages: Sequence[Path]) -> None:
+    """Write the results as pages for people, as `sentcli report` does from the JSON."""
+    from sentcli.report import finite
+    from sentcli.reports.collect import collect
+    from sentcli.reports.runs import read_run
+    from sentcli.reports.write import write_page
+
+    write_page(collect([read_run(finite(one)) for one in objects]), pages)
+    console.note(f"wrote {', '.join(map(str, pages))}")
 
 
 def _show_against(found: Published, compared: list[Against]) -> None:

@@ -33,6 +33,7 @@ def senteval(
     device: options.Device = "auto",
     against: scores.AgainstOption = None,
     json: options.Json = None,
+    pages: scores.Pages = None,
 ) -> None:
     """Score SentEval's transfer tasks: a linear classifier on frozen vectors.
 
@@ -90,7 +91,7 @@ def senteval(
         measured["average"] = [result.average for result in results]
         ranges["average"] = results[0].average_interval
     differences = [transfer.compare(result, results[0]) for result in results[1:]]
-    scores.finish("Accuracy", reports, measured, differences, ranges, found, json)
+    scores.finish("Accuracy", reports, measured, differences, ranges, found, json, pages)
 
 
 def _show(title: str, result: TransferResult) -> None:

@@ -44,6 +44,7 @@ def sts_eval(
     device: options.Device = "auto",
     against: scores.AgainstOption = None,
     json: options.Json = None,
+    pages: scores.Pages = None,
 ) -> None:
     """Score the seven semantic textual similarity tasks by the protocol of the SimCSE papers.
 
@@ -56,7 +57,7 @@ def sts_eval(
     Examples:
       sentcli sts-eval -m minilm --data SentEval/data/downstream
       sentcli sts-eval -m minilm --data downstream --pooling cls --tasks STS12,STS13
-      sentcli sts-eval -m my-model --data downstream --split dev --json dev.json
+      sentcli sts-eval -m my-model --data downstream --split dev --json dev.json --report dev.html
       sentcli sts-eval -m minilm --pairs my-pairs.tsv
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
@@ -98,7 +99,7 @@ def sts_eval(
         results.append(result)
     measured, ranges = _measured(results)
     differences = [sts.compare(result, results[0]) for result in results[1:]]
-    scores.finish("Spearman", reports, measured, differences, ranges, found, json)
+    scores.finish("Spearman", reports, measured, differences, ranges, found, json, pages)
 
 
 def _read(data: Path | None, pairs: list[str], tasks: list[str] | None, split: str) -> dict[str, list[Pairs]]:
