@@ -56,7 +56,7 @@ def comparison_table(scores: Scores) -> Table | None:
     how = "paired bootstrap of the pairs" if ranges else "McNemar's exact test"
     note = f"p: {how}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
     return Table(
-        caption=f"{scores.title}: differences between models, in points",
+        caption=f"{scores.title}: difference of scores in points",
         columns=tuple(heads),
         rows=tuple(_comparison_row(*row, keys) for row in rows),
         notes=(note,) if len(rows) > 1 else (f"p: {how}.",),
@@ -126,9 +126,8 @@ def measure_table(scores: Scores) -> Table | None:
         for label, task, result, place in results
     ]
     heads = (Column("model", "word"), Column("task", "word"), *(Column((known or {}).get(key, key)) for key in keys))
-    caption = f"{scores.title}: {'times 100' if known else 'from 0 to 1, as BEIR prints them'}"
-    if not scores.runs[0].averaged:
-        caption = f"{scores.title}: in %"
+    scale = "times 100" if known else "from 0 to 1, as BEIR prints it" if scores.runs[0].averaged else "in %"
+    caption = f"{scores.title}: everything that was measured, {scale}"
     return Table(caption, heads, tuple(rows))
 
 

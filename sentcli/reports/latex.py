@@ -8,7 +8,7 @@ from sentcli.printable import safe
 from sentcli.reports.page import RANKED, SECOND, Cell, Page, Section, Style, Table, between
 
 HEAD = r"""% {title}
-% Needs \usepackage{{booktabs}} in the preamble; then \input this file.
+% Needs \usepackage{{booktabs}} and \usepackage{{graphicx}} in the preamble; then \input this file.
 """
 ALIGNED = {"number": "r", "word": "l", "text": r"p{{{width:.2f}\linewidth}}"}
 SIGNS = {
@@ -20,20 +20,21 @@ SIGNS = {
     "|": r"\textbar{}",
     '"': r"\texttt{\char34}",
     "`": r"\textasciigrave{}",
-    "'": r"\textquotesingle{}",
-    "-": "-{}",  # two would become a dash
-    ",": ",{}",
     "[": "{[}",  # at the start of a row it would be an option of the line break
     "]": "{]}",
     "*": "{*}",
     "\N{PLUS-MINUS SIGN}": r"$\pm$",
     "\N{MULTIPLICATION SIGN}": r"$\times$",
+    "\N{MINUS SIGN}": "$-$",
+    "\N{EN DASH}": "--",
     "\N{REPLACEMENT CHARACTER}": "?",
     **{sign: f"\\{sign}" for sign in "{}$&#%_"},
 }
+LIGATURES = re.compile(r"([-,'!?])(?=[-,'`!?])")
+"""Signs that TeX makes one of, such as two hyphens, which become a dash."""
 LEVELS = {1: "section", 2: "subsection", 3: "subsubsection"}
-MANY = 7
-"""Columns from which on a table is set smaller."""
+FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+"""A table that is too wide is made smaller, others keep their size."""
 
 
 def render(page: Page, style: Style) -> str:
@@ -46,14 +47,15 @@ def render(page: Page, style: Style) -> str:
 
 def escape(text: str) -> str:
     """Return text that LaTeX prints as it is."""
-    return "".join(SIGNS.get(sign, sign) for sign in safe(text))
+    apart = LIGATURES.sub("\\1\0", safe(text))
+    return "".join(SIGNS.get(sign, sign) for sign in apart).replace("\0", "{}")
 
 
 def _section(section: Section, style: Style, number: int) -> list[str]:
     parts = [rf"\{LEVELS[section.level]}*{{{escape(section.title)}}}", *map(escape, section.text)]
     if section.table is not None:
         parts.append(_table(section.table, style, f"tab:{_slug(section.title)}-{number}"))
-    parts += [rf"\noindent{{\footnotesize\ttfamily {escape(line)}\par}}" for line in section.code]
+    parts += [rf"\noindent{{\footnotesize\ttfamily\raggedright {escape(line)}\par}}" for line in section.code]
     return parts
 
 
@@ -72,20 +74,20 @@ def _table(table: Table, style: Style, label: str) -> str:
     notes = [f"{RANKED}{SECOND}."] if style.bold and table.ranked else []
     notes += [table.interval_note] if style.intervals and table.interval_note else []
     under = [rf"{escape(note)}\par" for note in [*notes, *table.notes]]
-    small = [r"\footnotesize\setlength{\tabcolsep}{3pt}"] if len(table.columns) > MANY else [r"\small"]
     lines = [
         r"\begin{table}[htbp]",
         r"\centering",
         rf"\caption{{{escape(table.caption)}}}",
         rf"\label{{{label}}}",
-        *small,
+        r"\small",
+        FITTED,
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         rf"{heads} \\",
         r"\midrule",
         *rows,
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}}",
         *([r"\par\smallskip\raggedright\footnotesize", *under] if under else []),
         r"\end{table}",
     ]
@@ -97,9 +99,9 @@ def _row(cells: tuple[Cell, ...], style: Style) -> str:
 
 
 def _cell(cell: Cell, style: Style) -> str:
-    shown = escape(cell.text).replace("\N{EN DASH}", "--")
+    shown = escape(cell.text)
     if style.bold and cell.rank:
         command = "textbf" if cell.rank == "best" else "underline"
         shown = rf"\{command}{{{shown}}}"
-    interval = rf" {{\scriptsize ({between(cell.interval)})}}" if style.intervals and cell.interval else ""
+    interval = rf" {{\scriptsize ({escape(between(cell.interval))})}}" if style.intervals and cell.interval else ""
     return shown + interval

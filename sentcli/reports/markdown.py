@@ -35,7 +35,7 @@ def _paragraph(text: str) -> str:
 def _section(section: Section, style: Style) -> list[str]:
     parts = [f"{'#' * section.level} {escape(section.title)}", *map(_paragraph, section.text)]
     if section.table is not None:
-        parts += _table(section.table, style)
+        parts += _table(section.table, section.caption, style)
     if section.code:
         code = "\n".join(map(safe, section.code))
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", code)), default=0))
@@ -43,7 +43,7 @@ def _section(section: Section, style: Style) -> list[str]:
     return parts
 
 
-def _table(table: Table, style: Style) -> list[str]:
+def _table(table: Table, caption: str, style: Style) -> list[str]:
     heads = [escape(column.title) for column in table.columns]
     lines = [heads, [ALIGNED[column.kind] for column in table.columns]]
     lines += [[_cell(cell, style) for cell in row.cells] for row in table.rows]
@@ -51,7 +51,7 @@ def _table(table: Table, style: Style) -> list[str]:
     notes += [table.interval_note] if style.intervals and table.interval_note else []
     under = [_paragraph(note) for note in [*notes, *table.notes]]
     drawn = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return [f"**{escape(table.caption)}**", drawn, *(["  \n".join(under)] if under else [])]
+    return [f"**{escape(caption)}**", drawn, *(["  \n".join(under)] if under else [])]
 
 
 def _cell(cell: Cell, style: Style) -> str:

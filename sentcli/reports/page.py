@@ -8,6 +8,7 @@ from typing import Literal
 Rank = Literal["", "best", "second"]
 MISSING = "\N{EN DASH}"
 """What stands where a number is not known."""
+MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,13 @@ class Section:
     folded: bool = False
     """Details: HTML shows them when they are asked for."""
 
+    @property
+    def caption(self) -> str:
+        """What stands above the table, where the section's title stands above that."""
+        caption = self.table.caption if self.table is not None else ""
+        rest = caption.removeprefix(f"{self.title}: ")
+        return rest[:1].upper() + rest[1:]
+
 
 @dataclass(frozen=True)
 class Page:
@@ -132,7 +140,7 @@ class Style:
 
 def number(value: float | None, pattern: str = "{:.2f}") -> Cell:
     """Return the entry of a number, rounded to two decimals as papers print it."""
-    return Cell(MISSING) if value is None else Cell(pattern.format(value), value)
+    return Cell(MISSING) if value is None else Cell(pattern.format(value).replace("-", MINUS), value)
 
 
 def word(text: object) -> Cell:
@@ -142,7 +150,7 @@ def word(text: object) -> Cell:
 
 def between(ends: tuple[float, float]) -> str:
     """Return an interval in words."""
-    return "{:.2f} to {:.2f}".format(*ends)
+    return "{:.2f} to {:.2f}".format(*ends).replace("-", MINUS)
 
 
 RANKED = "Best of each column in bold"

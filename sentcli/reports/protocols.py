@@ -56,9 +56,9 @@ def tables(runs: Iterable[Run]) -> list[list[Run]]:
     return [members for _, _, members in sorted(found, key=lambda one: order[one[2][0].command])]
 
 
-def words(values: Mapping[str, Any]) -> str:
+def words(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:
     """Return settings as one phrase."""
-    return ", ".join(f"{key.replace('_', ' ')} {value_words(value)}" for key, value in values.items())
+    return comma.join(f"{key.replace('_', ' ')}{colon}{value_words(value)}" for key, value in values.items())
 
 
 def value_words(value: Any) -> str:
@@ -89,7 +89,7 @@ def protocol_note(run: Run) -> str:
         rest["further settings"] = "below"
     else:
         lead = f"{run.measure}, times 100" if run.averaged else "Recall in %"
-    more = words({key: value for key, value in rest.items() if value not in (None, "")})
+    more = words({key: value for key, value in rest.items() if value not in (None, "")}, ": ", "; ")
     return f"{lead}; {more}." if more else f"{lead}."
 
 

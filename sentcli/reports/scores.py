@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sentcli.reports import protocols
-from sentcli.reports.page import Cell, Column, DotPlot, Point, Rank, Row, Series, Table, number, word
+from sentcli.reports.page import MISSING, Cell, Column, DotPlot, Point, Rank, Row, Series, Table, number, word
 from sentcli.reports.published import Print
 from sentcli.reports.runs import Run
 from sentcli.reports.systems import AVERAGE, System, spread
@@ -56,12 +56,12 @@ def score_table(scores: Scores) -> Table:
         counts = [str(len(system.members)) for system in scores.systems] + [""] * len(scores.printed)
         rows = [_with_count(row, count) for row, count in zip(rows, counts, strict=True)]
     heads = [Column("model", "word"), *([Column("n")] if counted else []), *(Column(short(task)) for task in columns)]
-    whole = any(run.intervals for run in scores.runs)
+    whole = any(cell.interval for row in rows for cell in row.cells)
     return Table(
         caption=f"{scores.title}: {protocols.axis(scores.runs[0])}",
         columns=tuple(heads),
         rows=tuple(rows),
-        notes=tuple(_notes(scores)),
+        notes=tuple(_notes(scores, any(cell.text == MISSING for row in rows for cell in row.cells))),
         interval_note=_interval_note(scores.runs[0]) if whole else "",
     )
 
@@ -106,7 +106,7 @@ def _ranked(rows: list[Row]) -> list[Row]:
     return [replace(row, cells=tuple(cells)) for row, cells in zip(rows, marked, strict=True)]
 
 
-def _notes(scores: Scores) -> list[str]:
+def _notes(scores: Scores, gaps: bool) -> list[str]:
     """Say under which protocol the numbers are, and what the words of the table mean."""
     notes = [f"Protocol: {protocols.protocol_note(scores.runs[0])}"]
     members = [member for system in scores.systems for member in system.members]
@@ -120,8 +120,8 @@ def _notes(scores: Scores) -> list[str]:
         notes.append(f"Avg.: mean of the {len(scores.tasks)} tasks, each rounded to two decimals first.")
     if any(system.grouped for system in scores.systems):
         notes.append(f"n: seeds of one system, shown as mean {PLUS_MINUS} sample standard deviation.")
-    if any(not system.values(task, scores.tasks) for system in scores.systems for task in scores.columns):
-        notes.append("\N{EN DASH}: not measured, or not by every seed.")
+    if gaps:
+        notes.append(f"{MISSING}: not measured, not by every seed, or not to be compared with print.")
     if scores.printed:
         notes.append("Published rows are taken from print and are not ranked.")
     return notes
@@ -138,8 +138,8 @@ def _interval_note(run: Run) -> str:
     if run.command == "sts-eval":
         draws = run.protocol.get("interval_draws")
         samples = f"{draws:,} samples" if isinstance(draws, int) and draws else "samples"
-        return f"Small numbers: 95 % interval, from {samples} of the pairs; it tells nothing of other seeds."
-    return "Small numbers: Wilson's 95 % interval over the test examples; it tells nothing of other seeds."
+        return f"Intervals: 95 %, from {samples} of the pairs; they tell nothing of other seeds."
+    return "Intervals: 95 % (Wilson), over the test examples; they tell nothing of other seeds."
 
 
 def score_figure(scores: Scores) -> DotPlot | None:

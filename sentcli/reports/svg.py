@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from sentcli.reports.page import DotPlot, Point
 
-LEFT, RIGHT = 3.0, 77.0
-"""Per cents of the width between which the axis lies; the values stand to the right of it."""
+LEFT, RIGHT, RIGHT_OF_SEEDS = 3.0, 81.0, 73.0
+"""Per cents of the width between which the axis lies; the values stand to the right of it, and need more room if they
+have a deviation."""
 ROW, HEAD, GAP, AXIS = 19, 24, 8, 44
 """Pixels: a line of a model, the name above a band, between bands, and the axis with its label."""
 TICKS = 6
@@ -53,6 +54,10 @@ class Drawing:
     bands: tuple[Band, ...]
     ticks: tuple[tuple[float, str], ...]
     """Position and label."""
+    middle: float
+    """Of the axis."""
+    values: float
+    """Where the numbers begin."""
     legend: tuple[tuple[str, int, int, bool], ...]
     """Name, colour, shape, and whether it is from print."""
     about: str
@@ -66,11 +71,11 @@ def draw(plot: DotPlot, intervals: bool = True) -> Drawing:
         plot: what is shown.
         intervals: draw the whiskers.
     """
-    low, high = _extent(plot, intervals)
-    step, ends = _scale(low, high)
+    step, ends = _scale(*_extent(plot, intervals))
+    right = RIGHT_OF_SEEDS if any(point.seeds for _, points in plot.bands for point in points) else RIGHT
 
     def across(value: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * (value - ends[0]) / (ends[1] - ends[0]), 3)
+        return round(LEFT + (right - LEFT) * (value - ends[0]) / (ends[1] - ends[0]), 3)
 
     bands, top = [], 0.0
     for name, points in plot.bands:
@@ -100,7 +105,7 @@ def draw(plot: DotPlot, intervals: bool = True) -> Drawing:
     legend = [(one.name, i % COLOURS, i % SHAPES, one.printed) for i, one in enumerate(plot.series)]
     about = "; ".join(_about(plot, name, point, intervals) for name, points in plot.bands for point in points)
     ticks = tuple((across(value), f"{value:.{decimals}f}") for value in values)
-    return Drawing(plot, top - GAP + AXIS, tuple(bands), ticks, tuple(legend), about)
+    return Drawing(plot, top - GAP + AXIS, tuple(bands), ticks, (LEFT + right) / 2, right + 3, tuple(legend), about)
 
 
 def _about(plot: DotPlot, band: str, point: Point, intervals: bool) -> str:
