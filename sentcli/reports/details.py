@@ -121,21 +121,29 @@ def measure_table(scores: Scores) -> Table | None:
     keys = [key for key in keys if any(isinstance(result.get(key), int | float) for _, _, result, _ in results)]
     if len(keys) < 2:
         return None
+    shares = not known and scores.runs[0].averaged
+    pattern = "{:.4f}" if shares else "{:.2f}"
     rows = [
-        Row((word(label), word(short(task)), *(_measure(result.get(key), f"{place}: {task} {key}") for key in keys)))
+        Row(
+            (
+                word(label),
+                word(short(task)),
+                *(_measure(result.get(key), f"{place}: {task} {key}", pattern) for key in keys),
+            )
+        )
         for label, task, result, place in results
     ]
     heads = (Column("model", "word"), Column("task", "word"), *(Column((known or {}).get(key, key)) for key in keys))
-    scale = "times 100" if known else "from 0 to 1, as BEIR prints it" if scores.runs[0].averaged else "in %"
+    scale = "times 100" if known else "from 0 to 1, as BEIR prints it" if shares else "in %"
     caption = f"{scores.title}: everything that was measured, {scale}"
     return Table(caption, heads, tuple(rows))
 
 
-def _measure(value: Any, place: str) -> Cell:
+def _measure(value: Any, place: str, pattern: str) -> Cell:
     found = number_of(value, place)
     if isinstance(value, int):
         return number(found, "{:,.0f}")
-    return number(found, "{:.4f}" if found is not None and abs(found) <= 1 else "{:.2f}")
+    return number(found, pattern)
 
 
 def settings_table(caption: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
