@@ -51,10 +51,9 @@ def collect(runs: Sequence[Run], choices: Choices | None = None) -> Page:
 
 
 def _title(found: Sequence[Scores]) -> str:
-    labels = list(dict.fromkeys(system.label for scores in found for system in scores.systems))
-    models = list(dict.fromkeys(member.runs[0].model for scores in found for member in details.members(scores)))
-    names = labels if len(labels) == 1 else models
-    return f"Evaluation of {names[0] if len(names) == 1 else f'{len(labels)} models'}"
+    rows = [system for scores in found for system in scores.systems]
+    names = list(dict.fromkeys(row.label if row.grouped else row.members[0].name for row in rows))
+    return f"Evaluation of {names[0] if len(names) == 1 else f'{len(names)} models'}"
 
 
 def _titled(groups: Sequence[list[Run]]) -> list[tuple[list[Run], str]]:

@@ -71,7 +71,10 @@ class Member:
     """One model in a table, with all of its tasks."""
 
     label: str
+    """No other model of the table has it."""
     runs: tuple[Run, ...]
+    name: str
+    """What the model is called, by itself or by the user."""
 
     @property
     def scores(self) -> dict[str, float | None]:
@@ -167,7 +170,7 @@ def _merged(runs: Sequence[Run], names: Sequence[Pattern]) -> list[Member]:
                 found[i] = replace(member, runs=(*member.runs, run))
                 break
         else:
-            found.append(Member(label, (run,)))
+            found.append(Member(label, (run,), label))
     return found
 
 
