@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sentcli.printable import safe
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
@@ -93,11 +95,6 @@ def hits(query: str, rows: list[list[Any]]) -> None:
         shown = text if len(text) <= SNIPPET else f"{text[:SNIPPET].rstrip()} [...]"
         drawn.add_row(str(rank), Text(safe(key)), score, Text(safe(shown)))
     output().print(drawn)
-
-
-def safe(text: str) -> str:
-    """Replace control characters: a document must not move the cursor or colour the terminal."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _plain(message: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +26,18 @@ Models = Annotated[
         "-m",
         help="A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.",
         show_default=False,
+    ),
+]
+
+
+Pages = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write a page for people: a .html, .md or .tex file; several are written.",
+        show_default=False,
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 
@@ -144,15 +157,20 @@ def end(
 
 
 def finish(
-    reports: Sequence[Report], measured: Sequence[Measured], found: Published | None, target: str | None
+    reports: Sequence[Report],
+    measured: Sequence[Measured],
+    found: Published | None,
+    target: str | None,
+    pages: Sequence[Path] | None = None,
 ) -> None:
-    """Compare the models with the first and with print, and write one object for a model, or a list for several.
+    """Compare the models with the first and with print; write one object for a model or a list for several, and pages.
 
     Args:
         reports: of the models.
         measured: their scores; print is compared with the first kind.
         found: what a paper prints, if that is asked for.
         target: of the JSON.
+        pages: files of the report for people.
     """
     from sentcli.evaluation.published import compare
     from sentcli.report import write_report
@@ -167,10 +185,24 @@ def finish(
     if found is not None:
         compared = compare(found, reports[0].command, measured[0].scores, measured[0].intervals)
         _show_against(found, compared)
+        tasks = {one.task: one.to_dict() for one in compared}
         for each in objects:
-            each["against"] = {"name": found.name, "tasks": {one.task: one.to_dict() for one in compared}}
+            each["against"] = {"name": found.name, "title": found.title, "source": found.source, "tasks": tasks}
     if target is not None:
         write_report(objects[0] if len(objects) == 1 else objects, target)
+    if pages:
+        _write_pages(objects, pages)
+
+
+def _write_pages(objects: Sequence[dict[str, Any]], pages: Sequence[Path]) -> None:
+    """Write the results as pages for people, as `sentcli report` does from the JSON."""
+    from sentcli.report import finite
+    from sentcli.reports.collect import collect
+    from sentcli.reports.runs import read_object
+    from sentcli.reports.write import write_page
+
+    write_page(collect([run for one in objects for run in read_object(finite(one))]), pages)
+    console.note(f"wrote {', '.join(map(str, pages))}")
 
 
 def _show_models(names: Sequence[str], measured: Measured) -> None:

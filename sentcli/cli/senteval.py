@@ -37,6 +37,7 @@ def senteval(
     against: scores.AgainstOption = None,
     rerun: options.Rerun = False,
     json: options.Json = None,
+    pages: scores.Pages = None,
 ) -> None:
     """Score SentEval's transfer tasks: a linear classifier on frozen vectors.
 
@@ -79,7 +80,7 @@ def senteval(
         result = transfer.TransferResult(tuple(candidate.measure(trained, console.encoding_texts)))
         regression = sts.STSResult("test", tuple(candidate.measure(heads, console.encoding_texts)))
         if result.tasks:
-            report.average = result.average
+            report.average, report.average_interval = result.average, result.average_interval
             pooling_named = f"pooling {candidate.spec.pooling}, before normalisation"
             _show(f"{candidate.name}: SentEval {protocol}, {pooling_named}", result)
         if regression.tasks:
@@ -91,7 +92,7 @@ def senteval(
         results.append(result)
         regressions.append(regression)
     kinds = [*([_measured(results)] if trained else []), *([scores.correlations(regressions)] if heads else [])]
-    scores.finish(reports, kinds, found, json)
+    scores.finish(reports, kinds, found, json, pages)
 
 
 def _measured(results: list[TransferResult]) -> scores.Measured:

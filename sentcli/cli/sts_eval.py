@@ -54,6 +54,7 @@ def sts_eval(
     against: scores.AgainstOption = None,
     rerun: options.Rerun = False,
     json: options.Json = None,
+    pages: scores.Pages = None,
 ) -> None:
     """Score the seven semantic textual similarity tasks by the protocol of the SimCSE papers.
 
@@ -67,7 +68,7 @@ def sts_eval(
     Examples:
       sentcli sts-eval -m minilm --data SentEval/data/downstream
       sentcli sts-eval -m minilm --data downstream --pooling cls --tasks STS12,STS13
-      sentcli sts-eval -m my-model --data downstream --split dev --json dev.json
+      sentcli sts-eval -m my-model --data downstream --split dev --json dev.json --report dev.html
       sentcli sts-eval -m minilm --pairs my-pairs.tsv
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
@@ -96,7 +97,8 @@ def sts_eval(
     protocol = {
         "correlation": "spearman",
         "aggregation": sts.AGGREGATIONS[aggregation].title,
-        "similarity": relatedness.PROTOCOL if regression else "cosine",
+        "similarity": "regression" if regression else "cosine",
+        **({"regression": relatedness.PROTOCOL} if regression else {}),
         "split": split if data is not None else None,
         "interval_draws": draws,
     }
@@ -105,6 +107,8 @@ def sts_eval(
         report = Report("sts-eval", candidate.name)
         result = sts.STSResult(split, tuple(candidate.measure(measurements, console.encoding_texts)), aggregation)
         report.average = result.average
+        if len(result.tasks) > 1 and result.average_draws is not None:
+            report.average_interval = significance.interval(result.average_draws)
         if regression:
             scores.show_regression(candidate.name, result)
         else:
@@ -113,7 +117,7 @@ def sts_eval(
         scores.end(report, candidate, protocol, {task.task: task.to_dict() for task in result.tasks})
         reports.append(report)
         results.append(result)
-    scores.finish(reports, [scores.correlations(results)], found, json)
+    scores.finish(reports, [scores.correlations(results)], found, json, pages)
 
 
 def _read(

@@ -13,14 +13,14 @@ COMMANDS = list(get_command(app).commands)
 
 
 def test_commands():
-    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "doctor"]
+    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "report", "doctor"]
 
 
 def test_help_imports_nothing_heavy_and_is_fast():
     code = (
         "import sys\nfrom sentcli.cli import main\nsys.argv = ['sentcli', '--help']\n"
         "try:\n    main()\nexcept SystemExit as error:\n    assert not error.code\n"
-        "heavy = {'torch', 'transformers', 'scipy', 'faiss', 'sklearn', 'pyarrow', 'accelerate', 'numpy'}\n"
+        "heavy = {'torch', 'transformers', 'scipy', 'faiss', 'sklearn', 'pyarrow', 'accelerate', 'numpy', 'jinja2'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -116,7 +116,9 @@ def test_the_wheel_carries_the_models(tmp_path):
     code = f"import os, hatchling.build as b; os.chdir({str(root)!r}); print(b.build_wheel({str(tmp_path)!r}))"
     name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()[-1]
     with zipfile.ZipFile(tmp_path / name) as wheel:
-        assert "sentcli/_models/encoders.toml" in wheel.namelist()
+        names = wheel.namelist()
+        assert "sentcli/_models/encoders.toml" in names
+        assert {f"sentcli/reports/templates/{name}" for name in ("page.html", "page.css", "sort.js")} <= set(names)
         wheel.extractall(tmp_path / "site")
     code = "import sentcli, sentcli.zoo as z; print(sentcli.__file__, z.models_folder(), len(z.zoo()))"
     done = subprocess.run(

@@ -100,7 +100,7 @@ def test_both_commands_give_the_same(folder, tiny_bert, invoke):
     assert found == two["results"]["SICKRelatedness"]
     assert set(found) >= {"pearson", "spearman", "mse", "dev_pearson", "pairs", "interval"}
     assert "average" not in one, "it is of accuracies"
-    assert one["protocol"]["regression"]["optimizer"] == two["protocol"]["similarity"]["optimizer"] == "adam"
+    assert one["protocol"]["regression"]["optimizer"] == two["protocol"]["regression"]["optimizer"] == "adam"
     assert one["protocol"]["normalize"] is two["protocol"]["normalize"] is False
     cosine = json.loads(invoke("sts-eval", *call, check=0).stdout)
     assert cosine["results"]["SICKRelatedness"]["spearman"] != found["spearman"]
