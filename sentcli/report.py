@@ -42,6 +42,7 @@ class Report:
     results: Any = None
     environment: dict[str, Any] = field(default_factory=dict)
     average: float | None = None
+    average_pearson: float | None = None
     average_interval: tuple[float, float] | None = None
     """95 %."""
     compared: dict[str, Any] | None = None
@@ -68,6 +69,7 @@ class Report:
         }
         more = {
             "average": self.average,
+            "average_pearson": self.average_pearson,
             "average_interval": self.average_interval,
             "compared": self.compared,
             "cached": self.cached or None,

@@ -23,7 +23,8 @@ def sts_eval(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="A table of your own with the columns sentence1, sentence2 and score: csv, tsv, jsonl or parquet.",
+            help="A table of your own with the columns sentence1, sentence2 and score (csv, tsv, jsonl or parquet), or "
+            "a folder with one for each topic, such as AFS.",
             show_default=False,
         ),
     ] = None,
@@ -70,6 +71,7 @@ def sts_eval(
       sentcli sts-eval -m minilm --data downstream --pooling cls --tasks STS12,STS13
       sentcli sts-eval -m my-model --data downstream --split dev --json dev.json --report dev.html
       sentcli sts-eval -m minilm --pairs my-pairs.tsv
+      sentcli sts-eval -m minilm --pairs AFS
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
     from sentcli.errors import InputError
@@ -106,7 +108,7 @@ def sts_eval(
     for candidate in candidates:
         report = Report("sts-eval", candidate.name)
         result = sts.STSResult(split, tuple(candidate.measure(measurements, console.encoding_texts)), aggregation)
-        report.average = result.average
+        report.average, report.average_pearson = result.average, result.average_pearson
         if len(result.tasks) > 1 and result.average_draws is not None:
             report.average_interval = significance.interval(result.average_draws)
         if regression:
@@ -157,7 +159,8 @@ def _show(title: str, result: STSResult) -> None:
         draws = result.average_draws
         between = "" if draws is None else "{:.2f} to {:.2f}".format(*interval(draws))
         averaged = AGGREGATIONS[result.aggregation].score
-        cells = [f"{result.average:.2f}" if name == averaged else "" for name in shown]
+        means = {averaged: result.average, "pearson": result.average_pearson}
+        cells = [f"{means[name]:.2f}" if name in means else "" for name in shown]
         rows.append(["average", sum(task.pairs for task in result.tasks), *cells, between])
     columns = ["task", "pairs", "Spearman", "Pearson", "mean of subsets", "weighted mean", "95 % interval"]
     console.table(title, columns if rows[0][-1] else columns[:-1], rows if rows[0][-1] else [row[:-1] for row in rows])

@@ -88,6 +88,33 @@ def train(
     text_field: Annotated[
         str, typer.Option(help="Column of a table that holds the text.", rich_help_panel=DATA)
     ] = "text",
+    text_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TASK,...|pairs",
+            help="Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or "
+            "of scored pairs.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    hold_out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|N/K|topics|K-fold",
+            help="sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold "
+            "are one run for each.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            help="sts-regression: train this method first on the sentences of the pairs; its settings are --set "
+            "before.KEY=VALUE.",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Train on the first N sentences.", rich_help_panel=DATA)
     ] = None,
@@ -185,6 +212,10 @@ def train(
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
       sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
         --fraction 0.01 --subset-seed 48 --max-steps 1000 --seeds 48,49,50
+      sentcli train --method is-bert -m bert-base --data downstream --text-of MR -o is-bert-mr
+      sentcli train --method sts-regression --after is-bert -m bert-base --data downstream \\
+        --eval-data downstream -o ssl-ft
+      sentcli train --method sts-regression -m bert-base --data AFS --hold-out topics -o cross-topic
       torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
@@ -193,7 +224,8 @@ def train(
     from sentcli.training.prepare import TrainRequest
 
     cooked = _recipe(recipe)
-    points, sweep_seeds = train_runs.points_and_seeds(sweep, seeds)
+    files = [str(path) for path in (*(data or []), *(more_data or []))]  # --data a b gives b as an argument
+    points, sweep_seeds = train_runs.points_and_seeds(sweep, seeds, hold_out, files)
     varied = {key for point in points for key in point}
     if results is not None and not points:
         raise InputError("--results belongs to --seeds or --sweep; a single run has metrics.jsonl and --json")
@@ -215,11 +247,14 @@ def train(
         request = TrainRequest(
             method=_choice("method", method, cooked, varied=bool(varied & {"method", "recipe"})),
             model=_choice("model", model, cooked, replaceable=True, varied=bool(varied & {"model", "recipe"})),
-            data=[str(path) for path in (*(data or []), *(more_data or []))],  # --data a b gives b as an argument
+            data=files,
             output=output,
             stage=stage or (cooked.stage if cooked else None),
             pooling=pooling or (cooked.pooling if cooked else None),
             text_field=text_field,
+            text_of=text_of,
+            hold_out=hold_out,
+            after=after,
             subset=Subset(limit, fraction, subset_seed),
             eval_data=eval_data,
             device=device,

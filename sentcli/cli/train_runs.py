@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,11 @@ def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
     from sentcli.training.prepare import prepare
     from sentcli.training.run import run
     from sentcli.training.run_folder import WEIGHTS
+    from sentcli.training.stages import after_first_stage
 
     report = Report("train", request.model)
+    with ExitStack() as shown:
+        request = after_first_stage(request, lambda first: _shown(first, shown, log_to))
     prepared = everywhere(lambda: prepare(request))
     settings, device = prepared.method.settings, prepared.encoder.backend.device
     report.protocol = _protocol(prepared)
@@ -96,9 +99,7 @@ class SweepView:
     def starts(self, one: Planned, prepared: Prepared) -> Observer | None:
         """Say which run starts, and show it."""
         console.note(self._number(one))
-        training_view.introduce(prepared)
-        view = self.shown.enter_context(training_view.training(prepared.steps))
-        return self.shown.enter_context(_tracked(prepared, view, self.log_to))
+        return _shown(prepared, self.shown, self.log_to)
 
     def skipped(self, one: Planned) -> None:
         """Say that a run has finished before."""
@@ -113,6 +114,13 @@ class SweepView:
         return f"run {self.planned.index(one) + 1} of {len(self.planned)}, {one.name}"
 
 
+def _shown(prepared: Prepared, stack: ExitStack, log_to: list[str]) -> Observer:
+    """Say what will be trained, and show its steps until the stack is closed."""
+    training_view.introduce(prepared)
+    view = stack.enter_context(training_view.training(prepared.steps))
+    return stack.enter_context(_tracked(prepared, view, log_to))
+
+
 def _protocol(prepared: Prepared) -> dict[str, Any]:
     """Return every choice that moved the result of a run."""
     encoder, method = prepared.encoder, prepared.method
@@ -125,6 +133,7 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
         **(vars(method.settings) if prepared.model is not None else {}),
         "data": list(prepared.corpus.files),
         "subset": vars(prepared.request.subset),
+        **({} if prepared.request.hold_out is None else {"hold_out": prepared.request.hold_out}),
     }
 
 
@@ -138,9 +147,19 @@ def _tracked(prepared: Prepared, view: Observer, log_to: list[str]) -> Iterator[
         yield training_view.Both([view, *found]) if found else view
 
 
-def points_and_seeds(sweep_file: Path | None, seeds: str | None) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the points and the seeds of a run of several; no points for a single one."""
+def points_and_seeds(
+    sweep_file: Path | None, seeds: str | None, hold_out: str | None, data: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the points and the seeds of a run of several; no points for a single one.
+
+    Args:
+        sweep_file: a grid.
+        seeds: with commas.
+        hold_out: ``topics`` or ``10-fold`` are several points.
+        data: whose topics they are.
+    """
     from sentcli.training import sweep
+    from sentcli.training.pairs import every_hold_out
 
     points: list[dict[str, Any]] = []
     listed: list[int] = []
@@ -154,4 +173,6 @@ def points_and_seeds(sweep_file: Path | None, seeds: str | None) -> tuple[list[d
         if len(set(listed)) < len(listed):
             raise InputError(f"--seeds {seeds}: a seed stands twice")
         points = points or [{}]
+    if hold_out is not None and len(left_out := every_hold_out(hold_out, data)) > 1:
+        points = [{**point, "hold_out": each} for point in points or [{}] for each in left_out]
     return points, listed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,8 @@ def summary(result: TrainResult, output: Path) -> None:
         scores = (
             f"; STS-B dev {result.start_dev_spearman:.2f} -> {result.best_dev_spearman:.2f} at step {result.best_step}"
         )
+    if result.held_out_spearman is not None:
+        scores += f"; held out: Pearson {result.held_out_pearson:.2f}, Spearman {result.held_out_spearman:.2f}"
     if result.sts_average is not None:
         scores += f"; STS average {result.sts_average:.2f}"
     console.note(f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s{scores}; model in {output}")
@@ -143,7 +146,8 @@ def summary(result: TrainResult, output: Path) -> None:
 def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
     """Print mean and standard deviation of each point."""
     keys = list(dict.fromkeys(key for summary in summaries for key in summary.point))
-    tested = any(summary.mean.get("sts_average") is not None for summary in summaries)
+    more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
+    tested = [key for key in more if any(summary.mean.get(key) is not None for summary in summaries)]
     columns = [
         *(keys or ["run"]),
         "seeds",
@@ -151,14 +155,18 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
         "best dev",
         "at step",
         "last dev",
-        *(["STS avg"] if tested else []),
+        *(more[key] for key in tested),
     ]
-    scores = ["start_dev_spearman", "best_dev_spearman", "best_step", "final_dev_spearman", "sts_average"]
+    scores = ["start_dev_spearman", "best_dev_spearman", "best_step", "final_dev_spearman", *tested]
     rows = []
     for summary in summaries:
         named = [summary.point.get(key, "") for key in keys] or ["all"]
-        cells = [mean_and_sd(summary.mean, summary.sd, score) for score in scores[: 4 + tested]]
+        cells = [mean_and_sd(summary.mean, summary.sd, score) for score in scores]
         rows.append([*named, ", ".join(map(str, summary.seeds)), *cells])
+    if held := [key for key in tested if key.startswith("held_out") and len(summaries) > 1]:
+        means = {key: statistics.fmean(summary.mean[key] for summary in summaries) for key in held}
+        blank = [""] * (len(columns) - len(keys or ["run"]) - len(held))
+        rows.append(["mean", *[""] * (len(keys) - 1), *blank, *(f"{means[key]:.2f}" for key in held)])
     console.table(title, columns, rows, left=len(keys) or 1)
 
 

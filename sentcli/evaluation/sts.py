@@ -23,8 +23,8 @@ from sentcli.evaluation.cache import digest
 from sentcli.evaluation.candidate import Measurement
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
 from sentcli.evaluation.vectors import TextVectors
-from sentcli.io.pairs import scored_pairs
-from sentcli.io.sources import FORMATS, open_source
+from sentcli.io.pairs import pair_files, scored_pairs, task_name
+from sentcli.io.sources import open_source
 
 Floats = npt.NDArray[Any]
 
@@ -145,6 +145,11 @@ class STSResult:
         """Mean of the tasks' scores, each rounded to two decimals first, as the papers print it."""
         return round(float(np.mean([round(self.score(task), 2) for task in self.tasks])), 2)
 
+    @property
+    def average_pearson(self) -> float:
+        """Mean of the tasks' Pearson correlations, each rounded first; IS-BERT prints it for AFS."""
+        return round(float(np.mean([round(task.pearson, 2) for task in self.tasks])), 2)
+
     def score(self, task: TaskScore) -> float:
         """Return the aggregated score of a task."""
         found: float = getattr(task, AGGREGATIONS[self.aggregation].score)
@@ -221,22 +226,31 @@ def read_stsb(path: Path) -> Pairs:
 
 
 def read_pairs(file: str) -> dict[str, list[Pairs]]:
-    """Read a task of one's own from a table with the columns ``sentence1``, ``sentence2`` and ``score``.
+    """Read tasks of one's own from tables with the columns ``sentence1``, ``sentence2`` and ``score``.
 
     Args:
-        file: csv, tsv, jsonl or parquet, also gzipped; its name without the suffix becomes the task's.
+        file: csv, tsv, jsonl or parquet, also gzipped, or a folder of such; a task has the name of its file.
 
     Raises:
         DataError: for a row that lacks a column or a score; InputError if there is no such file.
     """
-    source = open_source(file)
-    rows = list(scored_pairs(source))
-    name = Path(source.name).name.removesuffix(".gz")
-    name = name.removesuffix(next((suffix for suffix in FORMATS if name.endswith(suffix)), ""))
-    if name == "average":
-        raise InputError(f"{file}: a task cannot be called average; rename the file")
-    columns = list(zip(*rows, strict=True)) or [(), (), ()]
-    return {name: [_pairs(Path(file), name, list(columns[0]), list(columns[1]), list(columns[2]))]}
+    found = {}
+    for each in pair_files(file):
+        name = task_name(each)
+        if name == "average":
+            raise InputError(f"{each}: a task cannot be called average; rename the file")
+        found[name] = [scored(each, list(scored_pairs(open_source(each))))]
+    return found
+
+
+def scored(place: str, rows: Sequence[tuple[str, str, float]]) -> Pairs:
+    """Return pairs of their own, called after the file or whatever they are of.
+
+    Raises:
+        DataError: if they have no two different scores.
+    """
+    first, second, gold = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+    return _pairs(Path(place), task_name(place), first, second, gold)
 
 
 def _read_columns(path: Path, name: str, *, gold: int, first: int, second: int, header: bool) -> Pairs:

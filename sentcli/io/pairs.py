@@ -4,28 +4,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from sentcli.errors import DataError
-from sentcli.io.sources import Source, records
+from sentcli.errors import DataError, InputError
+from sentcli.io.sources import FORMATS, Source, records
 
 PAIR_COLUMNS = ("sentence1", "sentence2", "score")
+AFS_COLUMNS = ("sentence_1", "sentence_2", "regression_label")
+"""Of the Argument Facet Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016)."""
+
+
+def pair_files(name: str) -> list[str]:
+    """Return a file, or the tables of a folder of pairs, by name.
+
+    Raises:
+        InputError: if the folder holds no table.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        return [name]
+    suffixes = tuple(suffix for suffix, kind in FORMATS.items() if kind != "txt")
+    found = [str(path) for path in sorted(folder.iterdir()) if path.name.removesuffix(".gz").endswith(suffixes)]
+    if not found:
+        raise InputError(f"{folder} holds no table of pairs ({', '.join(suffixes)})")
+    return found
+
+
+def task_name(name: str) -> str:
+    """Return what a table's task is called: its name without the suffixes."""
+    name = Path(name).name.removesuffix(".gz")
+    return name.removesuffix(next((suffix for suffix in FORMATS if name.endswith(suffix)), ""))
 
 
 def scored_pairs(source: Source) -> Iterator[tuple[str, str, float]]:
     """Yield both sentences and the score of each row.
 
     Raises:
-        DataError: for a row without one of the columns ``sentence1``, ``sentence2`` and ``score``, or with a score
-            that is no number.
+        DataError: for a row without one of the columns ``sentence1``, ``sentence2`` and ``score`` (or those of the AFS
+            corpus), or with a score that is no number.
     """
     return (_pair(record, source.name, line) for line, record in records(source))
 
 
 def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float]:
-    one, two, score = (record.get(key) for key in PAIR_COLUMNS)
-    if set(PAIR_COLUMNS) <= set(record) and None in (one, two, score):
-        empty = PAIR_COLUMNS[[one, two, score].index(None)]
+    columns = AFS_COLUMNS if set(AFS_COLUMNS) <= set(record) else PAIR_COLUMNS
+    one, two, score = (record.get(key) for key in columns)
+    if set(columns) <= set(record) and None in (one, two, score):
+        empty = columns[[one, two, score].index(None)]
         raise DataError(name, f"{empty} is null", line=line)
     if not isinstance(one, str) or not isinstance(two, str) or score is None:
         found = ", ".join(record)

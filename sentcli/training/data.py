@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.encoder.checkpoint import file_digest
-from sentcli.errors import DataError, InputError
-from sentcli.evaluation import sts
-from sentcli.io.pairs import scored_pairs
+from sentcli.errors import InputError
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.texts import TextCollector
 
-HIGHEST_SCORE = 5.0
-"""Of STS-B."""
 SUBSET_STREAM = 2**31 + 1
 """Sets the random numbers that draw a subset apart from those of order and views."""
 
@@ -92,43 +88,11 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
     if not texts:
         raise InputError(f"no sentence to train on in {', '.join(files)}")
     chosen = subset.rows(len(texts))
-    described = _described([(Path(n).name, s.path) for n, s in zip(files, sources, strict=True)], taken, chosen)
-    return Corpus(texts if len(chosen) == len(texts) else texts.select(chosen), described, collector.blank)
+    about = described([(Path(n).name, s.path) for n, s in zip(files, sources, strict=True)], taken, chosen)
+    return Corpus(texts if len(chosen) == len(texts) else texts.select(chosen), about, collector.blank)
 
 
-def read_pairs(files: Sequence[str], *, subset: Subset | None = None) -> Corpus:
-    """Read scored pairs of sentences.
-
-    Args:
-        files: a SentEval ``data/downstream`` folder, whose STS-B training set is read; SentEval's ``sts-train.csv``
-            itself; or tables with the columns ``sentence1``, ``sentence2`` and ``score`` (0 to 5).
-        subset: which of the pairs.
-
-    Raises:
-        InputError: if there is no pair, a column is missing, or a score is not between 0 and 5.
-    """
-    subset = subset or Subset()
-    found: list[tuple[str, str, float]] = []
-    taken, paths = [], []
-    for name in files:
-        path, pairs = _pairs(name)
-        before = len(found)
-        for row, (one, two, score) in enumerate(pairs, 1):
-            if len(found) == subset.read_limit:
-                break
-            if not 0 <= score <= HIGHEST_SCORE:
-                raise DataError(name, f"score {score} is not between 0 and {HIGHEST_SCORE:g}", line=row, unit="pair")
-            found.append((one, two, score / HIGHEST_SCORE))
-        taken.append(len(found) - before)
-        paths.append(path)
-    if not found:
-        raise InputError(f"no pair to train on in {', '.join(files)}")
-    chosen = subset.rows(len(found))
-    first, second, gold = (list(column) for column in zip(*(found[i] for i in chosen), strict=True))
-    return Corpus(first, _described([(path.name, path) for path in paths], taken, chosen), 0, second, gold)
-
-
-def _described(
+def described(
     files: list[tuple[str, Path]], taken: list[int], chosen: npt.NDArray[np.int64]
 ) -> tuple[dict[str, object], ...]:
     """Describe the files, given how many rows came from each and which of all rows were chosen."""
@@ -137,14 +101,3 @@ def _described(
         {"file": name, "sha256": file_digest(path), "sentences": count}
         for (name, path), count in zip(files, counts, strict=True)
     )
-
-
-def _pairs(name: str) -> tuple[Path, Iterator[tuple[str, str, float]]]:
-    """Return the file that a name means, and its pairs."""
-    path = Path(name)
-    if path.is_dir() or path.name == sts.STSB_TRAIN.name:
-        path = path / sts.STSB_TRAIN if path.is_dir() else path
-        columns = sts.read_stsb(path)
-        return path, zip(columns.first, columns.second, columns.gold.tolist(), strict=True)
-    source = open_source(name)
-    return source.path, scored_pairs(source)

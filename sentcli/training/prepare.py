@@ -29,9 +29,11 @@ from sentcli.precision import check_precision
 from sentcli.processes import is_first, launched, process_count
 from sentcli.training import loop
 from sentcli.training.batches import Batch, to_tensors
-from sentcli.training.data import Corpus, Subset, read_corpus, read_pairs
+from sentcli.training.data import Corpus, Subset, read_corpus
 from sentcli.training.model import TrainingModel
+from sentcli.training.pairs import read_pairs
 from sentcli.training.run_folder import check_run_folder
+from sentcli.training.task_text import read_task_text
 
 if TYPE_CHECKING:
     from sentcli.encoder.tokenizing import TextTokenizer
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from sentcli.methods.settings import Settings
 
 DEV_TASK = "STSBenchmark"
+BEFORE = "before."
+"""Begins the settings of the method that comes first, see `stages`."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,12 @@ class TrainRequest:
     stage: str | None = None
     pooling: str | None = None
     text_field: str = "text"
+    text_of: str | None = None
+    """Train on the sentences of these tasks of `data`, see `read_task_text`."""
+    hold_out: str | None = None
+    """Of the pairs: leave these out, and score them at the end, see `read_pairs`."""
+    after: str | None = None
+    """A method that is trained first on the sentences of the pairs, see `stages`."""
     subset: Subset = field(default_factory=Subset)
     eval_data: Path | None = None
     device: str = "auto"
@@ -78,7 +88,13 @@ class TrainRequest:
                 method = configure(method, self.recipe.assignments)
             except InputError as error:
                 raise InputError(f"recipe {self.recipe.name}: {error}") from error
-        method = configure(method, self.assignments)
+        if self.after is None and (first := next((k for k, _ in self.assignments if k.startswith(BEFORE)), None)):
+            raise InputError(f"{first} is a setting of --after, which is missing")
+        if self.after is not None:
+            if not isinstance(method.views, ScoredPairs):
+                raise InputError(f"--after goes with pairs, as of --method sts-regression, not with {method.name}")
+            get_method(self.after, None)
+        method = configure(method, [(key, value) for key, value in self.assignments if not key.startswith(BEFORE)])
         if method.fit is None:
             method.settings.check_values()
         if self.pooling is not None and self.pooling != "own":
@@ -103,6 +119,8 @@ class Prepared:
     dev: dict[str, list[sts.Pairs]] | None
     test: dict[str, list[sts.Pairs]] | None
     """The seven STS tasks, if they are to be scored at the end."""
+    held_out: sts.Pairs | None = None
+    """Pairs that are not trained on, to be scored at the end."""
     notes: tuple[str, ...] = ()
     """What the user should know."""
 
@@ -132,6 +150,7 @@ class Prepared:
             "dev": _digest(self.dev) if self.dev is not None else None,
             "processes": process_count(),
             "device": self.encoder.backend.device.partition(":")[0],
+            **({} if request.hold_out is None else {"hold_out": request.hold_out}),
         }
 
 
@@ -153,7 +172,7 @@ def prepare(request: TrainRequest) -> Prepared:
         check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
     read = [folder for objective in method.objectives.values() for folder in objective.reads()]
     _refuse_inside(request.output, [*request.data, request.model, request.eval_data, *read])
-    corpus = _read_data(request, method)
+    corpus, held_out = _read_data(request, method)
     if method.fit is None:
         settings.check(len(corpus.sentences), launched())
         _check_objectives(method)
@@ -175,7 +194,19 @@ def prepare(request: TrainRequest) -> Prepared:
         _try(model, to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
-    return Prepared(request, method, encoder, model, tokenizer, encoder.fingerprint(), corpus, dev, test, tuple(notes))
+    return Prepared(
+        request,
+        method,
+        encoder,
+        model,
+        tokenizer,
+        encoder.fingerprint(),
+        corpus,
+        dev,
+        test,
+        held_out=held_out,
+        notes=tuple(notes),
+    )
 
 
 def seed_everything(seed: int) -> None:
@@ -195,16 +226,24 @@ def _check_objectives(method: Method) -> None:
         )
 
 
-def _read_data(request: TrainRequest, method: Method) -> Corpus:
+def _read_data(request: TrainRequest, method: Method) -> tuple[Corpus, sts.Pairs | None]:
+    """Return what is trained on, and pairs that are held out."""
     if method.fit is not None and not method.fit.needs_data:
         if request.data:
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
-        return Corpus([], (), 0)
+        return Corpus([], (), 0), None
     if not request.data:
         raise InputError("--data is missing: text files with one sentence a line, or tables")
     if isinstance(method.views, ScoredPairs):
-        return read_pairs(request.data, subset=request.subset)
-    return read_corpus(request.data, text_field=request.text_field, subset=request.subset)
+        if request.text_of is not None:
+            raise InputError(f"--text-of is for methods that take plain text; {method.name} takes scored pairs")
+        return read_pairs(request.data, subset=request.subset, hold_out=request.hold_out)
+    if request.text_of is not None:
+        found = read_task_text(request.text_of, request.data, subset=request.subset, hold_out=request.hold_out)
+        return found, None
+    if request.hold_out is not None:
+        raise InputError("--hold-out leaves out scored pairs, which --method sts-regression and --text-of pairs read")
+    return read_corpus(request.data, text_field=request.text_field, subset=request.subset), None
 
 
 def load_encoder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -54,7 +55,9 @@ def _folder(prepared: Prepared) -> RunFolder:
 
 def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> TrainResult:
     """Return the results of a finished run, with the scores that it did not ask for at the time."""
-    if prepared.test is None or result.sts is not None:
+    if (prepared.test is None or result.sts is not None) and (
+        prepared.held_out is None or result.held_out_spearman is not None
+    ):
         return result
     result = _tested(
         prepared, SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device), result
@@ -64,13 +67,23 @@ def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> Tra
 
 
 def _tested(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -> TrainResult:
-    """Return the results with the scores of the seven STS tasks, if they are asked for."""
+    """Return the results with the scores of held-out pairs and of the seven STS tasks, if they are asked for."""
+    if prepared.held_out is not None:
+        held_out = {"held out": [prepared.held_out]}
+        found = agree(sts.evaluate(encoder, held_out).tasks[0] if is_first() else None)
+        assert found is not None
+        result = replace(result, held_out_spearman=found.spearman, held_out_pearson=found.pearson)
     if prepared.test is None:
         return result
     scored = agree(sts.evaluate(encoder, prepared.test) if is_first() else None)
     assert scored is not None
     tasks = {task.task: task.spearman for task in scored.tasks}
     return replace(result, sts=tasks, sts_average=scored.average)
+
+
+def is_finished(folder: Path) -> bool:
+    """Tell whether a run has finished in a folder."""
+    return (folder / WEIGHTS).exists()
 
 
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:

@@ -72,6 +72,9 @@ class TrainResult:
     sts: dict[str, float] | None = None
     """Spearman times 100 of the kept weights on the seven STS tasks, if they were asked for."""
     sts_average: float | None = None
+    held_out_spearman: float | None = None
+    """Of the kept weights on the pairs that were held out, times 100."""
+    held_out_pearson: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -1,7 +1,7 @@
 """Several runs as one: seeds, subsets and grids over any setting, resumable, with one file of results.
 
 A sweep file is TOML. Every ``[[grid]]`` gives the combinations of its lists; keys are the settings of ``--set`` and the
-options method, model, recipe, stage, pooling, limit, fraction and subset_seed:
+options method, model, recipe, stage, pooling, text_of, hold_out, after, limit, fraction and subset_seed:
 
     seeds = [42, 43]
     [[grid]]
@@ -24,6 +24,7 @@ import statistics
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,10 +38,11 @@ from sentcli.report import environment, finite
 from sentcli.training import run as runs
 from sentcli.training.prepare import Prepared, TrainRequest, prepare
 from sentcli.training.run_folder import RUN, LockedError
+from sentcli.training.stages import after_first_stage
 from sentcli.training.state import Observer, TrainResult
 
 RESULTS = "results.jsonl"
-OPTIONS = ("method", "model", "stage", "pooling")
+OPTIONS = ("method", "model", "stage", "pooling", "text_of", "hold_out", "after")
 SUBSET = ("limit", "fraction", "subset_seed")
 LONGEST = 200
 """Characters of a folder's name."""
@@ -215,7 +217,7 @@ def run_all(planned: Iterable[Planned], results: Path, observer: SweepObserver) 
     outcome = Outcome()
     for one in planned:
         gc.collect()  # the model of the run before is held by references in a circle
-        prepared = prepare(one.request)
+        prepared = prepare(after_first_stage(one.request, partial(observer.starts, one)))
         key = digest(prepared)
         record = None if one.request.overwrite else agree(read_results(results).get(key))
         if record is None or (one.request.sts and record["results"].get("sts") is None):
