@@ -40,7 +40,8 @@ def test_all_tasks_and_json(folder, tiny_bert, invoke, tmp_path):
     invoke("sts-eval", "-m", tiny_bert, "--data", folder, "--json", tmp_path / "r.json", check=0)
     report = json.loads((tmp_path / "r.json").read_text())
     assert set(report) == {
-        "command", "model", "protocol", "results", "average", "average_interval", "environment", "elapsed_seconds",
+        "command", "model", "protocol", "results", "average", "average_pearson", "average_interval", "environment",
+        "elapsed_seconds",
     }  # fmt: skip
     assert list(report["results"]) == list(sts.TASKS)
     assert report["results"]["STS16"]["pairs"] == 3 * 5

@@ -530,12 +530,13 @@ def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences
 
 
 def test_sts_train_pairs_of_a_senteval_folder(data):
-    from sentcli.training.data import Subset, read_pairs
+    from sentcli.training.data import Subset
+    from sentcli.training.pairs import read_pairs
 
-    whole = read_pairs([str(data / "senteval")])
+    whole, _ = read_pairs([str(data / "senteval")])
     assert len(whole.sentences) == len(whole.partners) == 5749
     assert min(whole.scores) == 0 and max(whole.scores) == 1
-    alone = read_pairs([str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], subset=Subset(10))
+    alone, _ = read_pairs([str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], subset=Subset(10))
     assert alone.sentences == whole.sentences[:10]
 
 

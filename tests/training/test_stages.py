@@ -1,0 +1,168 @@
+"""Training on tasks without labels, on pairs of which some are held out, and on one method after another."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sentcli import SentenceEncoder
+from sentcli.errors import InputError
+from sentcli.evaluation import sts
+from sentcli.training.data import Subset
+from sentcli.training.pairs import every_hold_out, read_pairs
+from sentcli.training.task_text import read_task_text
+
+
+@pytest.fixture
+def topics(tmp_path):
+    """Three tables of pairs, with the columns of the AFS corpus."""
+    words = ["cat", "dog", "bird", "fish", "river", "tree", "house", "man", "woman", "child", "mat", "grass"]
+    folder = tmp_path / "AFS"
+    folder.mkdir()
+    for number, name in enumerate(("DP", "GC", "GM")):
+        rows = [f"{(i * 7 % 11) / 2},a,the {words[i]} sat {number},the {words[-i - 1]} ran" for i in range(12)]
+        head = "regression_label,datasetId_1,sentence_1,sentence_2\n"
+        (folder / f"ArgPairs_{name}.csv").write_text(head + "\n".join(rows) + "\n")
+    (folder / "README").write_text("not a table")
+    return folder
+
+
+def test_a_topic_is_held_out(topics):
+    corpus, held = read_pairs([str(topics)], hold_out="ArgPairs_GC")
+    assert len(corpus.sentences) == 24 and len(held) == 12
+    assert all(text.endswith("1") for text in held.first)
+    assert not any(text.endswith("1") for text in corpus.sentences)
+    assert [entry["sentences"] for entry in corpus.files] == [12, 0, 12]
+    assert read_pairs([str(topics)], hold_out="ArgPairs_GC", subset=Subset(5))[0].sentences == corpus.sentences[:5]
+
+
+def test_folds_are_those_of_scikit_learn(topics):
+    from sklearn.model_selection import KFold
+
+    whole, _ = read_pairs([str(topics)])
+    folds = list(KFold(10, shuffle=True, random_state=42).split(np.arange(36)))
+    seen = []
+    for number, name in enumerate(every_hold_out("10-fold", [])):
+        corpus, held = read_pairs([str(topics)], hold_out=name)
+        train, test = folds[number]
+        assert corpus.sentences == [whole.sentences[row] for row in train]
+        assert held.second == [whole.partners[row] for row in test]
+        np.testing.assert_allclose(held.gold, [whole.scores[row] for row in test])
+        seen += test.tolist()
+    assert sorted(seen) == list(range(36))
+
+
+@pytest.mark.parametrize(
+    ("hold_out", "words"),
+    [
+        ("ArgPairs_XX", "no such file of pairs"),
+        ("11/10", "expected a fold of 36 pairs"),
+        ("0/10", "expected a fold"),
+        ("1/99", "expected a fold"),
+    ],
+)
+def test_what_cannot_be_held_out(topics, hold_out, words):
+    with pytest.raises(InputError, match=words):
+        read_pairs([str(topics)], hold_out=hold_out)
+
+
+def test_topics_are_the_files(topics):
+    assert every_hold_out("topics", [str(topics)]) == ["ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"]
+    with pytest.raises(InputError, match="several tables"):
+        every_hold_out("topics", [str(topics / "ArgPairs_DP.csv")])
+    with pytest.raises(InputError, match="at least two folds"):
+        every_hold_out("1-fold", [])
+    assert every_hold_out("ArgPairs_DP", []) == ["ArgPairs_DP"]
+    (topics.parent / "empty").mkdir()
+    with pytest.raises(InputError, match="holds no table of pairs"):
+        read_pairs([str(topics.parent / "empty")])
+
+
+def test_every_topic_held_out_in_turn(topics, tiny_bert, tmp_path, invoke):
+    call = ["train", "--method", "sts-regression", "-m", tiny_bert, "--data", topics, "--hold-out", "topics"]
+    done = invoke(*call, "-o", tmp_path / "runs", "--max-steps", 3, "--json", tmp_path / "r.json", check=0)
+    points = json.loads((tmp_path / "r.json").read_text())["results"]["points"]
+    assert [point["point"]["hold_out"] for point in points] == ["ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"]
+    mean = np.mean([point["mean"]["held_out_spearman"] for point in points])
+    assert f"{mean:.2f}" in done.stdout and "held-out Pearson" in " ".join(done.stdout.split())
+    # the score is that of the model that was written, on the pairs that were left out
+    _, held = read_pairs([str(topics)], hold_out="ArgPairs_GC")
+    encoder = SentenceEncoder.load(tmp_path / "runs" / "hold_out=ArgPairs_GC", backend="torch")
+    assert sts.evaluate(encoder, {"x": [held]}).tasks[0].spearman == pytest.approx(
+        points[1]["mean"]["held_out_spearman"]
+    )
+    again = invoke(*call, "-o", tmp_path / "runs", "--max-steps", 3, "--resume", check=0)
+    assert again.stderr.count("finished before") == 3
+
+
+def test_sentences_of_tasks_without_labels(tmp_path):
+    folder = tmp_path / "downstream"
+    (folder / "MR").mkdir(parents=True)
+    (folder / "TREC").mkdir()
+    (folder / "MR" / "rt-polarity.pos").write_text("good one\nfine\n\n", "latin-1")
+    (folder / "MR" / "rt-polarity.neg").write_text("bad one\nfine\n", "latin-1")
+    questions = "".join(
+        f"{label}:x what {i}\n" for i, label in enumerate(("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"))
+    )
+    (folder / "TREC" / "train_5500.label").write_text(questions, "latin-1")
+    (folder / "TREC" / "TREC_10.label").write_text("ABBR:x a test question\n", "latin-1")
+    corpus = read_task_text("MR, TREC", [str(folder)])
+    assert sorted(corpus.sentences) == ["bad one", "fine", "good one", *(f"what {i}" for i in range(6))]
+    assert corpus.scores is None and corpus.files[0]["sentences"] == 9
+    assert corpus.sentences != sorted(corpus.sentences, key=len), "a subset is not the shortest ones"
+    assert read_task_text("MR,TREC", [str(folder)], subset=Subset(4)).sentences == corpus.sentences[:4]
+    with pytest.raises(InputError, match="one SentEval"):
+        read_task_text("MR", [str(folder), str(folder)])
+    with pytest.raises(InputError, match="unknown task 'MRR'"):
+        read_task_text("MRR", [str(folder)])
+
+
+def test_sentences_of_pairs(topics):
+    corpus = read_task_text("pairs", [str(topics)])
+    assert len(corpus.sentences) == len(set(corpus.sentences)) == 36 + 12
+    held = read_task_text("pairs", [str(topics)], hold_out="ArgPairs_GC").sentences
+    assert not any("sat 1" in text for text in held)
+
+
+def test_one_method_after_another(topics, tiny_bert, tmp_path, invoke):
+    call = ["train", "--method", "sts-regression", "--after", "is-bert", "-m", tiny_bert, "--data", topics]
+    budget = ["--max-steps", 2, "--set", "before.max_steps=3", "--set", "before.batch_size=4", "--seed", 7]
+    invoke(*call, *budget, "-o", tmp_path / "ft", check=0)
+    first, second = (tmp_path / "ft-is-bert", tmp_path / "ft")
+    runs = [json.loads((folder / "run.json").read_text()) for folder in (first, second)]
+    settings = (
+        [run["identity"]["settings"] for run in runs] if "identity" in runs[0] else [run["settings"] for run in runs]
+    )
+    assert [found["max_steps"] for found in settings] == [3, 2]
+    assert [found["seed"] for found in settings] == [7, 7]
+    assert SentenceEncoder.load(second, backend="torch").spec.pooling == SentenceEncoder.load(first).spec.pooling
+    # both stages by hand give the same weights
+    one = ["train", "--method", "is-bert", "-m", tiny_bert, "--data", topics, "--text-of", "pairs", "--seed", 7]
+    invoke(*one, "--max-steps", 3, "--batch-size", 4, "-o", tmp_path / "a", check=0)
+    two = ["train", "--method", "sts-regression", "-m", tmp_path / "a", "--pooling", "own", "--data", topics]
+    invoke(*two, "--max-steps", 2, "--seed", 7, "-o", tmp_path / "b", check=0)
+    for found, wanted in ((first, tmp_path / "a"), (second, tmp_path / "b")):
+        assert (found / "model.safetensors").read_bytes() == (wanted / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--method", "simcse", "--after", "is-bert"], "--after goes with pairs"),
+        (["--method", "sts-regression", "--set", "before.max_steps=2"], "is a setting of --after"),
+        (["--method", "sts-regression", "--after", "nothing"], "nothing"),
+        (["--method", "simcse", "--hold-out", "1/3"], "--hold-out leaves out scored pairs"),
+        (["--method", "sts-regression", "--text-of", "pairs"], "--text-of is for methods that take plain text"),
+    ],
+)
+def test_what_does_not_go_together(topics, tiny_bert, tmp_path, invoke, options, words):
+    failed = invoke("train", "-m", tiny_bert, "--data", topics, "-o", tmp_path / "o", *options, check=2)
+    assert words in " ".join(failed.stderr.split())
+    assert not (tmp_path / "o").exists() and not (tmp_path / "o-is-bert").exists()
+
+
+def test_a_folder_of_pairs_is_scored_by_topic(topics, tiny_bert, invoke):
+    found = json.loads(invoke("sts-eval", "-m", tiny_bert, "--pairs", topics, "--json", "-", check=0).stdout)
+    assert list(found["results"]) == ["ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"]
+    pearson = [round(task["pearson"], 2) for task in found["results"].values()]
+    assert found["average_pearson"] == round(float(np.mean(pearson)), 2)
