@@ -133,9 +133,10 @@ def _check_usage(beir: Path | None, corpus: str | None, query: list[str] | None,
 
 
 def _load_set(beir: Path, split: str) -> RetrievalSet:
+    from sentcli.data import located
     from sentcli.evaluation import retrieval
 
-    loaded = retrieval.load_set(beir, split)
+    loaded = retrieval.load_set(located(beir), split)
     if loaded.unknown_documents:
         console.warn(
             f"{loaded.unknown_documents} judgements name documents that are not in the corpus: they cannot be found"

@@ -47,12 +47,13 @@ def senteval(
       sentcli senteval -m minilm --data downstream --protocol lbfgs --tasks MR,TREC
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
+    from sentcli.data import located
     from sentcli.errors import InputError
     from sentcli.evaluation import transfer, transfer_tasks
     from sentcli.evaluation.probe import PROTOCOLS, SEED
     from sentcli.report import Report, environment
 
-    loaded = transfer_tasks.load_tasks(data, scores.task_names(tasks))
+    loaded = transfer_tasks.load_tasks(located(data), scores.task_names(tasks))
     found = scores.system(against, "senteval", [task.name for task in loaded])
     if found is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")

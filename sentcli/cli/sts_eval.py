@@ -103,6 +103,7 @@ def sts_eval(
 
 def _read(data: Path | None, pairs: list[str], tasks: list[str] | None, split: str) -> dict[str, list[Pairs]]:
     """Read the tasks of a SentEval folder, and those of tables of one's own."""
+    from sentcli.data import located
     from sentcli.errors import InputError
     from sentcli.evaluation import sts
 
@@ -110,7 +111,7 @@ def _read(data: Path | None, pairs: list[str], tasks: list[str] | None, split: s
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     if data is None and (tasks or split != "test"):
         raise InputError("--tasks and --split are of --data")
-    loaded = sts.load_tasks(data, tasks, split) if data is not None else {}
+    loaded = sts.load_tasks(located(data), tasks, split) if data is not None else {}
     for file in pairs:
         own = sts.read_pairs(file)
         if own.keys() & loaded.keys():

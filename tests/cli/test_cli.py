@@ -10,17 +10,19 @@ from sentcli import __version__
 from sentcli.cli.app import app
 
 COMMANDS = list(get_command(app).commands)
+DATA = [f"data {name}" for name in get_command(app).commands["data"].commands]
 
 
 def test_commands():
-    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "doctor"]
+    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "data", "doctor"]
+    assert DATA == ["data list", "data get", "data verify"]
 
 
 def test_help_imports_nothing_heavy_and_is_fast():
     code = (
         "import sys\nfrom sentcli.cli import main\nsys.argv = ['sentcli', '--help']\n"
         "try:\n    main()\nexcept SystemExit as error:\n    assert not error.code\n"
-        "heavy = {'torch', 'transformers', 'scipy', 'faiss', 'sklearn', 'pyarrow', 'accelerate', 'numpy'}\n"
+        "heavy = {'torch', 'transformers', 'scipy', 'faiss', 'sklearn', 'pyarrow', 'accelerate', 'numpy', 'httpx2'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -33,9 +35,9 @@ def test_help_imports_nothing_heavy_and_is_fast():
     assert min(seconds) < 0.35
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *DATA])
 def test_every_help_text_has_examples_of_its_command(invoke, command):
-    text = invoke(command, "--help", check=0).stdout
+    text = invoke(*command.split(), "--help", check=0).stdout
     assert "Examples:" in text
     assert f"sentcli {command}" in text.split("Examples:")[1]
 
@@ -116,7 +118,7 @@ def test_the_wheel_carries_the_models(tmp_path):
     code = f"import os, hatchling.build as b; os.chdir({str(root)!r}); print(b.build_wheel({str(tmp_path)!r}))"
     name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()[-1]
     with zipfile.ZipFile(tmp_path / name) as wheel:
-        assert "sentcli/_models/encoders.toml" in wheel.namelist()
+        assert {"sentcli/_models/encoders.toml", "sentcli/_models/datasets.toml"} <= set(wheel.namelist())
         wheel.extractall(tmp_path / "site")
     code = "import sentcli, sentcli.zoo as z; print(sentcli.__file__, z.models_folder(), len(z.zoo()))"
     done = subprocess.run(
