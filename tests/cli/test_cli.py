@@ -14,7 +14,7 @@ DATA = [f"data {name}" for name in get_command(app).commands["data"].commands]
 
 
 def test_commands():
-    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "data", "doctor"]
+    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "doctor", "data"]
     assert DATA == ["data list", "data get", "data verify"]
 
 
