@@ -83,10 +83,12 @@ def get(
         NoRoomError: if the disk is full.
         SentcliError: if no source gave what is missing; the message says of each why.
     """
+    got = Got(dataset.name, folder / dataset.folder)
+    if not overwrite and not missing(dataset, folder):
+        return got  # also where nothing can be written
     with _alone(dataset, folder, notice):
         wanted = list(dataset.files) if overwrite else missing(dataset, folder)
-        got = Got(dataset.name, folder / dataset.folder)
-        if not wanted:
+        if not wanted:  # another process was faster
             return got
         job = _Job(dataset, folder, meter, notice, got)
         if given is not None:
@@ -167,24 +169,26 @@ class _Job:
         archive = self.dataset.archives[0] if self.dataset.archives else None
         if archive is None and len(self.dataset.files) > 1:
             raise InputError(instructions(self.dataset, self.folder, wanted))
-        pin = self._pinned(archive.pin, self._key(archive)) if archive else self._file_pin(self.dataset.files[0])
+        pin = self._archive_pin(archive, wanted) if archive else self._file_pin(wanted[0])
         if wrong := mismatch(given, pin):
             raise InputError(f"{given} is not the known {self.dataset.name}: {wrong}")
-        require_room(self._made(self.work), given.stat().st_size, self.dataset.name)
+        self.work.mkdir(parents=True, exist_ok=True)
+        require_room(self.work, given.stat().st_size, self.dataset.name)
         received = Received(given, str(given.resolve()), digest(given), given.stat().st_size, 0)
         if archive is not None:
             self._unpack(archive, received, wanted)
+            self._first_use(archive, pin, wanted)
         else:
-            copy = self._made(self.work / given.name)
+            copy = self.work / given.name
             shutil.copyfile(given, copy)
             self._keep({wanted[0].path: copy}, received)
-        if not pin.checks:
-            self.got.first_use.append(given.name)
+            if not pin.checks:
+                self.got.first_use.append(wanted[0].path)
         shutil.rmtree(self.work, ignore_errors=True)
 
     def _archive(self, archive: Archive, wanted: list[File]) -> None:
         whole = self.work / archive.name
-        pin = self._pinned(archive.pin, self._key(archive))
+        pin = self._archive_pin(archive, wanted)
         if whole.exists() and not mismatch(whole, pin):  # fetched before a kill
             received = Received(whole, archive.sources[0], digest(whole), whole.stat().st_size, 0)
         else:
@@ -199,14 +203,17 @@ class _Job:
             raise
         entry = Fetched.now(shown(received.source), received.sha256, received.size)
         pins.record(self.folder, {self._key(archive): entry})
-        if not pin.checks:
+        self._first_use(archive, pin, wanted)
+
+    def _first_use(self, archive: Archive, pin: Pin, wanted: list[File]) -> None:
+        if not pin.checks and not all(file.pin.checks for file in wanted):
             self.got.first_use.append(archive.name)
 
     def _unpack(self, archive: Archive, received: Received, wanted: list[File]) -> None:
         self.meter.step(f"unpacking {received.path.name}")
-        room = self._made(self.work / "unpacked")
+        room = self.work / "unpacked"
         shutil.rmtree(room, ignore_errors=True)
-        room.mkdir()
+        room.mkdir(parents=True)
         paths = [file.path for file in wanted]
         try:
             went = unpack(received.path, room, lambda names: choose(names, archive, paths))
@@ -248,7 +255,8 @@ class _Job:
     def _download(
         self, client: httpx2.Client, sources: Sequence[str], target: Path, pin: Pin, meter: Meter
     ) -> Received:
-        part = self._made(target).with_name(f"{target.name}.part")
+        part = target.with_name(f"{target.name}.part")
+        part.parent.mkdir(parents=True, exist_ok=True)
         if pin.size is not None:
             require_room(part.parent, pin.size - (part.stat().st_size if part.exists() else 0), target.name)
         return download(client, sources, part, pin, meter, self.notice)
@@ -270,6 +278,11 @@ class _Job:
     def _key(self, archive: Archive) -> str:
         return f"{self.dataset.folder}: {archive.name}"
 
+    def _archive_pin(self, archive: Archive, wanted: list[File]) -> Pin:
+        if all(file.pin.checks for file in wanted):
+            return archive.pin  # who packed them, and how, does not matter
+        return self._pinned(archive.pin, self._key(archive))
+
     def _file_pin(self, file: File) -> Pin:
         return self._pinned(file.pin, f"{self.dataset.folder}/{file.path}")
 
@@ -280,13 +293,6 @@ class _Job:
             return pin
         self.locked = True
         return Pin(known.sha256, None, known.size)
-
-    def _made(self, path: Path) -> Path:
-        """Return a path whose folder is there."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path == self.work:
-            path.mkdir(exist_ok=True)
-        return path
 
 
 class _Part:

@@ -2,6 +2,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import tarfile
 import threading
 import time
@@ -149,7 +150,9 @@ def test_an_archive_whose_files_are_checked_one_by_one(server, folder, meter):
     assert not dataset.archive_first
     got = get(dataset, folder, meter)
     assert kept(folder) == {f"plain/{name}": content for name, content in PLAIN.items()}
-    assert got.first_use == ["all.tar"]
+    assert got.first_use == [], "each of its files is checked"
+    server.put("all.tar", zipped(PLAIN))  # packed anew
+    assert len(get(dataset, folder, meter, overwrite=True).files) == 2
     wrong = replace(dataset.files[0], pin=pin(b"x" * 8000))
     with pytest.raises(SentcliError, match=r"a.txt of all.tar: sha256 is"):
         get(replace(dataset, files=(wrong, dataset.files[1])), folder, meter, overwrite=True)
@@ -222,12 +225,19 @@ def test_a_folder_that_cannot_be_written(server, tmp_path, meter):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", content), content)
     (tmp_path / "file").write_text("no folder")
+    get(dataset, tmp_path / "there", meter)
+    server.asked.clear()
     with pytest.raises(InputError, match="cannot write to"):
         get(dataset, tmp_path / "file" / "data", meter)
     if os.geteuid() != 0:
         (tmp_path / "read-only").mkdir(mode=0o500)
         with pytest.raises(InputError, match="cannot write to"):
             get(dataset, tmp_path / "read-only", meter)
+    shutil.rmtree(tmp_path / "there" / pins.WORK)
+    (tmp_path / "there" / pins.WORK).write_text("in the way of the lock")
+    assert get(dataset, tmp_path / "there", meter).files == [], "what is there needs no write"
+    with pytest.raises(InputError, match="cannot write to"):
+        get(dataset, tmp_path / "there", meter, overwrite=True)
     assert not server.asked
 
 
