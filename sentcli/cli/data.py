@@ -106,8 +106,7 @@ def get(
       sentcli data get scifact nfcorpus --data-dir data
       sentcli data get scifact --from scifact.zip
     """  # noqa: D301
-    from sentcli.data.get import is_offline
-    from sentcli.data.place import data_folder
+    from sentcli.data.place import data_folder, is_offline
     from sentcli.report import Report, write_report
 
     folder = data_folder(data_dir)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,8 +25,6 @@ from sentcli.errors import InputError, SentcliError
 if TYPE_CHECKING:
     import httpx2
 
-OFFLINE = ("SENTCLI_OFFLINE", "HF_HUB_OFFLINE")
-
 
 @dataclass
 class Got:
@@ -47,11 +44,6 @@ class Got:
         """Return the JSON form."""
         state = "fetched" if self.files else "present"
         return {**vars(self), "folder": str(self.folder), "state": state}
-
-
-def is_offline() -> bool:
-    """Tell whether the environment forbids the network."""
-    return any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in OFFLINE)
 
 
 def get(

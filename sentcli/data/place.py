@@ -9,6 +9,7 @@ from urllib.parse import quote
 from sentcli.data.registry import DataSet, File, find, registry
 from sentcli.errors import InputError
 
+OFFLINE = ("SENTCLI_OFFLINE", "HF_HUB_OFFLINE")
 SHOWN = 5
 """Missing files that a message names; of more, it says how many."""
 
@@ -22,6 +23,11 @@ def data_folder(folder: Path | None = None) -> Path:
     from sentcli.encoder.exported import cache_folder
 
     return cache_folder().parent / "data"
+
+
+def is_offline() -> bool:
+    """Tell whether the environment forbids the network."""
+    return any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in OFFLINE)
 
 
 def missing(dataset: DataSet, folder: Path) -> list[File]:

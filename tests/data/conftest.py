@@ -28,6 +28,10 @@ class Page:
     delay: float = 0.0
     """Seconds between blocks of 16 KiB."""
     headers: dict[str, str] = field(default_factory=dict)
+    length: bool = True
+    """Whether the answer says how long it is."""
+    heeds_condition: bool = True
+    """Whether a range is given only of the file that was begun."""
     wrong_start: bool = False
     """A range begins one byte too early."""
 
@@ -36,7 +40,7 @@ class Server:
     """Pages by path, and what was asked for."""
 
     def __init__(self):
-        self.pages, self.asked, self.sent = {}, [], 0
+        self.pages, self.asked, self.sent, self.conditions = {}, [], 0, []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -62,6 +66,7 @@ class Server:
         path = handler.path.lstrip("/")
         asked = handler.headers.get("Range")
         self.asked.append((path, asked))
+        self.conditions.append(handler.headers.get("If-Range"))
         page = self.pages.get(path)
         status = 404 if page is None else page.statuses.pop(0) if page.statuses else 200
         if status != 200:
@@ -69,14 +74,15 @@ class Server:
             return
         etag = f'"{hashlib.md5(page.content).hexdigest()}"'
         start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and page.ranges else 0
-        if handler.headers.get("If-Range", etag) != etag:
+        if page.heeds_condition and handler.headers.get("If-Range", etag) != etag:
             start = 0
         if start and start >= len(page.content):
             handler.send_error(416)
             return
         shown = start - 1 if page.wrong_start and start else start
         handler.send_response(206 if start else 200)
-        handler.send_header("Content-Length", str(len(page.content) - shown))
+        if page.length:
+            handler.send_header("Content-Length", str(len(page.content) - shown))
         if page.ranges:
             handler.send_header("ETag", etag)
         if start:

@@ -40,6 +40,8 @@ def test_a_connection_that_ends_midway_is_gone_on_with(server, fetch, meter, pin
     assert received.path.read_bytes() == CONTENT
     first, second, third = server.ranges("a")
     assert first is None and second == "bytes=100000-" and third == "bytes=150000-"
+    etag = f'"{pin(CONTENT, md5=True).md5}"'
+    assert server.conditions == [None, etag, etag], "the server was not asked whether it is the same file"
     assert meter.count == len(CONTENT)
 
 
@@ -81,15 +83,14 @@ def test_without_a_checksum_bytes_of_two_sources_are_not_joined(server, fetch):
     assert server.ranges("b") == [None]
 
 
-def test_a_file_that_has_changed_meanwhile_is_fetched_anew(server, fetch, tmp_path):
-    url = server.put("a", OTHER, drops=[100_000] * module.ROUNDS)
-    with pytest.raises(SentcliError):
-        fetch(url, wanted=Pin(size=1))
+@pytest.mark.parametrize("heeds", [True, False])
+def test_a_file_that_has_changed_meanwhile_is_fetched_anew(server, fetch, tmp_path, heeds):
+    """Also from a server that gives a range of whatever it has now."""
     url = server.put("a", OTHER, drops=[100_000, 1, 1, 1])
     with pytest.raises(SentcliError):
         fetch(url, wanted=Pin())
     assert (tmp_path / "file.part").stat().st_size > 100_000
-    server.put("a", CONTENT)
+    server.put("a", CONTENT, heeds_condition=heeds)
     assert fetch(url, wanted=Pin()).path.read_bytes() == CONTENT
 
 
@@ -151,10 +152,20 @@ def test_another_size_is_seen_before_the_bytes_come(server, fetch):
     assert server.sent < 2**24
 
 
-def test_more_bytes_than_there_should_be_are_not_read(server, fetch, monkeypatch):
-    url = server.put("a", CONTENT * 2, headers={"Content-Length": ""})
-    with pytest.raises(SentcliError):
+def test_more_bytes_than_there_should_be_are_not_read(server, fetch):
+    url = server.put("a", CONTENT * 40, length=False)
+    with pytest.raises(SentcliError, match="gives more than 300,000 bytes"):
         fetch(url)
+    assert server.sent < len(CONTENT) * 40
+
+
+def test_an_answer_without_a_length(server, fetch):
+    assert fetch(server.put("a", CONTENT, length=False), wanted=Pin()).path.read_bytes() == CONTENT
+
+
+def test_nothing_of_a_longer_beginning_stays(server, fetch, tmp_path):
+    (tmp_path / "file.part").write_bytes(OTHER + OTHER)
+    assert fetch(server.put("a", CONTENT), wanted=Pin()).path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from sentcli.data import data_folder, locate, located, pins
 from sentcli.data import get as module
 from sentcli.data.checks import NoRoomError
-from sentcli.data.get import get, is_offline
-from sentcli.data.place import missing, presence
+from sentcli.data.get import get
+from sentcli.data.place import is_offline, missing, presence
 from sentcli.data.registry import Archive, DataSet, File, Pin
 from sentcli.data.verify import verify
 from sentcli.errors import InputError, SentcliError

@@ -117,12 +117,9 @@ def test_two_names_that_are_one_place_are_refused(tmp_path, into, names, kind):
 
 def bombs():
     zeros = bytes(module.LEAST + 2**22)
-    honest = zipped({"bomb": zeros})
-    small = zipped({"bomb": b"x"}, zipfile.ZIP_STORED)
-    yield pytest.param(honest, id="zip")
+    yield pytest.param(zipped({"bomb": zeros}), id="zip")
     yield pytest.param(tarred([(member("bomb"), zeros)]), id="tar.gz")
     yield pytest.param(tarred([(member("skipped"), zeros), (member("a"), b"1")]), id="tar.gz, not even wanted")
-    assert len(honest) < 2**16 and small
 
 
 @pytest.mark.parametrize("content", bombs())
@@ -130,7 +127,7 @@ def test_a_bomb_ends_early(tmp_path, into, content):
     (tmp_path / "archive").write_bytes(content)
     with pytest.raises(ArchiveError, match="a bomb, or no text"):
         unpack(tmp_path / "archive", into, everything)
-    assert sum(len(text) for text in tree(into).values()) <= module.LEAST
+    assert tree(into) == {}, "seen from its table, before anything came out"
 
 
 def test_a_gzip_bomb_ends_early(tmp_path, into):
