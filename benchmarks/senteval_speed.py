@@ -19,7 +19,7 @@ import torch
 from common import data_folder, machine
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation import probe, transfer
+from sentcli.evaluation import probe, transfer, vectors
 from sentcli.evaluation.transfer_tasks import features, labels, load_tasks
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -34,10 +34,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     print(machine(), flush=True)
-    trainer, settings = probe.PROTOCOLS[options.protocol], getattr(plain, options.protocol.upper())
+    trainer, settings = transfer.PROTOCOLS[options.protocol], getattr(plain, options.protocol.upper())
     tasks = load_tasks(data_folder() / "senteval", [options.task])
-    encoded = transfer.encode(SentenceEncoder.load("minilm", normalize=False), tasks)
-    x, y = features(tasks[0], encoded.rows, encoded.vectors)["all"], labels(tasks[0])["all"]
+    encoded = vectors.encode(SentenceEncoder.load("minilm", normalize=False), tasks[0].texts)
+    x, y = features(tasks[0], encoded)["all"], labels(tasks[0])["all"]
     outer = [rows for rows, _ in probe.split(y, trainer.folds)[: options.outer]]
 
     def together() -> float:

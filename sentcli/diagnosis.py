@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli import __version__
-from sentcli.encoder.exported import cache_folder
+from sentcli.io.cache import cache_folder
 from sentcli.report import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, package_folder, zoo
 
@@ -66,9 +66,8 @@ def examine() -> Diagnosis:
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
     exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
     plan = {
-        "encode, retrieve": exports if runtime and device.type == "cpu" else torch_runs,
-        "sts-eval": f"{torch_runs}; onnxruntime where there is an export" if runtime else torch_runs,
-        "exports are kept in": f"{cache_folder()}, {_size(cache_folder()) / 1e6:,.0f} MB",
+        "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
+        "exports, vectors and scores are kept in": f"{cache_folder('')}, {_size(cache_folder('')) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
         "search": f"faiss {faiss}, exact" if faiss else "not possible: pip install 'sentcli[cpu]'",
     }

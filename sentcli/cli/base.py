@@ -95,21 +95,28 @@ def _terminated(number: int, frame: object) -> None:
 
 
 def _check_report(arguments: dict[str, Any]) -> None:
-    """Refuse a --json that cannot be written before the work, not after it; a report that exists is replaced."""
+    """Refuse a --json or --report that cannot be written before the work, not after it; one that exists is replaced."""
     target = arguments.get("json")
-    if target is None or target == "-":
+    targets = [("--json", target)] if target not in (None, "-") else []
+    targets += [("--report", page) for page in arguments.get("pages") or []]
+    if not targets:
         return
     from pathlib import Path
 
     from sentcli.errors import InputError
     from sentcli.io.atomic import check_output
+    from sentcli.reports.write import check_suffix
 
-    others = [value for key, value in arguments.items() if key != "json"]
+    others = [value for key, value in arguments.items() if key not in ("json", "pages")]
     flat = [item for value in others for item in (value if isinstance(value, list) else [value])]
-    for other in flat:
-        if isinstance(other, (str, Path)) and Path(other).resolve() == Path(target).resolve():
-            raise InputError(f"--json {target} would replace {other}; choose another file")
-    check_output(Path(target), overwrite=True)
+    taken = {Path(other).resolve(): other for other in flat if isinstance(other, (str, Path))}
+    for option, path in targets:
+        if Path(path).resolve() in taken:
+            raise InputError(f"{option} {path} would replace {taken[Path(path).resolve()]}; choose another file")
+        taken[Path(path).resolve()] = path
+        if option == "--report":
+            check_suffix(Path(path))
+        check_output(Path(path), overwrite=True)
 
 
 def _message(error: Exception) -> str:

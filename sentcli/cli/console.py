@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from sentcli.printable import safe
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -95,11 +97,6 @@ def hits(query: str, rows: list[list[Any]]) -> None:
     output().print(drawn)
 
 
-def safe(text: str) -> str:
-    """Replace control characters: a document must not move the cursor or colour the terminal."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
 def _plain(message: str) -> str:
     """Make the lines of a message `safe`: it may name what stands in a file."""
     return "\n".join(map(safe, message.split("\n")))
@@ -152,6 +149,11 @@ def encoding(label: str, total: int) -> Iterator[Bar]:
     """Show a bar with rows/s, tokens/s and the time left."""
     with _progress() as progress:
         yield Bar(progress, progress.add_task(label, total=total, status="") if progress else None)
+
+
+def encoding_texts(total: int) -> AbstractContextManager[Bar]:
+    """Show `encoding` of a number of distinct texts."""
+    return encoding("encoding", total)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from sentcli.cli import console
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.evaluation.candidate import Candidate
 
 POOLING_HELP = (
     "cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the "
@@ -72,6 +73,12 @@ Json = Annotated[
         "--json", metavar="FILE", help="Write the result as JSON; - is standard output.", rich_help_panel=OUTPUT
     ),
 ]
+Rerun = Annotated[
+    bool,
+    typer.Option(
+        "--rerun", help="Encode and score anew, also what was measured before and is kept.", rich_help_panel=OUTPUT
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.", rich_help_panel=OUTPUT)]
 
 
@@ -109,9 +116,37 @@ def load(
     return encoder
 
 
-def warn_truncated(encoder: SentenceEncoder, truncated: int, lost: int | None = None) -> None:
+def candidate(
+    model: str,
+    backend: str,
+    precision: str,
+    device: str,
+    pooling: str | None,
+    normalize: bool | None,
+    max_length: int | None,
+    *,
+    rerun: bool,
+) -> Candidate:
+    """Return a model to be measured, which is not loaded yet.
+
+    Raises:
+        InputError: if it is not there, or does not pool as asked.
+    """
+    from sentcli.encoder.loading import describe
+    from sentcli.evaluation.candidate import Candidate
+
+    wanted = [backend, precision, device, max_length]
+    return Candidate(
+        model,
+        describe(model, pooling, normalize),
+        wanted,
+        lambda: load(model, backend, precision, device, pooling, normalize, max_length),
+        rerun=rerun,
+    )
+
+
+def warn_truncated(limit: int | None, truncated: int, lost: int | None = None) -> None:
     """Say how many texts were cut."""
     if truncated:
         tokens = f", {lost} tokens lost" if lost is not None else ""
-        limit = encoder.spec.max_length
         console.warn(f"{truncated} distinct texts are longer than {limit} tokens and were cut{tokens} (--max-length)")

@@ -110,7 +110,7 @@ def retrieve(
         report.results = {result.name: result.to_dict()}
         protocol["truncated_texts"] = result.stats.truncated
         _show_scores(model, result)
-        options.warn_truncated(encoder, result.stats.truncated, result.stats.tokens_lost)
+        options.warn_truncated(encoder.spec.max_length, result.stats.truncated, result.stats.tokens_lost)
         if run is not None:
             from sentcli.search.trec import write_run
 
@@ -176,7 +176,7 @@ def _search(
         with console.encoding("encoding", len(set(documents.texts))) as bar:
             found = encode_documents(documents, encoder, prompt=prompts["document_prompt"], progress=bar)
         if found.stats is not None:
-            options.warn_truncated(encoder, found.stats.truncated, found.stats.tokens_lost)
+            options.warn_truncated(encoder.spec.max_length, found.stats.truncated, found.stats.tokens_lost)
     answers = found.search(encoder.encode(queries, prompt=prompts["query_prompt"]), k)
     for query, hits in zip(queries, answers, strict=True):
         rows = [[hit.rank, hit.id, f"{hit.score:.4f}", hit.text] for hit in hits]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +13,10 @@ from sentcli.cli import console, options
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.candidate import Candidate
     from sentcli.evaluation.published import Against, Published
+    from sentcli.evaluation.significance import Difference, Discordance
+    from sentcli.evaluation.sts import STSResult
     from sentcli.report import Report
 
 Models = Annotated[
@@ -21,6 +26,18 @@ Models = Annotated[
         "-m",
         help="A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.",
         show_default=False,
+    ),
+]
+
+
+Pages = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write a page for people: a .html, .md or .tex file; several are written.",
+        show_default=False,
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 
@@ -68,63 +85,136 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def show_models(
-    what: str, names: Sequence[str], scores: dict[str, list[float]], differences: Sequence[dict[str, Any]]
+@dataclass(frozen=True)
+class Measured:
+    """Scores of one kind."""
+
+    what: str
+    """They are."""
+    scores: dict[str, list[float]]
+    """Of each task, one for each model."""
+    intervals: dict[str, tuple[float, float]]
+    """Of the first model's."""
+    differences: Sequence[Mapping[str, Difference | Discordance]]
+    """From the first model, of each other one, by task."""
+
+
+def correlations(results: Sequence[STSResult]) -> Measured:
+    """Return the correlations of several models on the same tasks."""
+    from sentcli.evaluation import sts
+    from sentcli.evaluation.significance import interval
+
+    first = results[0]
+    found = {task.task: [r.score(r.tasks[i]) for r in results] for i, task in enumerate(first.tasks)}
+    intervals = {task.task: interval(task.draws) for task in first.tasks if task.draws is not None}
+    if len(first.tasks) > 1:
+        found["average"] = [result.average for result in results]
+        if first.average_draws is not None:
+            intervals["average"] = interval(first.average_draws)
+    return Measured("Spearman", found, intervals, [sts.compare(result, first) for result in results[1:]])
+
+
+def show_regression(model: str, result: STSResult) -> None:
+    """Print what a trained head reaches."""
+    from sentcli.evaluation.significance import interval
+
+    rows = []
+    for task in result.tasks:
+        numbers = [_number(value) for value in (task.dev_pearson, task.pearson, task.spearman)]
+        between = "" if task.draws is None else "{:.2f} to {:.2f}".format(*interval(task.draws))
+        rows.append([task.task, task.pairs, *numbers, between, f"{task.mse:.4f}"])
+    columns = ["task", "pairs", "dev Pearson", "Pearson", "Spearman", "95 % interval of Spearman", "squared error"]
+    console.table(f"{model}: SentEval's regression head on frozen vectors", columns, rows)
+
+
+def end(
+    report: Report, candidate: Candidate, protocol: dict[str, Any], results: dict[str, Any], seed: int | None = None
 ) -> None:
-    """Print the scores of several models side by side; the best of each task has a star.
+    """Fill in the report of one model, say what the user should know, and stop its clock.
 
     Args:
-        what: the scores are.
-        names: of the models.
-        scores: of each task, one for each model.
-        differences: of each model but the first, by task: something with ``difference`` and ``p``.
+        report: of the model.
+        candidate: the model.
+        protocol: every choice that moves a number, but those of the model.
+        results: of each task, in the order of the tasks.
+        seed: of what was trained.
     """
-    rows = []
-    for task, values in scores.items():
-        cells = [f"{value:.2f}{'*' if value == max(values) else ''}" for value in values]
-        for i, found in enumerate(differences, 1):
-            if task in found:
-                cells[i] += f" ({found[task].difference:+.2f}, p {found[task].p:.3f})"
-        rows.append([task, *cells])
-    console.table(f"{what}, with the difference from the first model and its p", ["task", *names], rows)
+    from sentcli.report import environment
+
+    described = candidate.described
+    truncated, zero = (sum(each.get(key, 0) for each in results.values()) for key in ("truncated", "zero_vectors"))
+    model = {key: value for key, value in described.items() if key != "device"}
+    report.protocol = {**protocol, **model, "truncated_texts": truncated, "zero_vectors": zero}
+    report.environment = environment(described["device"], described["precision"], seed)
+    report.results = results
+    report.cached = [task for task in results if task in candidate.remembered]
+    options.warn_truncated(described["max_length"], truncated)
+    if zero:
+        console.warn(f"the vectors of {zero} sentences are zero; their similarities count as 0")
+    if report.cached:
+        console.note(f"{len(report.cached)} of {len(results)} tasks were measured before (--rerun measures again)")
+    report.finish()
 
 
 def finish(
-    what: str,
     reports: Sequence[Report],
-    measured: dict[str, list[float]],
-    differences: Sequence[dict[str, Any]],
-    intervals: dict[str, tuple[float, float]],
+    measured: Sequence[Measured],
     found: Published | None,
     target: str | None,
+    pages: Sequence[Path] | None = None,
 ) -> None:
-    """Compare the models with the first and with print, and write one object for a model, or a list for several.
+    """Compare the models with the first and with print; write one object for a model or a list for several, and pages.
 
     Args:
-        what: the scores are.
         reports: of the models.
-        measured: the scores of each task, one for each model.
-        differences: see `show_models`.
-        intervals: of the first model's tasks.
+        measured: their scores; print is compared with the first kind.
         found: what a paper prints, if that is asked for.
         target: of the JSON.
+        pages: files of the report for people.
     """
     from sentcli.evaluation.published import compare
     from sentcli.report import write_report
 
-    if len(reports) > 1:
-        show_models(what, [report.model for report in reports], measured, differences)
-        for report, difference in zip(reports[1:], differences, strict=True):
-            tasks = {task: each.to_dict() for task, each in difference.items()}
-            report.compared = {"with": reports[0].model, "tasks": tasks}
+    names = [report.model for report in reports]
+    for one in measured if len(reports) > 1 else ():
+        _show_models(names, one)
+        for report, difference in zip(reports[1:], one.differences, strict=True):
+            report.compared = report.compared or {"with": names[0], "tasks": {}}
+            report.compared["tasks"] |= {task: each.to_dict() for task, each in difference.items()}
     objects: list[dict[str, Any]] = [report.to_dict() for report in reports]
     if found is not None:
-        compared = compare(found, reports[0].command, measured, intervals)
+        compared = compare(found, reports[0].command, measured[0].scores, measured[0].intervals)
         _show_against(found, compared)
-        for one in objects:
-            one["against"] = {"name": found.name, "tasks": {each.task: each.to_dict() for each in compared}}
+        tasks = {one.task: one.to_dict() for one in compared}
+        for each in objects:
+            each["against"] = {"name": found.name, "title": found.title, "source": found.source, "tasks": tasks}
     if target is not None:
         write_report(objects[0] if len(objects) == 1 else objects, target)
+    if pages:
+        _write_pages(objects, pages)
+
+
+def _write_pages(objects: Sequence[dict[str, Any]], pages: Sequence[Path]) -> None:
+    """Write the results as pages for people, as `sentcli report` does from the JSON."""
+    from sentcli.report import finite
+    from sentcli.reports.collect import collect
+    from sentcli.reports.runs import read_object
+    from sentcli.reports.write import write_page
+
+    write_page(collect([run for one in objects for run in read_object(finite(one))]), pages)
+    console.note(f"wrote {', '.join(map(str, pages))}")
+
+
+def _show_models(names: Sequence[str], measured: Measured) -> None:
+    """Print the scores of several models side by side; the best of each task has a star."""
+    rows = []
+    for task, values in measured.scores.items():
+        cells = [f"{value:.2f}{'*' if value == max(values) else ''}" for value in values]
+        for i, found in enumerate(measured.differences, 1):
+            if task in found:
+                cells[i] += f" ({found[task].difference:+.2f}, p {found[task].p:.3f})"
+        rows.append([task, *cells])
+    console.table(f"{measured.what}, with the difference from the first model and its p", ["task", *names], rows)
 
 
 def _show_against(found: Published, compared: list[Against]) -> None:
@@ -151,15 +241,3 @@ def task_names(tasks: str | None) -> list[str] | None:
     if names == []:
         raise InputError("--tasks names no task")
     return names
-
-
-def check_models(models: Sequence[str], pooling: str | None, normalize: bool | None) -> None:
-    """Find every model before the first one is scored.
-
-    Raises:
-        InputError: if one is not there, or does not pool as asked.
-    """
-    from sentcli.encoder.loading import describe
-
-    for model in models:
-        describe(model, pooling, normalize)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,7 +20,10 @@ def senteval(
     data: Annotated[Path, typer.Option(help="A SentEval data/downstream folder.", show_default=False)],
     tasks: Annotated[
         str | None,
-        typer.Option(help="Comma-separated; default: the seven of the papers. Also SST5 and SICKEntailment."),
+        typer.Option(
+            help="Comma-separated; default: the seven of the papers. Also SST5, SICKEntailment, and with a regression "
+            "SICKRelatedness and STSBenchmark."
+        ),
     ] = None,
     protocol: Annotated[
         Literal["full", "fast", "lbfgs"],
@@ -32,14 +35,17 @@ def senteval(
     precision: options.Precision = "auto",
     device: options.Device = "auto",
     against: scores.AgainstOption = None,
+    rerun: options.Rerun = False,
     json: options.Json = None,
+    pages: scores.Pages = None,
 ) -> None:
     """Score SentEval's transfer tasks: a linear classifier on frozen vectors.
 
     The vectors are those before any final normalisation, as in the original
     toolkit, whose folds, shuffles and first weights are kept. Every distinct
     text is encoded once. full trains 410 classifiers for each of MR, CR, SUBJ
-    and MPQA (ten folds in ten folds, four penalties), fast 105.
+    and MPQA (ten folds in ten folds, four penalties), fast 105. What was
+    measured before is not measured again.
 
     \b
     Examples:
@@ -49,49 +55,59 @@ def senteval(
     """  # noqa: D301
     from sentcli.data import located
     from sentcli.errors import InputError
-    from sentcli.evaluation import transfer, transfer_tasks
-    from sentcli.evaluation.probe import PROTOCOLS, SEED
-    from sentcli.report import Report, environment
+    from sentcli.evaluation import probe, relatedness, significance, sts, transfer, transfer_tasks
+    from sentcli.report import Report
 
-    loaded = transfer_tasks.load_tasks(located(data), scores.task_names(tasks))
-    found = scores.system(against, "senteval", [task.name for task in loaded])
+    data = located(data)
+    chosen = scores.task_names(tasks) or list(transfer_tasks.AVERAGED)
+    classified = transfer_tasks.load_tasks(data, [name for name in chosen if name not in sts.SPLITS])
+    graded = relatedness.load_tasks(data, [name for name in chosen if name in sts.SPLITS])
+    found = scores.system(against, "senteval", [task.name for task in classified])
     if found is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")
-    scores.check_models(model, pooling, False)
-    trainer = PROTOCOLS[protocol]
-    reports, results = [], []
-    for name in model:
-        report = Report("senteval", name)
-        encoder = options.load(name, backend, precision, device, pooling, False, max_length, make_export=False)
-        report.environment = environment(encoder.backend.device, encoder.backend.precision, SEED)
-        with console.encoding("encoding", len(transfer_tasks.distinct_texts(loaded))) as bar:
-            vectors = transfer.encode(encoder, loaded, bar)
-        tested = []
-        for task in loaded:
-            with console.counting(f"{task.name}: classifiers", transfer.classifiers(trainer, task)) as finished:
-                tested.append(transfer.score(trainer, task, vectors, finished))
-        result = transfer.TransferResult(tuple(tested), vectors.truncated)
-        report.protocol = {
-            "name": protocol,
-            "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
-            **trainer.describe(),
-            **encoder.describe(),
-            "truncated_texts": result.truncated,
-        }
-        report.results = {task.task: task.to_dict() for task in result.tasks}
-        report.average = result.average
-        _show(f"{name}: SentEval {protocol}, pooling {encoder.spec.pooling}, before normalisation", result)
-        options.warn_truncated(encoder, result.truncated)
-        report.finish()
+    candidates = [
+        options.candidate(name, backend, precision, device, pooling, False, max_length, rerun=rerun) for name in model
+    ]
+    trained = [transfer.measurement(protocol, task, console.counting) for task in classified]
+    heads = [relatedness.measurement(task, significance.DRAWS, console.counting) for task in graded]
+    settings = {
+        "name": protocol,
+        "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
+        **(transfer.PROTOCOLS[protocol].describe() if trained else {}),
+        **({"regression": relatedness.PROTOCOL} if heads else {}),
+    }
+    reports, results, regressions = [], [], []
+    for candidate in candidates:
+        report = Report("senteval", candidate.name)
+        result = transfer.TransferResult(tuple(candidate.measure(trained, console.encoding_texts)))
+        regression = sts.STSResult("test", tuple(candidate.measure(heads, console.encoding_texts)))
+        if result.tasks:
+            report.average, report.average_interval = result.average, result.average_interval
+            pooling_named = f"pooling {candidate.spec.pooling}, before normalisation"
+            _show(f"{candidate.name}: SentEval {protocol}, {pooling_named}", result)
+        if regression.tasks:
+            scores.show_regression(candidate.name, regression)
+        tested: dict[str, Any] = {one.task: one.to_dict() for one in result.tasks}
+        tested |= {one.task: one.to_dict() for one in regression.tasks}
+        scores.end(report, candidate, settings, {name: tested[name] for name in chosen}, probe.SEED)
         reports.append(report)
         results.append(result)
-    measured = {task.task: [r.tasks[i].accuracy for r in results] for i, task in enumerate(results[0].tasks)}
-    ranges = {task.task: task.interval for task in results[0].tasks}
-    if len(loaded) > 1:
-        measured["average"] = [result.average for result in results]
-        ranges["average"] = results[0].average_interval
-    differences = [transfer.compare(result, results[0]) for result in results[1:]]
-    scores.finish("Accuracy", reports, measured, differences, ranges, found, json)
+        regressions.append(regression)
+    kinds = [*([_measured(results)] if trained else []), *([scores.correlations(regressions)] if heads else [])]
+    scores.finish(reports, kinds, found, json, pages)
+
+
+def _measured(results: list[TransferResult]) -> scores.Measured:
+    """Return the accuracies of all models, and what sets the later ones apart from the first."""
+    from sentcli.evaluation import transfer
+
+    first = results[0]
+    found = {task.task: [r.tasks[i].accuracy for r in results] for i, task in enumerate(first.tasks)}
+    intervals = {task.task: task.interval for task in first.tasks}
+    if len(first.tasks) > 1:
+        found["average"] = [result.average for result in results]
+        intervals["average"] = first.average_interval
+    return scores.Measured("Accuracy", found, intervals, [transfer.compare(result, first) for result in results[1:]])
 
 
 def _show(title: str, result: TransferResult) -> None:

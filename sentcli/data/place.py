@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from sentcli.data.registry import DataSet, File, find, registry
 from sentcli.errors import InputError
+from sentcli.io.cache import cache_folder
 
 OFFLINE = ("SENTCLI_OFFLINE", "HF_HUB_OFFLINE")
 SHOWN = 5
@@ -20,9 +21,7 @@ def data_folder(folder: Path | None = None) -> Path:
         return folder.expanduser()
     if named := os.environ.get("SENTCLI_DATA_DIR"):
         return Path(named).expanduser()
-    from sentcli.encoder.exported import cache_folder
-
-    return cache_folder().parent / "data"
+    return cache_folder("data")
 
 
 def is_offline() -> bool:

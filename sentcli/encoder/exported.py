@@ -17,8 +17,11 @@ from typing import Any
 from sentcli.encoder.checkpoint import file_digest, has_weights, weight_files
 from sentcli.encoder.spec import EncoderSpec, ModuleSpec, read_json, read_spec
 from sentcli.errors import InputError
+from sentcli.io.cache import cache_folder
 
 EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
+EXPORTS = "exports"
+"""Of the cache."""
 FORMAT = 1
 """Of `export.json`, and of the graphs that are written: another number makes new exports in the cache."""
 ABANDONED_SECONDS = 24 * 3600
@@ -150,30 +153,24 @@ def beside(spec: EncoderSpec, precision: str) -> Path | None:
     return spec.folder
 
 
-def cache_folder() -> Path:
-    """Return where exports are kept: ``$SENTCLI_CACHE``, else ``sentcli`` in the user's cache folder."""
-    named = os.environ.get("SENTCLI_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(named) if named else Path(base) / "sentcli") / "exports"
-
-
 def cached(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
     """Return where the export of an encoder in a precision is, or would be, in the cache."""
-    facts = f"{FORMAT} {precision} {runtime} {model_digest(spec)} {_tokenizer_digest(spec.folder)}"
+    facts = f"{FORMAT} {precision} {runtime} {model_digest(spec)} {tokenizer_digest(spec.folder)}"
     digest = hashlib.sha256(facts.encode())
     if precision == "int8" and runtime == "onnx":
         digest.update(f"reduce_range {sums_saturate()}".encode())
-    return cache_folder() / digest.hexdigest()[:32]
+    return cache_folder(EXPORTS) / digest.hexdigest()[:32]
 
 
-def _tokenizer_digest(folder: Path) -> str:
+def tokenizer_digest(folder: Path) -> str:
+    """Return the hashes of the files that make a folder's tokenizer."""
     names = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json")
     return " ".join(file_digest(folder / name) for name in names if (folder / name).exists())
 
 
 def prune(keep: Path) -> None:
     """Delete the least recently used exports of the cache while it is too large, never `keep`."""
-    everything = [path for path in cache_folder().iterdir() if path.is_dir()]
+    everything = [path for path in cache_folder(EXPORTS).iterdir() if path.is_dir()]
     for path in everything:
         if path.name.startswith(".") and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)

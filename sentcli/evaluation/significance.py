@@ -53,7 +53,7 @@ class Discordance:
         return asdict(self)
 
 
-def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS) -> Floats:
+def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:
     """Return Spearman's correlation times 100 of `draws` samples of the pairs ``[draws]``.
 
     Arguments of equal length see the same samples, so two models can be compared draw by draw. A sample is how often
@@ -63,15 +63,16 @@ def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS) -> Float
         predicted: similarities ``[n]``.
         gold: scores ``[n]``.
         draws: number of samples.
+        stream: arguments of equal length with other streams see independent samples.
     """
     first, second = _Ranks(predicted), _Ranks(gold)
-    found = [_correlation(counts, first(counts), second(counts)) for counts in _counts(len(gold), draws)]
+    found = [_correlation(counts, first(counts), second(counts)) for counts in _counts(len(gold), draws, stream)]
     return 100 * np.concatenate(found)
 
 
-def _counts(n: int, draws: int) -> Iterator[Floats]:
+def _counts(n: int, draws: int, stream: int) -> Iterator[Floats]:
     """Yield how often each of `n` pairs was drawn ``[some draws, n]``."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng([SEED, stream])
     rows = max(CHUNK // n, 1)
     for start in range(0, draws, rows):
         some = min(rows, draws - start)

@@ -8,7 +8,7 @@ beside it, because other papers print those (princeton-nlp/SimCSE#4, #150).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,11 @@ import numpy.typing as npt
 from sentcli.encoder.encoding import Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError, nearest
-from sentcli.evaluation import significance
+from sentcli.evaluation import significance, vectors
+from sentcli.evaluation.cache import digest
+from sentcli.evaluation.candidate import Measurement
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
+from sentcli.evaluation.vectors import TextVectors
 from sentcli.io.pairs import scored_pairs
 from sentcli.io.sources import FORMATS, open_source
 
@@ -43,9 +46,25 @@ SPLITS = {
 STSB_TRAIN = Path("STS") / "STSBenchmark" / SPLITS["STSBenchmark"]["train"]
 """In a SentEval ``downstream`` folder."""
 TASKS = (*SUBSETS, *SPLITS)
+ROUNDING = 1e-6
+"""Relative differences of similarities that single precision does not resolve: they count as equal."""
 SPLIT_NAMES = ("test", "dev", "train")
-AGGREGATIONS = {"all": "spearman", "mean": "spearman_mean", "wmean": "spearman_wmean"}
-"""How the subsets of a task become one number, and where `TaskScore` has it."""
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """How the subsets of a task become one number."""
+
+    score: str
+    """The attribute of `TaskScore` that holds it."""
+    title: str
+
+
+AGGREGATIONS = {
+    "all": Aggregation("spearman", "all (subsets concatenated)"),
+    "mean": Aggregation("spearman_mean", "mean of the subsets"),
+    "wmean": Aggregation("spearman_wmean", "mean of the subsets, weighted by size"),
+}
 
 
 @dataclass(frozen=True)
@@ -75,13 +94,31 @@ class TaskScore:
     """The same, weighted by the subsets' numbers of pairs."""
     subsets: dict[str, float]
     """Spearman of each subset."""
+    truncated: int = 0
+    """Distinct sentences longer than the model's maximum length."""
+    zero_vectors: int = 0
+    """Sentences whose vector is zero; their similarity to any other counts as 0."""
+    dev_pearson: float | None = None
+    """Of a trained head, on the development set."""
+    mse: float | None = None
+    """Of a trained head: mean squared error, in the unit of the gold scores."""
     draws: npt.NDArray[np.float64] | None = field(default=None, repr=False)
-    """`spearman` of samples of the pairs ``[draws]``, see `significance.spearman_draws`; None if not asked for."""
+    """The aggregated score of samples of the pairs ``[draws]``, see `significance.spearman_draws`; None if not asked
+    for."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; ``interval`` holds 95 % of the draws, if there are any."""
-        found = {key: value for key, value in vars(self).items() if key not in ("task", "draws")}
+        found = {key: value for key, value in vars(self).items() if key not in ("task", "draws") and value is not None}
         return found if self.draws is None else {**found, "interval": significance.interval(self.draws)}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return everything, for `from_record`."""
+        return {**vars(self), "draws": None if self.draws is None else self.draws.tolist()}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> TaskScore:
+        """Return what `to_record` was called on."""
+        return cls(**{**record, "draws": None if record["draws"] is None else np.array(record["draws"])})
 
 
 @dataclass(frozen=True)
@@ -90,24 +127,32 @@ class STSResult:
 
     split: str
     tasks: tuple[TaskScore, ...]
-    truncated: int
-    """Distinct sentences longer than the model's maximum length."""
-    zero_vectors: int = 0
-    """Sentences whose vector is zero; their similarity to any other counts as 0."""
     aggregation: str = "all"
     """A key of `AGGREGATIONS`, which the average is taken of."""
 
     @property
+    def truncated(self) -> int:
+        """Sentences longer than the model's maximum length, each counted once for each task that has it."""
+        return sum(task.truncated for task in self.tasks)
+
+    @property
+    def zero_vectors(self) -> int:
+        """Sentences whose vector is zero."""
+        return sum(task.zero_vectors for task in self.tasks)
+
+    @property
     def average(self) -> float:
         """Mean of the tasks' scores, each rounded to two decimals first, as the papers print it."""
-        scores = [getattr(task, AGGREGATIONS[self.aggregation]) for task in self.tasks]
-        return round(float(np.mean([round(score, 2) for score in scores])), 2)
+        return round(float(np.mean([round(self.score(task), 2) for task in self.tasks])), 2)
+
+    def score(self, task: TaskScore) -> float:
+        """Return the aggregated score of a task."""
+        found: float = getattr(task, AGGREGATIONS[self.aggregation].score)
+        return found
 
     @property
     def average_draws(self) -> npt.NDArray[np.float64] | None:
-        """The mean over the tasks of their draws ``[draws]``; None if there are none, or the average is of means."""
-        if self.aggregation != "all":
-            return None
+        """The mean over the tasks of their draws ``[draws]``; None if there are none."""
         draws = [task.draws for task in self.tasks if task.draws is not None]
         return np.mean(draws, axis=0) if draws else None
 
@@ -222,13 +267,16 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     return similarity
 
 
-def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]], draws: int = 0) -> TaskScore:
+def aggregate(
+    task: str, subsets: Sequence[tuple[str, Floats, Floats]], draws: int = 0, aggregation: str = "all"
+) -> TaskScore:
     """Score one task.
 
     Args:
         task: its name.
         subsets: name, predicted similarity ``[n]`` and gold score ``[n]`` of each subset.
         draws: samples of the pairs to score as well.
+        aggregation: a key of `AGGREGATIONS`, for the samples.
 
     Raises:
         SentcliError: if a correlation is undefined, because all predictions or all gold scores are equal.
@@ -238,21 +286,30 @@ def aggregate(task: str, subsets: Sequence[tuple[str, Floats, Floats]], draws: i
     names = [name for name, _, _ in subsets]
     for name, predicted, gold in subsets:
         for what, values in (("similarities", predicted), ("gold scores", gold)):
-            if len(values) < 2 or np.ptp(values) == 0 or not np.isfinite(values).all():
+            if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) <= ROUNDING * np.abs(values).max():
                 raise SentcliError(f"{task} {name}: no correlation, the {what} are all equal or not finite")
     by_subset = [100 * float(spearmanr(predicted, gold).statistic) for _, predicted, gold in subsets]
     predicted = np.concatenate([values for _, values, _ in subsets])
     gold = np.concatenate([values for _, _, values in subsets])
+    sizes = [len(values) for _, _, values in subsets]
+    parts = [(predicted, gold)] if aggregation == "all" else [(values, scores) for _, values, scores in subsets]
     return TaskScore(
         task=task,
         spearman=100 * float(spearmanr(predicted, gold).statistic),
         pearson=100 * float(pearsonr(predicted, gold).statistic),
         pairs=len(gold),
         spearman_mean=float(np.mean(by_subset)),
-        spearman_wmean=float(np.average(by_subset, weights=[len(values) for _, _, values in subsets])),
+        spearman_wmean=float(np.average(by_subset, weights=sizes)),
         subsets=dict(zip(names, by_subset, strict=True)),
-        draws=significance.spearman_draws(predicted, gold, draws) if draws else None,
+        draws=_draws(parts, draws, sizes if aggregation == "wmean" else None) if draws else None,
     )
+
+
+def _draws(parts: Sequence[tuple[Floats, Floats]], draws: int, weights: Sequence[int] | None) -> Floats:
+    """Return the mean over some parts of their samples' correlations ``[draws]``."""
+    found = [significance.spearman_draws(predicted, gold, draws, stream=i) for i, (predicted, gold) in enumerate(parts)]
+    mean: Floats = np.average(found, axis=0, weights=weights)
+    return mean
 
 
 def evaluate(
@@ -272,22 +329,46 @@ def evaluate(
         split: named in the result.
         progress: as in `SentenceEncoder.encode`.
         draws: samples of the pairs to score as well, for intervals and comparisons.
-        aggregation: a key of `AGGREGATIONS`, for the average.
+        aggregation: a key of `AGGREGATIONS`, for samples and average.
     """
-    pairs = [subset for subsets in tasks.values() for subset in subsets]
-    texts = [text for subset in pairs for text in (*subset.first, *subset.second)]
-    vectors, stats = encoder.encode_counted(texts, progress=progress)
-    scores, start = [], 0
-    for task, subsets in tasks.items():
-        predicted = []
-        for subset in subsets:
-            n = len(subset)
-            similarity = cosine(vectors[start : start + n], vectors[start + n : start + 2 * n])
-            predicted.append((subset.name, similarity, subset.gold))
-            start += 2 * n
-        scores.append(aggregate(task, predicted, draws))
-    zero = int((~vectors.any(axis=1)).sum())
-    return STSResult(split, tuple(scores), stats.truncated, zero, aggregation)
+    found = vectors.encode(encoder, sentences(tasks), progress)
+    scores = tuple(score(task, subsets, found, draws, aggregation) for task, subsets in tasks.items())
+    return STSResult(split, scores, aggregation)
+
+
+def measurement(task: str, subsets: Sequence[Pairs], draws: int, aggregation: str) -> Measurement[TaskScore]:
+    """Return what scores a model on a task; the arguments are those of `score`."""
+    return Measurement(
+        task,
+        sentences({task: list(subsets)}),
+        ["cosine", draws, aggregation, task, digest(content(subsets))],
+        lambda found: score(task, subsets, found, draws, aggregation),
+        TaskScore.from_record,
+    )
+
+
+def score(
+    task: str, subsets: Sequence[Pairs], found: TextVectors, draws: int = 0, aggregation: str = "all"
+) -> TaskScore:
+    """Score one task.
+
+    Args:
+        task: its name.
+        subsets: of the task.
+        found: the vectors of its sentences.
+        draws: samples of the pairs to score as well.
+        aggregation: a key of `AGGREGATIONS`, for the samples.
+
+    Raises:
+        SentcliError: as `aggregate`.
+    """
+    predicted, texts, zero = [], [], 0
+    for subset in subsets:
+        first, second = found.of(subset.first), found.of(subset.second)
+        zero += sum(int((~side.any(axis=1)).sum()) for side in (first, second))
+        predicted.append((subset.name, cosine(first, second), subset.gold))
+        texts += [*subset.first, *subset.second]
+    return replace(aggregate(task, predicted, draws, aggregation), truncated=found.truncated(texts), zero_vectors=zero)
 
 
 def compare(result: STSResult, other: STSResult) -> dict[str, significance.Difference]:
@@ -298,7 +379,7 @@ def compare(result: STSResult, other: STSResult) -> dict[str, significance.Diffe
         other: of the other one, for the same tasks and draws.
     """
     found = {
-        one.task: significance.compare_draws(one.spearman, two.spearman, one.draws, two.draws)
+        one.task: significance.compare_draws(result.score(one), other.score(two), one.draws, two.draws)
         for one, two in zip(result.tasks, other.tasks, strict=True)
         if one.draws is not None and two.draws is not None
     }
@@ -308,6 +389,11 @@ def compare(result: STSResult, other: STSResult) -> dict[str, significance.Diffe
     return found
 
 
-def distinct_sentences(tasks: dict[str, list[Pairs]]) -> int:
-    """Count the distinct sentences of some tasks (what `evaluate` encodes)."""
-    return len({text for subsets in tasks.values() for s in subsets for text in (*s.first, *s.second)})
+def sentences(tasks: dict[str, list[Pairs]]) -> list[str]:
+    """Return the distinct sentences of some tasks."""
+    return list(dict.fromkeys(text for subsets in tasks.values() for s in subsets for text in (*s.first, *s.second)))
+
+
+def content(subsets: Sequence[Pairs]) -> list[Any]:
+    """Return what a task consists of, for a hash of it."""
+    return [[pairs.name, pairs.first, pairs.second, pairs.gold.tolist()] for pairs in subsets]

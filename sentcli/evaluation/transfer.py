@@ -6,21 +6,30 @@ order of the batches and the first weights are those of the original toolkit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.encoding import Progress
-from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation import significance
+from sentcli.evaluation.cache import digest
+from sentcli.evaluation.candidate import Measurement
+from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, Step, Trainer, split
-from sentcli.evaluation.transfer_tasks import TransferTask, distinct_texts, features, labels
+from sentcli.evaluation.toolkit_classifier import GradientTrainer
+from sentcli.evaluation.transfer_tasks import TransferTask, content, features, labels
+from sentcli.evaluation.vectors import TextVectors
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
+PROTOCOLS: dict[str, Trainer] = {
+    "full": GradientTrainer(10, "adam", batch_size=64, tenacity=5, epoch_size=4),
+    "fast": GradientTrainer(5, "rmsprop", batch_size=128, tenacity=3, epoch_size=2),
+    "lbfgs": LbfgsTrainer(),
+}
 
 
 @dataclass(frozen=True)
@@ -39,11 +48,17 @@ class TransferScore:
     correct: list[bool]
     """Of each test example, in the toolkit's order; for tests of significance."""
     f1: float | None = None
+    truncated: int = 0
+    """Distinct texts longer than the model's maximum length."""
 
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval of the accuracy."""
         return significance.accuracy_interval(np.array(self.correct))
+
+    def to_record(self) -> dict[str, Any]:
+        """Return everything."""
+        return dict(vars(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -56,8 +71,6 @@ class TransferResult:
     """Scores of several tasks."""
 
     tasks: tuple[TransferScore, ...]
-    truncated: int
-    """Distinct texts longer than the model's maximum length."""
 
     @property
     def average(self) -> float:
@@ -70,34 +83,6 @@ class TransferResult:
         variances = [np.var(task.correct) / len(task.correct) for task in self.tasks]
         spread = 1.96 * 100 * float(np.sqrt(np.sum(variances))) / len(variances)
         return self.average - spread, self.average + spread
-
-
-@dataclass(frozen=True)
-class TaskVectors:
-    """The vectors of every text of some tasks."""
-
-    rows: dict[str, int]
-    """Text to row of `vectors`."""
-    vectors: Floats
-    """``[texts, dim]``."""
-    truncated: int
-    """Texts longer than the model's maximum length."""
-
-
-def encode(encoder: SentenceEncoder, tasks: Sequence[TransferTask], progress: Progress | None = None) -> TaskVectors:
-    """Encode every distinct text of some tasks once.
-
-    Args:
-        encoder: loaded without normalisation at the end: the toolkit's classifiers see the pooled vectors.
-        tasks: from `load_tasks`.
-        progress: as in `SentenceEncoder.encode`.
-
-    Raises:
-        SentcliError: if a vector is not finite.
-    """
-    texts = distinct_texts(tasks)
-    vectors, stats = encoder.encode_counted(texts, progress=progress)
-    return TaskVectors({text: row for row, text in enumerate(texts)}, vectors, stats.truncated)
 
 
 def compare(result: TransferResult, other: TransferResult) -> dict[str, significance.Discordance]:
@@ -116,20 +101,48 @@ def classifiers(trainer: Trainer, task: TransferTask) -> int:
     return trainer.folds * tried + 1 if task.kind == "test" else tried
 
 
+def measurement(
+    protocol: str, task: TransferTask, counting: Callable[[str, int], AbstractContextManager[Step]]
+) -> Measurement[TransferScore]:
+    """Return what scores a model on a task.
+
+    Args:
+        protocol: a key of `PROTOCOLS`.
+        task: the task.
+        counting: shows the progress of training a task's classifiers.
+    """
+    trainer = PROTOCOLS[protocol]
+
+    def run(found: TextVectors) -> TransferScore:
+        with counting(f"{task.name}: classifiers", classifiers(trainer, task)) as finished:
+            return score(trainer, task, found, finished)
+
+    facts = ["transfer", trainer.describe(), task.name, digest(content(task))]
+    return Measurement(task.name, task.texts, facts, run, lambda record: TransferScore(**record))
+
+
 def score(
-    trainer: Trainer, task: TransferTask, encoded: TaskVectors, finished: Step = lambda count: None
+    trainer: Trainer, task: TransferTask, found: TextVectors, finished: Step = lambda count: None
 ) -> TransferScore:
     """Choose the penalty, train, and test.
 
     Args:
         trainer: the protocol.
         task: the task.
-        encoded: its vectors.
+        found: the vectors of its texts, pooled and not normalised: that is what the toolkit's classifiers see.
         finished: called with the number of classifiers that have been trained.
     """
-    x, y = features(task, encoded.rows, encoded.vectors), labels(task)
+    x, y = features(task, found), labels(task)
     if task.kind == "folds":
-        return _nested(trainer, task, x["all"], y["all"], finished)
+        result = _nested(trainer, task, x["all"], y["all"], finished)
+    else:
+        result = _split(trainer, task, x, y, finished)
+    return replace(result, truncated=found.truncated(task.texts))
+
+
+def _split(
+    trainer: Trainer, task: TransferTask, x: dict[str, Floats], y: dict[str, Rows], finished: Step
+) -> TransferScore:
     train, test = y["train"], y["test"]
     penalties = trainer.penalties(task)
     if task.kind == "test":

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation.files import detokenised, fields, read_lines
+from sentcli.evaluation.vectors import TextVectors
 
 Floats = npt.NDArray[np.float32]
 Kind = Literal["folds", "test", "dev and test"]
@@ -58,7 +59,7 @@ def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[TransferT
         InputError: for an unknown task, a missing file, or a folder that holds none of them.
         DataError: for a line that does not parse.
     """
-    chosen = tuple(dict.fromkeys(names)) if names else AVERAGED
+    chosen = tuple(dict.fromkeys(names)) if names is not None else AVERAGED
     for name in chosen:
         if name not in READERS:
             raise InputError(f"unknown task {name!r}{nearest(name, list(READERS))}; one of: {', '.join(READERS)}")
@@ -167,21 +168,19 @@ AVERAGED = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 """The seven tasks of the papers' tables."""
 
 
-def features(task: TransferTask, vector_of: dict[str, int], vectors: Floats) -> dict[str, Floats]:
-    """Return what the classifier sees of each split: ``u``, or ``|u - v|`` and ``u * v`` for pairs.
+def features(task: TransferTask, found: TextVectors) -> dict[str, Floats]:
+    """Return what the classifier sees of each split: ``u``, or ``|u - v|`` and ``u * v`` for pairs."""
+    return {
+        split: joined(*(found.of(side) for side in zip(*(e.texts for e in examples), strict=True)))
+        for split, examples in task.splits.items()
+    }
 
-    Args:
-        task: the task.
-        vector_of: text to row of `vectors`.
-        vectors: ``[texts, dim]``.
-    """
-    found = {}
-    for split, examples in task.splits.items():
-        parts = [vectors[[vector_of[text] for text in side]] for side in zip(*(e.texts for e in examples), strict=True)]
-        if len(parts) == 2:
-            parts = [np.abs(parts[0] - parts[1]), parts[0] * parts[1]]
-        found[split] = np.concatenate(parts, axis=1)
-    return found
+
+def joined(first: Floats, second: Floats | None = None) -> Floats:
+    """Return the features of one text, or of pairs: ``|u - v|`` and ``u * v`` ``[n, 2 dim]``."""
+    if second is None:
+        return first
+    return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
 def labels(task: TransferTask) -> dict[str, npt.NDArray[np.int64]]:
@@ -189,6 +188,6 @@ def labels(task: TransferTask) -> dict[str, npt.NDArray[np.int64]]:
     return {split: np.array([e.label for e in examples], np.int64) for split, examples in task.splits.items()}
 
 
-def distinct_texts(tasks: Sequence[TransferTask]) -> list[str]:
-    """Return every text of some tasks once."""
-    return list(dict.fromkeys(text for task in tasks for text in task.texts))
+def content(task: TransferTask) -> list[Any]:
+    """Return what a task consists of, for a hash of it."""
+    return [[split, [[*e.texts, e.label] for e in examples]] for split, examples in task.splits.items()]

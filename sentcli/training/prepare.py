@@ -137,7 +137,7 @@ class Prepared:
 
 def _digest(tasks: dict[str, list[sts.Pairs]]) -> str:
     """Return the SHA-256 of pairs and their scores."""
-    content = [[p.name, p.first, p.second, p.gold.tolist()] for pairs in tasks.values() for p in pairs]
+    content = [part for pairs in tasks.values() for part in sts.content(pairs)]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

@@ -50,7 +50,7 @@ def test_what_cannot_be_compared_is_refused_before_the_work(data, invoke):
         ("senteval", ["glove"], "nothing is printed of glove for CR, MPQA"),
         ("senteval", ["simcse-bert-base", "--tasks", "MR"], "nothing is printed of simcse-bert-base for MR"),
         ("senteval", ["simcse-bert-base", "--protocol", "lbfgs"], "papers print the protocol full"),
-        ("sts-eval", ["glove", "--split", "dev"], "papers print the test split"),
+        ("sts-eval", ["glove", "--split", "dev"], "papers print cosines on the test split"),
     ):
         assert words in " ".join(invoke(command, *call, *options, check=2).stderr.split())
 

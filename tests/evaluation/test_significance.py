@@ -17,7 +17,7 @@ def test_a_draw_is_the_correlation_of_the_pairs_that_were_drawn(n, seed, ties):
     if ties:
         predicted, gold = np.round(predicted, 1), np.round(gold)
     found = significance.spearman_draws(predicted, gold, 5)
-    counts = np.concatenate(list(significance._counts(n, 5))).astype(int)
+    counts = np.concatenate(list(significance._counts(n, 5, 0))).astype(int)
     for value, count in zip(found, counts, strict=True):
         rows = np.repeat(np.arange(n), count)
         assert count.sum() == n

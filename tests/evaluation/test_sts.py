@@ -6,7 +6,7 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError
-from sentcli.evaluation import sts
+from sentcli.evaluation import significance, sts
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_all_tasks_and_json(folder, tiny_bert, invoke, tmp_path):
     invoke("sts-eval", "-m", tiny_bert, "--data", folder, "--json", tmp_path / "r.json", check=0)
     report = json.loads((tmp_path / "r.json").read_text())
     assert set(report) == {
-        "command", "model", "protocol", "results", "average", "environment", "elapsed_seconds",
+        "command", "model", "protocol", "results", "average", "average_interval", "environment", "elapsed_seconds",
     }  # fmt: skip
     assert list(report["results"]) == list(sts.TASKS)
     assert report["results"]["STS16"]["pairs"] == 3 * 5
@@ -71,7 +71,7 @@ def test_each_distinct_sentence_is_encoded_once(folder, tiny_bert):
     spy = {"pad_id": 0, "max_length": 32, "__call__": lambda self, t, p, **kinds: seen.extend(t) or real(t, p, **kinds)}
     encoder.tokenizer = type("Spy", (), spy)()
     sts.evaluate(encoder, tasks)
-    assert len(seen) == len(set(seen)) == sts.distinct_sentences(tasks)
+    assert len(seen) == len(set(seen)) == len(sts.sentences(tasks))
 
 
 def spoil(path, old, new):
@@ -262,26 +262,32 @@ def test_the_average_is_of_the_aggregation_that_is_asked_for(folder, tiny_bert, 
     for aggregation, key in sts.AGGREGATIONS.items():
         call = ["sts-eval", "-m", tiny_bert, "--data", folder, "--aggregation", aggregation, "--json", "-"]
         report = json.loads(invoke(*call, check=0).stdout)
-        assert report["average"] == round(np.mean([round(r[key], 2) for r in report["results"].values()]), 2)
+        assert report["average"] == round(np.mean([round(r[key.score], 2) for r in report["results"].values()]), 2)
     loaded = sts.load_tasks(folder, None, "test")
     for aggregation in sts.AGGREGATIONS:
         result = sts.evaluate(SentenceEncoder.load(tiny_bert), loaded, draws=50, aggregation=aggregation)
-        assert (result.average_draws is None) == (aggregation != "all"), "samples are of the concatenation"
+        low, high = significance.interval(result.average_draws)
+        assert low < result.average < high, "samples are of what is averaged"
+        for task in result.tasks:
+            low, high = significance.interval(task.draws)
+            assert low < result.score(task) < high
     refused = invoke(
         "sts-eval", "-m", tiny_bert, "--data", folder, "--aggregation", "mean", "--against", "glove", check=2
     )
-    assert "papers print the test split" in refused.stderr
+    assert "papers print cosines on the test split" in refused.stderr
 
 
 def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
     tasks = sts.load_tasks(folder, ["STS12"], "test")
-    whole = encoder.encode_counted
+    whole = encoder.encode_distinct
+    first = tasks["STS12"][0].first[0]
 
-    def with_zeros(texts, **options):
-        vectors, stats = whole(texts, **options)
-        vectors[:3] = 0
-        return vectors, stats
+    def with_zeros(texts, prompt="", **options):
+        found = whole(texts, prompt, **options)
+        found.vectors[[text == first for text in texts]] = 0
+        return found
 
-    monkeypatch.setattr(encoder, "encode_counted", with_zeros)
-    assert sts.evaluate(encoder, tasks).zero_vectors == 3
+    monkeypatch.setattr(encoder, "encode_distinct", with_zeros)
+    times = sum(side.count(first) for pairs in tasks["STS12"] for side in (pairs.first, pairs.second))
+    assert sts.evaluate(encoder, tasks).zero_vectors == times > 0

@@ -1,0 +1,114 @@
+"""A model whose scores are wanted: it is loaded when something has to be encoded that was not encoded before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+from sentcli.encoder.encoding import Progress
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.spec import EncoderSpec
+from sentcli.evaluation import vectors
+from sentcli.evaluation.cache import ScoreStore, VectorStore, digest, model_key
+from sentcli.evaluation.vectors import TextVectors
+
+
+class Score(Protocol):
+    """What a measurement results in."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return everything, as JSON can hold it."""
+
+
+S = TypeVar("S", bound=Score)
+Encoding = Callable[[int], AbstractContextManager[Progress]]
+"""Shows the progress of encoding a number of texts."""
+
+
+@dataclass(frozen=True)
+class Measurement(Generic[S]):
+    """A task that a model is to be scored on."""
+
+    name: str
+    texts: Sequence[str]
+    """Whose vectors it needs; they may repeat."""
+    facts: list[Any]
+    """Everything beside the model that decides the score."""
+    score: Callable[[TextVectors], S]
+    restore: Callable[[dict[str, Any]], S]
+    """Undoes `Score.to_record`."""
+
+
+class Candidate:
+    """A model, its vectors and its scores, with what is kept of both from earlier runs.
+
+    Args:
+        name: of the model.
+        spec: what its folder says, with the user's choices.
+        wanted: the options of loading it.
+        load: loads it.
+        rerun: measure again what was measured before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spec: EncoderSpec,
+        wanted: list[Any],
+        load: Callable[[], SentenceEncoder],
+        *,
+        rerun: bool = False,
+    ) -> None:
+        self.name, self.spec, self.rerun = name, spec, rerun
+        self.key = model_key(spec, wanted)
+        self.scores = None if self.key is None else ScoreStore(self.key)
+        self.remembered: list[str] = []
+        """Tasks whose scores were taken from an earlier run."""
+        self._load = load
+        self._described: dict[str, Any] | None = None
+
+    @cached_property
+    def encoder(self) -> SentenceEncoder:
+        """The loaded model."""
+        return self._load()
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """How it was loaded, now or when its scores were kept: what `SentenceEncoder.describe` says, and the device."""
+        if self._described is None:
+            self._described = {**self.encoder.describe(), "device": self.encoder.backend.device}
+        return self._described
+
+    def measure(self, tasks: Sequence[Measurement[S]], encoding: Encoding) -> list[S]:
+        """Score the model on some tasks, or take the scores that are kept; `remembered` then holds their names."""
+        kept = self._recall(tasks)
+        missing = [task for task in tasks if task.name not in kept]
+        self.remembered += kept
+        if missing:
+            texts = list(dict.fromkeys(text for task in missing for text in task.texts))
+            with encoding(len(texts)) as progress:
+                found = self.encode(texts, progress)
+        for task in missing:
+            kept[task.name] = task.score(found)
+            if self.scores is not None:
+                self.scores.write({"encoder": self.described, "score": kept[task.name].to_record()}, *task.facts)
+        return [kept[task.name] for task in tasks]
+
+    def _recall(self, tasks: Sequence[Measurement[S]]) -> dict[str, S]:
+        """Return the scores that are kept, all of the same backend."""
+        if self.scores is None or self.rerun or not tasks:
+            return {}
+        kept = {task.name: found for task in tasks if (found := self.scores.read(*task.facts)) is not None}
+        backends = [found["encoder"] for found in kept.values()]
+        if len(kept) == len(tasks) and all(one == backends[0] for one in backends):
+            self._described = backends[0]
+        same = {name: found["score"] for name, found in kept.items() if found["encoder"] == self.described}
+        return {task.name: task.restore(same[task.name]) for task in tasks if task.name in same}
+
+    def encode(self, texts: Iterable[str], progress: Progress | None = None) -> TextVectors:
+        """Return the vectors of some texts; see `vectors.encode`."""
+        store = None if self.key is None else VectorStore(digest([self.key, self.described]), fresh=self.rerun)
+        return vectors.encode(self.encoder, texts, progress, store)

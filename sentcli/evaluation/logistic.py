@@ -1,0 +1,236 @@
+"""Logistic regressions of one data set, all folds and penalties minimised together.
+
+What is minimised is scikit-learn's objective, so the classifiers are those of `sklearn.linear_model.LogisticRegression`
+(a test compares them). One after the other they read the examples once an iteration each; together an iteration is one
+matrix product for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Rows, Step
+from sentcli.evaluation.transfer_tasks import TransferTask
+
+GRID = tuple(2.0**power for power in range(-2, 4))
+TEST_GRID = tuple(2.0**power for power in range(-1, 6))
+"""Values of scikit-learn's C that the toolkit tries, and those for tasks with a test set of their own."""
+HISTORY = 10
+"""Steps that the curvature is estimated from."""
+TOLERANCE = 1e-4
+"""Largest component of the gradient of the mean loss at which a problem is solved; scikit-learn's."""
+SUFFICIENT = 1e-4
+"""Share of the decrease promised by the slope that a step must bring (Armijo)."""
+ROUNDING = 1e-6
+"""Relative error of a sum of losses in single precision."""
+SCORES_TOGETHER = 2**25
+"""Numbers in the scores of the problems that are solved at the same time."""
+
+
+@dataclass(frozen=True)
+class LbfgsTrainer:
+    """Logistic regression, trained to the end."""
+
+    folds: int = 10
+    max_iter: int = 1000
+
+    def penalties(self, task: TransferTask) -> tuple[float, ...]:
+        """Return scikit-learn's C, the strongest penalty first; the grids are the toolkit's."""
+        return TEST_GRID if task.kind == "test" else GRID
+
+    def last_fold(self, rows: Rows) -> Fold:
+        """Train on all: nothing has to be stopped."""
+        return Fold(rows, rows[:0])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the choices that move a number."""
+        return {
+            "classifier": "logistic regression, scikit-learn's objective, L-BFGS",
+            "folds": self.folds,
+            "max_iter": self.max_iter,
+            "tolerance": TOLERANCE,
+            "C": list(GRID),
+            "C of tasks with a test set": list(TEST_GRID),
+            "seed": SEED,
+        }
+
+    def train(
+        self,
+        x: Floats,
+        y: Rows,
+        classes: int,
+        folds: Sequence[Fold],
+        penalties: Sequence[Sequence[float]],
+        finished: Step,
+    ) -> Fitted:
+        """Train as many at a time as fit into memory."""
+        runs = len(penalties[0])
+        weights = np.zeros((len(folds), runs, x.shape[1] + 1, classes), np.float32)
+        accuracy = np.zeros(weights.shape[:2])
+        some = max(SCORES_TOGETHER // (len(x) * classes * runs), 1)
+        for start in range(0, len(folds), some):
+            part = slice(start, start + some)
+            weights[part] = _minimised(x, y, classes, folds[part], penalties[part], self.max_iter, finished)
+        for number, fold in enumerate(folds):
+            if len(fold.dev):
+                scores = np.einsum("nd,rdc->rnc", x[fold.dev], weights[number, :, :-1]) + weights[number, :, -1:]
+                accuracy[number] = (scores.argmax(axis=2) == y[fold.dev]).mean(axis=1)
+        return Fitted(weights, accuracy)
+
+
+def _minimised(
+    x: Floats,
+    y: Rows,
+    classes: int,
+    folds: Sequence[Fold],
+    penalties: Sequence[Sequence[float]],
+    max_iter: int,
+    finished: Step,
+) -> Floats:
+    """Return the weights ``[folds, penalties, dim + 1, classes]``."""
+    import torch
+
+    problems = _Problems(x, y, classes, folds, penalties)
+    runs, columns = len(penalties[0]), problems.columns
+    solved = torch.zeros(len(folds) * runs, problems.width * columns)
+    for places, found in _lbfgs(problems, max_iter):
+        solved[places] = found
+        finished(len(places))
+    weights = solved.view(len(folds), runs, problems.width, columns)
+    if columns == 1:  # of two classes, one is enough
+        weights = torch.cat([torch.zeros_like(weights), weights], dim=3)
+    result: Floats = weights.numpy()
+    return result
+
+
+class _Problems:
+    """Mean log loss plus an L2 penalty, for folds and penalties; a problem is a row of weights ``[p, w * c]``."""
+
+    def __init__(
+        self, x: Floats, y: Rows, classes: int, folds: Sequence[Fold], penalties: Sequence[Sequence[float]]
+    ) -> None:
+        import torch
+
+        used = np.unique(np.concatenate([fold.train for fold in folds]))
+        place = np.zeros(len(x), np.int64)
+        place[used] = np.arange(len(used))
+        self.x = torch.from_numpy(np.concatenate([x[used], np.ones((len(used), 1), np.float32)], axis=1))
+        self.columns = 1 if classes == 2 else classes
+        self.width = self.x.shape[1]
+        label = torch.from_numpy(y[used])
+        self.wanted = label[:, None].float() if classes == 2 else torch.nn.functional.one_hot(label, classes).float()
+        counts = [len(fold.train) for fold in folds]
+        weight = torch.zeros(len(used), len(folds))
+        for number, fold in enumerate(folds):
+            weight[place[fold.train], number] = 1 / counts[number]
+        runs = len(penalties[0])
+        self.share = weight.repeat_interleave(runs, dim=1)
+        """Of each example in the mean loss of each problem ``[n, p]``; 0 outside of its fold."""
+        c = torch.tensor(penalties, dtype=torch.float32) * torch.tensor(counts)[:, None]
+        self.penalty = (1 / c).flatten()
+
+    def __len__(self) -> int:
+        return len(self.penalty)
+
+    def only(self, stay: Any) -> None:
+        """Leave out the others."""
+        self.share, self.penalty = self.share[:, stay], self.penalty[stay]
+
+    def scores(self, weight: Any) -> Any:
+        """Return what the problems' weights ``[p, w * c]`` make of the examples ``[n, p, c]``."""
+        columns = weight.view(len(weight), self.width, self.columns).transpose(0, 1).reshape(self.width, -1)
+        return (self.x @ columns).view(len(self.x), len(weight), self.columns)
+
+    def loss(self, weight: Any, scores: Any) -> Any:
+        """Return the loss of each problem ``[p]``."""
+        import torch
+
+        if self.columns == 1:
+            found = torch.nn.functional.softplus(scores) - scores * self.wanted[:, None]
+            each = found[..., 0]
+        else:
+            each = scores.logsumexp(dim=2) - (scores * self.wanted[:, None]).sum(dim=2)
+        return (each * self.share).sum(dim=0) + 0.5 * self.penalty * (self._penalised(weight) ** 2).sum(dim=1)
+
+    def slope(self, weight: Any, scores: Any) -> Any:
+        """Return the gradient of `loss` ``[p, w * c]``."""
+        guess = scores.sigmoid() if self.columns == 1 else scores.softmax(dim=2)
+        error = ((guess - self.wanted[:, None]) * self.share[..., None]).view(len(self.x), -1)
+        found = (self.x.T @ error).view(self.width, len(weight), self.columns).transpose(0, 1).reshape(len(weight), -1)
+        return found + self.penalty[:, None] * self._penalised(weight)
+
+    def _penalised(self, weight: Any) -> Any:
+        """Return the weights with the biases, the last row, set to 0."""
+        found = weight.clone()
+        found[:, -self.columns :] = 0
+        return found
+
+
+def _lbfgs(problems: _Problems, max_iter: int) -> Any:
+    """Yield the numbers and the weights of problems as they are solved (Nocedal and Wright, algorithms 7.4 and 7.5)."""
+    import torch
+
+    places = torch.arange(len(problems))
+    weight = torch.zeros(len(problems), problems.width * problems.columns)
+    scores = problems.scores(weight)
+    loss, slope = problems.loss(weight, scores), problems.slope(weight, scores)
+    steps: list[tuple[Any, Any, Any]] = []
+    for _ in range(max_iter):
+        direction = _direction(slope, steps)
+        moved, scores, new_loss, stuck = _search(problems, weight, direction, scores, loss, slope)
+        new_slope = problems.slope(moved, scores)
+        change, bend = moved - weight, new_slope - slope
+        curve = (change * bend).sum(dim=1)
+        inverse = torch.where(curve > 0, 1 / curve, 0.0)  # 0 leaves the pair out
+        steps = [*steps[-HISTORY + 1 :], (change, bend, inverse)]
+        weight, loss, slope = moved, new_loss, new_slope
+        done = (slope.abs().amax(dim=1) <= TOLERANCE) | stuck
+        if done.any():
+            yield places[done], weight[done]
+            stay = ~done
+            places, weight, loss, slope, scores = places[stay], weight[stay], loss[stay], slope[stay], scores[:, stay]
+            steps = [(a[stay], b[stay], c[stay]) for a, b, c in steps]
+            problems.only(stay)
+        if not len(places):
+            return
+    yield places, weight
+
+
+def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]]) -> Any:
+    """Return the direction of descent ``[p, w * c]`` (algorithm 7.4)."""
+    found, factors = -slope, []
+    for change, bend, inverse in reversed(steps):
+        factor = inverse * (change * found).sum(dim=1)
+        found = found - factor[:, None] * bend
+        factors.append(factor)
+    if steps:
+        change, bend, inverse = steps[-1]
+        scale = (change * bend).sum(dim=1) / (bend * bend).sum(dim=1).clamp_min(1e-30)
+        found = found * (scale * (inverse > 0) + (inverse == 0)).clamp_min(1e-30)[:, None]
+    for (change, bend, inverse), factor in zip(steps, reversed(factors), strict=True):
+        found = found + change * (factor - inverse * (bend * found).sum(dim=1))[:, None]
+    return found
+
+
+def _search(problems: _Problems, weight: Any, direction: Any, scores: Any, loss: Any, slope: Any) -> Any:
+    """Halve the steps that do not bring enough, and return weights, scores, losses and which could not be moved."""
+    import torch
+
+    promised = (direction * slope).sum(dim=1)
+    along = problems.scores(direction)
+    size = torch.ones(len(weight))
+    allowed = ROUNDING * loss.abs()
+    for _ in range(20):
+        moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
+        found = problems.loss(moved, new_scores)
+        short = found > loss + SUFFICIENT * size * promised + allowed
+        if not short.any():
+            return moved, new_scores, found, promised >= 0
+        size = torch.where(short, size / 2, size)
+    size = torch.where(short, 0.0, size)
+    moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
+    return moved, new_scores, problems.loss(moved, new_scores), short

@@ -1,0 +1,215 @@
+"""STS-Benchmark and SICK with SentEval's supervised head: a distribution over the grades 1 to 5 from frozen vectors.
+
+Source: SentEval, ``senteval/tools/relatedness.py``; the encoding of scores is that of Tai, Socher and Manning (ACL
+2015), section 4.2. Adam, batches of 64, scored by Pearson on the development set every 50 epochs, stopped at the fourth
+round without an improvement. The squared error is averaged over grades and pairs, which is what the toolkit's code does
+on a torch of today; an older one took the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import InputError, nearest
+from sentcli.evaluation import sts
+from sentcli.evaluation.cache import digest
+from sentcli.evaluation.candidate import Measurement
+from sentcli.evaluation.transfer_tasks import joined
+from sentcli.evaluation.vectors import TextVectors
+
+Floats = npt.NDArray[np.float32]
+GRADES = 5
+SEED = 1111
+BATCH = 64
+ROUND = 50
+"""Epochs between two scores on the development set."""
+TENACITY = 3
+MAX_EPOCHS = 1000
+PROTOCOL = {
+    "head": "linear, softmax over the grades 1 to 5, mean squared error",
+    "optimizer": "adam",
+    "batch_size": BATCH,
+    "epoch_size": ROUND,
+    "tenacity": TENACITY,
+    "max_epochs": MAX_EPOCHS,
+    "seed": SEED,
+}
+
+
+@dataclass(frozen=True)
+class GradedTask:
+    """Pairs with scores, in three splits."""
+
+    name: str
+    splits: dict[str, sts.Pairs]
+    """``train``, ``dev`` and ``test``."""
+
+    @property
+    def texts(self) -> list[str]:
+        """Every sentence of every pair."""
+        return [text for pairs in self.splits.values() for text in (*pairs.first, *pairs.second)]
+
+
+def load_tasks(data: Path, names: Sequence[str]) -> list[GradedTask]:
+    """Read tasks, their pairs in the toolkit's order: by tokens, then by score.
+
+    Raises:
+        InputError: if a task has no training split; as `sts.load_task`.
+    """
+    found = []
+    for name in dict.fromkeys(names):
+        if name not in sts.SPLITS:
+            hint = f"{nearest(name, list(sts.SPLITS))}; one of: {', '.join(sts.SPLITS)}"
+            raise InputError(f"{name} has no training split for a head{hint}")
+        splits = {split: _sorted(sts.load_task(data, name, split)[0]) for split in ("train", "dev", "test")}
+        found.append(GradedTask(name, splits))
+    return found
+
+
+def _sorted(pairs: sts.Pairs) -> sts.Pairs:
+    rows = zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True)
+    ordered = sorted(rows, key=lambda row: (len(row[0].split()), len(row[1].split()), row[2]))
+    first, second, gold = zip(*ordered, strict=True)
+    return sts.Pairs(pairs.name, list(first), list(second), np.array(gold))
+
+
+def grades(scores: npt.NDArray[np.float64]) -> Floats:
+    """Return scores as distributions over the grades 1 to 5 ``[n, 5]``; what is below 1 has less than 1 in all."""
+    floor = np.floor(scores)
+    places = np.arange(1, GRADES + 1)
+    above = np.where(places == floor[:, None] + 1, (scores - floor)[:, None], 0)
+    found: Floats = np.where(places == floor[:, None], (floor - scores + 1)[:, None], above).astype(np.float32)
+    return found
+
+
+def measurement(
+    task: GradedTask, draws: int, counting: Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+) -> Measurement[sts.TaskScore]:
+    """Return what scores a model on a task.
+
+    Args:
+        task: from `load_tasks`.
+        draws: samples of the pairs to score as well.
+        counting: shows the progress of a number of epochs, of which not all need be run.
+    """
+
+    def run(found: TextVectors) -> sts.TaskScore:
+        with counting(f"{task.name}: epochs", MAX_EPOCHS + ROUND) as finished:
+            return score(task, found, draws, finished)
+
+    facts = ["head", PROTOCOL, draws, task.name, digest(sts.content(list(task.splits.values())))]
+    return Measurement(task.name, task.texts, facts, run, sts.TaskScore.from_record)
+
+
+def score(
+    task: GradedTask,
+    found: TextVectors,
+    draws: int = 0,
+    finished: Callable[[int], None] = lambda epochs: None,
+) -> sts.TaskScore:
+    """Train the head and score the expected grade on the test split.
+
+    Args:
+        task: from `load_tasks`.
+        found: the vectors of its sentences, pooled and not normalised.
+        draws: samples of the pairs to score as well.
+        finished: called with numbers of epochs as they are done.
+
+    Raises:
+        SentcliError: if the head predicts the same for all pairs.
+    """
+    x = {split: joined(found.of(pairs.first), found.of(pairs.second)) for split, pairs in task.splits.items()}
+    gold = {split: pairs.gold for split, pairs in task.splits.items()}
+    predicted, dev = train(x["train"], gold["train"], x["dev"], gold["dev"], x["test"], finished)
+    return replace(
+        sts.aggregate(task.name, [(task.name, predicted, gold["test"])], draws),
+        dev_pearson=dev,
+        mse=float(np.mean((predicted - gold["test"]) ** 2)),
+        truncated=found.truncated(task.texts),
+    )
+
+
+def train(
+    x: Floats,
+    gold: npt.NDArray[np.float64],
+    dev_x: Floats,
+    dev_gold: npt.NDArray[np.float64],
+    test_x: Floats,
+    finished: Callable[[int], None] = lambda epochs: None,
+) -> tuple[npt.NDArray[np.float64], float]:
+    """Train the head.
+
+    Args:
+        x: features ``[n, d]``.
+        gold: scores ``[n]``.
+        dev_x: features of the development set ``[m, d]``, which stops the training.
+        dev_gold: its scores ``[m]``.
+        test_x: features of the test set ``[k, d]``.
+        finished: called with numbers of epochs as they are done.
+
+    Returns:
+        The expected grade of each test pair ``[k]``, and the best Pearson on the development set, times 100.
+    """
+    import torch
+    from scipy.stats import pearsonr
+
+    head, shuffles = _Head(x, grades(gold)), np.random.RandomState(SEED)
+    on_dev, on_test = _with_one(dev_x), _with_one(test_x)
+    best, kept, worse, epochs = -2.0, head.expected(on_test), 0, 0
+    while epochs <= MAX_EPOCHS:
+        for _ in range(ROUND):
+            head.epoch(torch.from_numpy(shuffles.permutation(len(x))))
+        epochs += ROUND
+        finished(ROUND)
+        guess = head.expected(on_dev)
+        now = float(pearsonr(guess, dev_gold).statistic) if np.ptp(guess) > 0 else 0.0
+        if now > best:
+            best, kept = now, head.expected(on_test)
+        else:
+            if worse >= TENACITY:
+                break
+            worse += 1
+    return kept, 100 * best
+
+
+class _Head:
+    """A linear layer and a softmax, its gradient written out: a step is a few small products."""
+
+    def __init__(self, x: Floats, wanted: Floats) -> None:
+        import torch
+
+        self.x, self.wanted = _with_one(x), torch.from_numpy(wanted)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            layer = torch.nn.Linear(x.shape[1], GRADES)
+        self.weight = torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
+        self.optimizer = torch.optim.Adam([self.weight], fused=True)
+
+    def epoch(self, order: Any) -> None:
+        """Take a step for each batch of rows in `order`."""
+        x, wanted = self.x[order], self.wanted[order]
+        for start in range(0, len(order), BATCH):
+            some, goal = x[start : start + BATCH], wanted[start : start + BATCH]
+            found = (some @ self.weight.T).softmax(dim=1)
+            slope = found * (found - goal)
+            slope = (slope - found * slope.sum(dim=1, keepdim=True)) * (2 / goal.numel())
+            self.weight.grad = slope.T @ some
+            self.optimizer.step()
+
+    def expected(self, x: Any) -> npt.NDArray[np.float64]:
+        """Return the expected grade ``[n]``."""
+        found: npt.NDArray[np.float64] = (x @ self.weight.T).softmax(dim=1).numpy() @ np.arange(1.0, GRADES + 1)
+        return found
+
+
+def _with_one(x: Floats) -> Any:
+    import torch
+
+    return torch.from_numpy(np.concatenate([x, np.ones((len(x), 1), np.float32)], axis=1))

@@ -1,0 +1,330 @@
+import math
+import statistics
+
+import pytest
+
+from sentcli.errors import DataError, InputError
+from sentcli.reports.collect import Choices, collect
+from sentcli.reports.runs import read_object, read_run, read_runs
+from sentcli.reports.systems import Pattern, parse_patterns
+
+from .conftest import make
+
+
+def page_of(*objects, groups=(), names=(), title=None):
+    runs = [read_run(one, f"{number}.json") for number, one in enumerate(objects)]
+    parsed = [tuple(parse_patterns(*each)) for each in (("--group", groups), ("--name", names))]
+    return collect(runs, Choices(title, *parsed))
+
+
+def grid(section):
+    return [[cell.text for cell in row.cells] for row in section.table.rows]
+
+
+def heads(section):
+    return [column.title for column in section.table.columns]
+
+
+def scores(page):
+    """The sections with a table of scores."""
+    return [section for section in page.sections if section.level == 2 and section.table]
+
+
+def titled(page, words):
+    (found,) = [section for section in page.sections if section.title.startswith(words)]
+    return found
+
+
+def test_rows_are_models_and_columns_tasks_in_the_order_of_the_papers():
+    page = page_of(
+        make("a", scores={"SICKRelatedness": 70.004, "STS12": 61.0}, average=65.5),
+        make("b", scores={"STS12": 60.996, "SICKRelatedness": 71.0}),
+    )
+    (section,) = scores(page)
+    assert heads(section) == ["model", "STS12", "SICK-R", "Avg."]
+    assert grid(section) == [["a", "61.00", "70.00", "65.50"], ["b", "61.00", "71.00", "66.00"]]
+    ranks = [[cell.rank for cell in row.cells] for row in section.table.rows]
+    assert ranks == [["", "best", "second", "second"], ["", "best", "best", "best"]]  # 61.00 is 60.996 as shown
+    assert page.title == "Evaluation of 2 models"
+
+
+def test_numbers_are_rounded_and_averaged_as_papers_print_them():
+    page = page_of(make(scores={"STS12": 70.004, "STS13": 70.004, "STS14": 70.005000001}))
+    assert grid(scores(page)[0]) == [["minilm", "70.00", "70.00", "70.01", "70.00"]]
+    assert page_of(make(average=1.25)).sections[0].table.rows[0].cells[-1].text == "1.25"  # as the report has it
+
+
+def test_one_model_has_no_best_and_one_task_no_average():
+    page = page_of(make(scores={"STS16": 78.99}, average=78.99))
+    (section,) = scores(page)
+    assert heads(section) == ["model", "STS16"]
+    assert not section.table.ranked
+    assert page.title == "Evaluation of minilm"
+    assert section.figure.bands[0][1][0].range == pytest.approx((76.99, 80.99))
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, math.inf])
+def test_what_is_not_known_is_a_gap(missing, write):
+    (path,) = write([make("a", scores={"STS12": missing, "STS13": 1.0}), make("b", scores={"STS12": 1.0})])
+    page = collect(read_runs([path]))
+    assert grid(scores(page)[0]) == [["a", "–", "1.00", "–"], ["b", "1.00", "–", "–"]]
+    assert any(note.startswith("–:") for note in scores(page)[0].table.notes)
+    assert [name for name, _ in scores(page)[0].figure.bands] == ["STS12", "STS13"]
+
+
+def test_nothing_known_has_no_figure():
+    assert page_of(make(scores={"STS12": None})).sections[0].figure is None
+
+
+def test_protocols_do_not_share_a_table():
+    page = page_of(
+        make("a"), make("b", protocol={"split": "dev"}), make("c"), make("d", "senteval", {"MR": 80.0}),
+        make("e", protocol={"aggregation": "mean of the subsets"}),
+    )  # fmt: skip
+    assert [[row.cells[0].text for row in section.table.rows] for section in scores(page)] == [
+        ["a", "c"], ["b"], ["e"], ["d"],
+    ]  # fmt: skip
+    first, second, third, _ = scores(page)
+    assert "split test" in first.title and "split dev" in second.title and "mean of the subsets" in third.title
+    assert "dev split" in second.table.notes[0]
+    assert grid(third)[0][1] == "2.00"  # the mean of the subsets, not the concatenation
+    assert not any(cell.interval for cell in third.table.rows[0].cells)
+
+
+def test_data_of_other_sizes_do_not_share_a_table():
+    other = make("b")
+    other["results"]["STS16"]["pairs"] = 10
+    first, second = scores(page_of(make("a"), other))
+    assert (first.title, second.title) == (
+        "Semantic textual similarity (data 1 of 2)", "Semantic textual similarity (data 2 of 2)",
+    )  # fmt: skip
+
+
+def test_counts_and_samples_move_no_number():
+    page = page_of(make("a"), make("b", protocol={"interval_draws": 0, "truncated_texts": 3}))
+    assert len(scores(page)) == 1
+
+
+def test_models_of_one_name_are_told_apart():
+    page = page_of(make(), make(protocol={"pooling": "cls"}), make(protocol={"pooling": "cls"}))
+    assert [row[0] for row in grid(scores(page)[0])] == [
+        "minilm (pooling mean)", "minilm (pooling cls) [1.json]", "minilm (pooling cls) [2.json]",
+    ]  # fmt: skip
+    page = page_of(make(), make(protocol={"backend": "onnx"}))
+    assert [row[0] for row in grid(scores(page)[0])] == ["minilm (backend torch)", "minilm (backend onnx)"]
+    runs = [read_run(make()), read_run(make())]  # without files
+    assert [row.cells[0].text for row in collect(runs).sections[0].table.rows] == ["minilm [1]", "minilm [2]"]
+
+
+def test_files_of_one_model_make_one_row():
+    page = page_of(make(scores={"STS13": 60.0}), make(scores={"STS12": 61.0}), make("b", scores={"STS12": 1.0}))
+    assert grid(scores(page)[0]) == [["minilm", "61.00", "60.00", "60.50"], ["b", "1.00", "–", "–"]]
+
+
+def test_names():
+    page = page_of(make("runs/a"), make("runs/b"), names=["Ours, final=a", "theirs=1.json"])
+    assert [row[0] for row in grid(scores(page)[0])] == ["Ours, final", "theirs"]
+    assert page_of(make(), title="Mine").title == "Mine"
+
+
+def test_seeds_are_a_mean_and_a_sample_deviation():
+    values = [70.114, 71.53, 69.25]
+    objects = [make(f"runs/seed-{i}", scores={"STS12": v, "STS13": v + 1}) for i, v in enumerate(values)]
+    page = page_of(*objects, make("other"), groups=["SimCSE=seed-*"])
+    (section,) = scores(page)
+    assert heads(section)[:2] == ["model", "n"]
+    mean, sd = statistics.fmean(values), statistics.stdev(values)
+    averages = [round((round(v, 2) + round(v + 1, 2)) / 2, 2) for v in values]
+    average, spread = statistics.fmean(averages), statistics.stdev(averages)
+    assert grid(section)[0] == [
+        "SimCSE", "3", f"{mean:.2f} ± {sd:.2f}", f"{mean + 1:.2f} ± {sd:.2f}", "–", "–", "–",
+    ]  # fmt: skip
+    page = page_of(*objects, groups=["SimCSE=*.json"])
+    assert grid(scores(page)[0])[0][-1] == f"{average:.2f} ± {spread:.2f}"
+    point = scores(page)[0].figure.bands[0][1][0]
+    assert point.seeds == tuple(values) and point.range == pytest.approx((mean - sd, mean + sd))
+    assert page.title == "Evaluation of SimCSE"
+
+
+def test_one_seed_has_no_deviation_and_a_lacking_one_no_mean():
+    page = page_of(make("a"), groups=["x=a"])
+    assert grid(scores(page)[0])[0][:3] == ["x", "1", "78.99"]
+    page = page_of(make("a", scores={"STS12": 1.0}), make("b", scores={"STS12": None}), groups=["x=*"])
+    assert grid(scores(page)[0]) == [["x", "2", "–"]]
+
+
+def test_groups_are_checked():
+    with pytest.raises(InputError, match="--group x=z matches no model and no file; there are: a"):
+        page_of(make("a"), groups=["x=z"])
+    with pytest.raises(InputError, match=r"a is matched by --group x=a and by --group y=\*"):
+        page_of(make("a"), groups=["x=a", "y=*"])
+    with pytest.raises(InputError, match="differ in pooling"):
+        page_of(make("a"), make("b", protocol={"pooling": "cls"}), groups=["x=*"])
+    page_of(make("a"), make("b", protocol={"backend": "onnx"}), groups=["x=*"])
+    for wrong in ("x", "=x", "x=", " =a"):
+        with pytest.raises(InputError, match="expected LABEL=NAME"):
+            parse_patterns("--group", [wrong])
+    assert parse_patterns("--name", ["a=b=c"]) == [Pattern("--name", "a", "b=c")]
+
+
+def against(runs=1, **more):
+    one = {"measured": 78.99, "published": 79.1, "difference": -0.11, "range": [76.0, 81.0], "within": True}
+    average = {"measured": 1.0, "published": 3.0, "difference": -2.0, "range": None, "within": None}
+    tasks = {"STS16": one, "average": average}
+    return {"name": "x", "tasks": {task: {**each, "runs": runs} for task, each in tasks.items()}, **more}
+
+
+def test_printed_scores_have_a_row_and_a_comparison():
+    page = page_of(make(against=against(title="System X", source="its paper")))
+    (section,) = scores(page)
+    assert grid(section)[1] == ["published: System X (its paper)", "79.10", "–", "3.00"]
+    assert section.table.rows[1].printed and not section.table.ranked
+    assert grid(titled(page, "Against print")) == [
+        ["minilm", "STS16", "78.99", "79.10", "−0.11", "76.00 to 81.00", "yes"],
+        ["minilm", "Avg.", "1.00", "3.00", "−2.00", "–", "–"],
+    ]
+    assert section.figure.series[1].printed
+
+
+def test_the_comparison_of_several_models_stands_once():
+    objects = [make(name, against=against(3)) for name in "abc"]
+    page = page_of(*objects, make("d", against=against()))
+    rows = grid(titled(page, "Against print"))
+    assert [row[0] for row in rows] == ["mean of 3 models"] * 2 + ["d"] * 2
+    assert sum(row.printed for row in scores(page)[0].table.rows) == 1
+
+
+def test_a_report_without_a_source_takes_that_of_the_name():
+    page = page_of(make(against={**against(), "name": "simcse-bert-base"}))
+    assert "SimCSE, BERT-base (SimCSE paper)" in grid(scores(page)[0])[1][0]
+    page = page_of(make(against={**against(), "name": "of another version"}))
+    assert grid(scores(page)[0])[1][0] == "published: of another version"
+
+
+def test_comparisons():
+    compared = {"with": "a", "tasks": {"STS16": {"difference": -1.5, "low": -2.0, "high": -1.0, "p": 0.0004}}}
+    page = page_of([make("a"), make("b", compared=compared)][0], make("b", compared=compared))
+    assert grid(titled(page, "Differences")) == [["b", "a", "STS16", "−1.50", "−2.00", "−1.00", "< 0.001"]]
+    counts = {"with": "a", "tasks": {"MR": {"difference": 1.0, "only_first": 12, "only_second": 2, "p": 0.0129}}}
+    page = page_of(make("b", "senteval", {"MR": 80.0}, compared=counts), names=["B=b"])
+    assert grid(titled(page, "Differences")) == [["B", "a", "MR", "+1.00", "12", "2", "0.013"]]
+    assert "McNemar" in titled(page, "Differences").table.notes[0]
+
+
+def test_subsets_and_further_measures_are_details():
+    one = make(scores={"STS16": 78.99})
+    one["results"]["STS16"]["subsets"] = {"headlines": 80.0, "postediting": None}
+    page = page_of(one)
+    subsets = titled(page, "Subsets")
+    assert subsets.folded and grid(subsets) == [["STS16", "headlines", "80.00"], ["STS16", "postediting", "–"]]
+    assert grid(titled(page, "Further measures")) == [["minilm", "STS16", "9", "78.99", "1.00", "2.00"]]
+
+
+def test_retrieval_is_shown_in_hundredths():
+    page = page_of(make("a", "retrieve", {"scifact": 0.64508}), make("a", "retrieve", {"nfcorpus": 0.3}))
+    (section,) = scores(page)
+    assert heads(section) == ["model", "scifact", "nfcorpus", "Avg."]
+    assert grid(section) == [["a", "64.51", "30.00", "47.26"]]
+    assert "nDCG@10" in section.table.caption
+    assert grid(titled(page, "Further measures"))[0] == ["a", "scifact", "0.1000", "0.6451", "0.9000", "3"]
+
+
+def test_a_search_that_is_not_deep_has_its_own_table():
+    shallow = make("b", "retrieve", {"scifact": 0.5}, protocol={"top_k": 5})
+    shallow["results"] = {"scifact": {"ndcg@1": 0.1, "ndcg@5": 0.25}}
+    first, second = scores(page_of(make("a", "retrieve", {"scifact": 0.5}), shallow))
+    assert "nDCG@5" in second.table.caption and grid(second)[0][1] == "25.00"
+    assert "nDCG@10" in first.table.caption
+
+
+def test_in_domain_retrieval_shows_its_measures():
+    one = make("a", "retrieve", {"x": 1})
+    one["results"] = {"in-domain": {"recall@1": 58.6, "recall@5": 85.25, "recall@10": 91.0}}
+    (section,) = scores(page_of(one))
+    assert heads(section) == ["model", "recall@1", "recall@5", "recall@10"]
+    assert grid(section) == [["a", "58.60", "85.25", "91.00"]]
+
+
+def test_commands_measure_the_same():
+    page = page_of(
+        make("my model", protocol={"pooling": "cls", "split": "dev"}), make("m", "senteval", {"MR": 1.0}),
+        make("m", "retrieve", {"scifact": 0.5}), make("m", scores={"own": 1.0}, protocol={"split": None}),
+    )  # fmt: skip
+    shared = "--max-length 256 --backend torch --precision fp32"
+    assert set(titled(page, "Commands").code) == {
+        "sentcli sts-eval -m 'my model' --data SentEval/data/downstream --tasks STS16,STSBenchmark --split dev "
+        f"--pooling cls {shared}",
+        f"sentcli senteval -m m --data SentEval/data/downstream --tasks MR --protocol full --pooling mean {shared}",
+        f"sentcli retrieve -m m --beir scifact --pooling mean {shared}",
+        f"sentcli sts-eval -m m --pairs own.tsv --pooling mean {shared}",
+    }
+
+
+def test_settings_say_whose_they_are():
+    page = page_of(make("a"), make("b", protocol={"pooling": "cls"}))
+    rows = grid(titled(page, "Protocol"))
+    assert ["pooling", "mean", "a"] in rows and ["pooling", "cls", "b"] in rows and ["split", "test", "all"] in rows
+    assert ["torch", "2.6", "all"] in grid(titled(page, "Environment"))
+    assert any(note == "b: pooling cls." for note in scores(page)[0].table.notes)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"command": "sts-eval", "mod', r"0\.json, line 1: not JSON .*torn"),
+        ("[]", "an empty list"),
+        ("3", "not a report of sentcli"),
+        ('[{"model": "x"}]', "not a report of sentcli"),
+        ('{"command": "train", "model": "x", "results": {}}', "a report of train; only sts-eval"),
+        ('{"command": "retrieve", "model": "x", "results": [{"query": "q", "hits": []}]}', "hits of retrieve --query"),
+        ('{"command": "sts-eval", "model": "x", "results": {}}', "not scores by task"),
+        ('{"command": "sts-eval", "model": "x", "results": {"STS12": 3}}', "not scores by task"),
+        ('{"command": "sts-eval", "model": "x", "results": {"a": {"spearman": "1"}}}', 'a spearman: .*found "1"'),
+        ('{"command": "sts-eval", "model": "x", "results": {"a": {"interval": [1]}}}', "two ends of an interval"),
+        ('{"command": "sts-eval", "model": "x", "protocol": 1, "results": {"a": {}}}', "protocol is no object"),
+        ("\x00\ufffd", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_torn_and_foreign_files_are_named(content, message, tmp_path):
+    (tmp_path / "0.json").write_text(content, "utf-8")
+    with pytest.raises(DataError, match=message) as caught:
+        read_runs([tmp_path / "0.json"])
+    assert str(tmp_path / "0.json") in str(caught.value)
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(InputError, match=r"no such file: .*x\.json"):
+        read_runs([tmp_path / "x.json"])
+    with pytest.raises(InputError, match="is a folder"):
+        read_runs([tmp_path])
+    (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match=r"b\.json: not JSON"):
+        read_runs([tmp_path / "b.json"])
+
+
+@pytest.mark.parametrize("key", ["compared", "against"])
+def test_a_broken_comparison_is_named(key):
+    with pytest.raises(DataError, match=rf"0\.json.*{key}"):
+        page_of(make(**{key: {"tasks": {"STS16": 3}}}))
+    with pytest.raises(DataError, match=rf"0\.json.*{key} STS16"):
+        page_of(make(**{key: {"tasks": {"STS16": {"difference": "x", "p": "y"}}}}))
+
+
+def test_a_huge_number_is_a_gap():
+    value = make(scores={"STS12": None})
+    value["results"]["STS12"]["spearman"] = 10**400
+    assert read_run(value).scores == {"STS12": None}
+
+
+def test_correlations_of_senteval_have_a_table_of_their_own():
+    value = make(command="senteval", scores={"MR": 80.0, "CR": 70.0}, average=75.0, average_interval=[74.0, 76.0])
+    value["results"]["STSBenchmark"] = {"spearman": 81.0, "pearson": 82.0, "pairs": 9, "interval": [80.0, 82.0]}
+    value["protocol"]["regression"] = {"optimizer": "adam", "epochs": 50}
+    first, second = read_object(value)
+    assert (list(first.scores), first.average, first.average_interval) == (["MR", "CR"], 75.0, (74.0, 76.0))
+    assert (second.scores, second.average, second.measure) == ({"STSBenchmark": 81.0}, None, "spearman")
+    page = collect([first, second])
+    accuracy, correlation = [section.table for section in scores(page)][:2]
+    assert accuracy.rows[0].cells[-1].interval == (74.0, 76.0)
+    assert "optimizer adam" in " ".join(correlation.notes) and "protocol full" in " ".join(accuracy.notes)

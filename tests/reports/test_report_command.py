@@ -1,0 +1,153 @@
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from .conftest import make
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def test_writes_all_formats(invoke, write, tmp_path):
+    targets = [tmp_path / "new" / name for name in ("a.html", "b.md", "c.TEX")]
+    options = [part for target in targets for part in ("-o", target)]
+    done = invoke("report", *write(make("a"), [make("b"), make("c")]), *options, "--title", "T & T", check=0)
+    assert done.stdout == "" and "wrote" in done.stderr
+    html, markdown, latex = (target.read_text("utf-8") for target in targets)
+    assert "<title>T &amp; T</title>" in html
+    assert "# T \\& T" in markdown and "| b |" in markdown
+    assert r"\section*{T \& T}" in latex
+    assert not list(tmp_path.glob("new/.*"))
+
+
+def test_groups_names_and_marks(invoke, write, tmp_path):
+    files = write(make("runs/seed-1"), make("runs/seed-2", scores={"STS16": 80.99, "STSBenchmark": 80.0}), make("m"))
+    out = tmp_path / "a.md"
+    invoke("report", *files, "-o", out, "--group", "ours=seed-*", "--name", "theirs=2.json", "--no-bold", check=0)
+    assert "| ours | 2 | 79.99 ± 1.41 |" in out.read_text("utf-8")
+    assert "| theirs | 1 | 78.99 |" in out.read_text("utf-8")
+    assert "**79.99" not in out.read_text("utf-8")
+
+
+def test_an_output_that_exists_is_an_error(invoke, write, tmp_path):
+    files = write(make())
+    out = tmp_path / "a.md"
+    out.write_text("mine")
+    assert "exists; use --overwrite" in invoke("report", *files, "-o", out, check=2).stderr
+    assert out.read_text() == "mine"
+    invoke("report", *files, "-o", out, "--overwrite", "-q", check=0)
+    assert out.read_text("utf-8").startswith("# Evaluation of minilm")
+
+
+def test_wrong_usage(invoke, write, tmp_path):
+    (file,) = write(make())
+    assert "the suffix chooses" in invoke("report", file, "-o", tmp_path / "a.pdf", check=2).stderr
+    named = file.rename(tmp_path / "a.md")
+    assert "would replace an input" in invoke("report", named, "-o", named, "--overwrite", check=2).stderr
+    file.write_text('{"command": "sts-')
+    done = invoke("report", file, "-o", tmp_path / "b.html", check=2)
+    assert "0.json, line 1" in done.stderr.replace("\n", "") and not (tmp_path / "b.html").exists()
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    rows = ["the cat sat\ta dog ran\t1", "a small bird flew\ta bird flew\t4", "the fish swam\tthe fish swam\t5"]
+    (tmp_path / "own.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n")
+    return tmp_path / "own.tsv"
+
+
+def test_sts_eval_writes_pages(invoke, pairs, tiny_bert, tiny_roberta, tmp_path):
+    """The same as `report` makes of the JSON, but for the name of the file."""
+    out, again, json = tmp_path / "a.html", tmp_path / "again.html", tmp_path / "a.json"
+    out.write_text("old")
+    models = ["-m", tiny_bert, "-m", tiny_roberta]
+    invoke(
+        "sts-eval", *models, "--pairs", pairs, "--json", json, "--report", out, "--report", tmp_path / "a.tex", check=0
+    )
+    invoke("report", json, "-o", again, check=0)
+    assert out.read_text("utf-8") == again.read_text("utf-8")
+    assert "Differences between models" in out.read_text("utf-8")
+    assert r"\toprule" in (tmp_path / "a.tex").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--report", "a.pdf"], "the suffix chooses"),
+        (["--report", "a.md", "--report", "./a.md"], "would replace"),
+        (["--json", "a.md", "--report", "a.md"], "would replace"),
+        (["--report", "folder.md"], "exists and is a folder"),
+    ],
+)
+def test_a_page_that_cannot_be_written_stops_before_the_work(invoke, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.md").mkdir()
+    done = invoke("sts-eval", "-m", "there-is-no-such-model", "--data", tmp_path, *options, check=2)
+    assert message in " ".join(done.stderr.split())
+
+
+@pytest.fixture
+def browse(tmp_path):
+    """Load a page in a browser without a network; returns the document after its scripts, and what it asked for."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+
+    def call(path):
+        log = tmp_path / "net.json"
+        done = subprocess.run(
+            [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=2000",
+             "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}",
+             f"--log-net-log={log}", "--enable-logging=stderr", path.as_uri()],
+            capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": str(tmp_path)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        asked = set(re.findall(r'"url":"(https?://[^/"]*)', log.read_text("utf-8", "replace")))
+        own = re.compile(r"(google(apis)?\.com|gvt1\.com|gstatic\.com)$")  # what the browser itself asks for
+        return done.stdout, done.stderr, {url for url in asked if not own.search(url)}
+
+    return call
+
+
+def test_the_page_in_a_browser(invoke, write, tmp_path, browse):
+    """The script runs under the page's own policy, sorts, and nothing is asked for."""
+    out = tmp_path / "a.html"
+    objects = [
+        make("b<script>", scores={"STS16": 9.5}),
+        make("a", scores={"STS16": 80.0}),
+        make("c", scores={"STS16": None}),
+    ]
+    invoke("report", *write(*objects), "-o", out, check=0)
+    text = out.read_text("utf-8")
+    dom, said, asked = browse(out)
+    assert "Content Security Policy" not in said and "Uncaught" not in said and asked == set()
+    assert dom.count('<button type="button">') > 5 and 'aria-sort="none"' in dom
+
+    policy = re.search(r"<meta http-equiv=[^>]*>", text)[0]
+    (tmp_path / "bare.html").write_text(text.replace(policy, ""), "utf-8")
+    assert browse(tmp_path / "bare.html")[2] == set()  # not only because its policy would forbid it
+    image = '<img src="http://127.0.0.1:9/x.png"></main>'
+    (tmp_path / "foreign.html").write_text(text.replace("</main>", image).replace(policy, ""), "utf-8")
+    assert browse(tmp_path / "foreign.html")[2] == {"http://127.0.0.1:9"}  # the test would see it
+    (tmp_path / "foreign.html").write_text(text.replace("</main>", image), "utf-8")
+    _, said, asked = browse(tmp_path / "foreign.html")
+    assert "Content Security Policy" in said and asked == set()
+
+    def order(clicks):
+        """The models after some clicks on heads of the first table, run in place of a user's hand."""
+        import base64
+        import hashlib
+
+        script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)[1]
+        more = "".join(f'document.querySelectorAll("th button")[{i}].click();' for i in clicks)
+        digest = lambda code: base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()  # noqa: E731
+        page = tmp_path / "clicked.html"
+        page.write_text(text.replace(script, script + more).replace(digest(script), digest(script + more)), "utf-8")
+        found = re.search(r"<table.*?</table>", browse(page)[0], re.DOTALL)[0]
+        return re.findall(r'<th scope="row"[^>]*>([^<]*)', found), re.findall(r'aria-sort="(\w+)"', found)
+
+    assert order([]) == (["b&lt;script&gt;", "a", "c"], ["none", "none"])
+    assert order([1]) == (["a", "b&lt;script&gt;", "c"], ["none", "descending"])
+    assert order([1, 1]) == (["b&lt;script&gt;", "a", "c"], ["none", "ascending"])
+    assert order([1, 0]) == (["a", "b&lt;script&gt;", "c"], ["ascending", "none"])
