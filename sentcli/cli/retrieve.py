@@ -22,8 +22,8 @@ def retrieve(
     beir: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
-            help="Score a retrieval set: a folder in BEIR layout.",
+            metavar="DIR|NAME",
+            help="Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list.",
             rich_help_panel="Score a set",
         ),
     ] = None,

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 @command("senteval")
 def senteval(
     model: scores.Models,
-    data: Annotated[Path, typer.Option(help="A SentEval data/downstream folder.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Option(help="A SentEval data/downstream folder, or senteval once it is fetched.", show_default=False),
+    ],
     tasks: Annotated[
         str | None,
         typer.Option(

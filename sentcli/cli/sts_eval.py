@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @command("sts-eval")
 def sts_eval(
     model: scores.Models,
-    data: Annotated[Path | None, typer.Option(help="A SentEval data/downstream folder.", show_default=False)] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A SentEval data/downstream folder, or sts once it is fetched.", show_default=False),
+    ] = None,
     pairs: Annotated[
         list[str] | None,
         typer.Option(

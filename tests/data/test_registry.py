@@ -9,7 +9,6 @@ import pytest
 
 from sentcli.data.registry import find, registry
 from sentcli.errors import InputError
-from tests.data.conftest import BEIR
 
 SETS = list(registry().values())
 PUBLISHED_MD5 = 15
@@ -100,4 +99,3 @@ def test_the_evaluations_find_all_their_files(data, tmp_path):
             (tmp_path / file.path).symlink_to(data / "senteval" / file.path)
     assert len(sts.load_tasks(tmp_path, None, "test")) == 7
     assert len(transfer_tasks.load_tasks(tmp_path, None)) == 7
-    assert BEIR
