@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ |= {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "TERM": "dumb", "NO_COLOR": "1"}
 
@@ -12,10 +14,17 @@ from typer.testing import CliRunner
 from sentcli.cli.app import app
 
 
+def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
+    """Yield the words of a command and of all that are below it."""
+    yield list(path)
+    for name, below in getattr(command, "commands", {}).items():
+        yield from paths(below, (*path, name))
+
+
 def manual() -> str:
     """Return the page."""
     parts = ["# Command line\n\nWhat `sentcli COMMAND --help` prints, for every command.\n"]
-    for command in ([], *([name] for name in get_command(app).commands)):
+    for command in paths(get_command(app)):
         text = CliRunner().invoke(app, [*command, "--help"], prog_name="sentcli").stdout
         lines = "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
         parts.append(f"## {' '.join(['sentcli', *command])}\n\n```text\n{lines}\n```\n")

@@ -163,6 +163,10 @@ def check_command_line(line):
         return
     assert words[0] in COMMANDS, line
     command = COMMANDS[words[0]]
+    if hasattr(command, "commands"):
+        words = words[1:]
+        assert words and words[0] in command.commands, line
+        command = command.commands[words[0]]
     known = {"--help", "-h"}
     known |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     given = {word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}

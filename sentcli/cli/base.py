@@ -33,7 +33,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an e
 SHARED = {"quiet": Quiet, "verbose": Verbose, "debug": Debug}
 
 
-def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(name: str, group: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command: adds -q, -v and --debug, and turns errors into one message and an exit code."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -54,7 +54,7 @@ def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
         wrapper.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *shared])  # type: ignore[attr-defined]
         wrapper.__annotations__ = {p.name: p.annotation for p in wrapper.__signature__.parameters.values()}  # type: ignore[attr-defined]
-        app.command(name, no_args_is_help=_has_required(signature))(wrapper)
+        group.command(name, no_args_is_help=_has_required(signature))(wrapper)
         return wrapper
 
     return register

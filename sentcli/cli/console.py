@@ -204,3 +204,48 @@ def shown_on(console: Console) -> Iterator[None]:
         yield
     finally:
         state.live = None
+
+
+class Transfer:
+    """A bar of bytes that come over the network, with their speed and the time left; shown on a terminal only."""
+
+    def __init__(self, progress: RichProgress | None, label: str) -> None:
+        self.progress, self.label = progress, label
+        self.task = progress.add_task(label, total=None) if progress else None
+
+    def total(self, size: int) -> None:
+        """Take how many bytes there will be."""
+        if self.progress is not None and self.task is not None:
+            self.progress.update(self.task, total=size)
+
+    def advance(self, count: int) -> None:
+        """Take how many bytes came."""
+        if self.progress is not None and self.task is not None:
+            self.progress.advance(self.task, count)
+
+    def step(self, text: str) -> None:
+        """Take what is being done."""
+        detail(f"{self.label}: {text}")
+        if self.progress is not None and self.task is not None:
+            self.progress.update(self.task, description=f"{self.label}: {Text(safe(text)).markup}")
+
+
+@contextmanager
+def transferring(label: str) -> Iterator[Transfer]:
+    """Show a bar with bytes, bytes per second and the time left."""
+    if state.quiet or not stderr().is_terminal:
+        yield Transfer(None, label)
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    shown = Console(stderr=True, highlight=False)
+    with Progress(*columns, console=shown, expand=True) as progress, shown_on(shown):
+        yield Transfer(progress, label)

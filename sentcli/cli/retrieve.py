@@ -22,8 +22,8 @@ def retrieve(
     beir: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
-            help="Score a retrieval set: a folder in BEIR layout.",
+            metavar="DIR|NAME",
+            help="Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list.",
             rich_help_panel="Score a set",
         ),
     ] = None,
@@ -133,9 +133,10 @@ def _check_usage(beir: Path | None, corpus: str | None, query: list[str] | None,
 
 
 def _load_set(beir: Path, split: str) -> RetrievalSet:
+    from sentcli.data import located
     from sentcli.evaluation import retrieval
 
-    loaded = retrieval.load_set(beir, split)
+    loaded = retrieval.load_set(located(beir), split)
     if loaded.unknown_documents:
         console.warn(
             f"{loaded.unknown_documents} judgements name documents that are not in the corpus: they cannot be found"

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 @command("senteval")
 def senteval(
     model: scores.Models,
-    data: Annotated[Path, typer.Option(help="A SentEval data/downstream folder.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Option(help="A SentEval data/downstream folder, or senteval once it is fetched.", show_default=False),
+    ],
     tasks: Annotated[
         str | None,
         typer.Option(
@@ -53,10 +56,12 @@ def senteval(
       sentcli senteval -m minilm --data downstream --protocol lbfgs --tasks MR,TREC
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
+    from sentcli.data import located
     from sentcli.errors import InputError
     from sentcli.evaluation import probe, relatedness, significance, sts, transfer, transfer_tasks
     from sentcli.report import Report
 
+    data = located(data)
     chosen = scores.task_names(tasks) or list(transfer_tasks.AVERAGED)
     classified = transfer_tasks.load_tasks(data, [name for name in chosen if name not in sts.SPLITS])
     graded = relatedness.load_tasks(data, [name for name in chosen if name in sts.SPLITS])

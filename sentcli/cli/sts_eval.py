@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @command("sts-eval")
 def sts_eval(
     model: scores.Models,
-    data: Annotated[Path | None, typer.Option(help="A SentEval data/downstream folder.", show_default=False)] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A SentEval data/downstream folder, or sts once it is fetched.", show_default=False),
+    ] = None,
     pairs: Annotated[
         list[str] | None,
         typer.Option(
@@ -126,6 +129,7 @@ def _read(
     data: Path | None, pairs: list[str], tasks: list[str] | None, split: str, regression: bool
 ) -> dict[str, list[Pairs] | GradedTask]:
     """Read the tasks of a SentEval folder, and those of tables of one's own."""
+    from sentcli.data import located
     from sentcli.errors import InputError
     from sentcli.evaluation import relatedness, sts
 
@@ -133,6 +137,7 @@ def _read(
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     if data is None and (tasks or split != "test"):
         raise InputError("--tasks and --split are of --data")
+    data = located(data) if data is not None else None
     if regression:
         if data is None or pairs or split != "test":
             raise InputError("--regression trains on the training split of --data and scores its test split")

@@ -10,17 +10,20 @@ from sentcli import __version__
 from sentcli.cli.app import app
 
 COMMANDS = list(get_command(app).commands)
+DATA = [f"data {name}" for name in get_command(app).commands["data"].commands]
 
 
 def test_commands():
-    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "report", "doctor"]
+    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "report", "doctor", "data"]
+    assert DATA == ["data list", "data get", "data verify"]
 
 
 def test_help_imports_nothing_heavy_and_is_fast():
     code = (
         "import sys\nfrom sentcli.cli import main\nsys.argv = ['sentcli', '--help']\n"
         "try:\n    main()\nexcept SystemExit as error:\n    assert not error.code\n"
-        "heavy = {'torch', 'transformers', 'scipy', 'faiss', 'sklearn', 'pyarrow', 'accelerate', 'numpy', 'jinja2'}\n"
+        "heavy = {'torch', 'transformers', 'scipy', 'faiss', 'sklearn', 'pyarrow', 'accelerate', 'numpy', 'jinja2', "
+        "'httpx2'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -33,9 +36,9 @@ def test_help_imports_nothing_heavy_and_is_fast():
     assert min(seconds) < 0.35
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *DATA])
 def test_every_help_text_has_examples_of_its_command(invoke, command):
-    text = invoke(command, "--help", check=0).stdout
+    text = invoke(*command.split(), "--help", check=0).stdout
     assert "Examples:" in text
     assert f"sentcli {command}" in text.split("Examples:")[1]
 
@@ -117,7 +120,7 @@ def test_the_wheel_carries_the_models(tmp_path):
     name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()[-1]
     with zipfile.ZipFile(tmp_path / name) as wheel:
         names = wheel.namelist()
-        assert "sentcli/_models/encoders.toml" in names
+        assert {"sentcli/_models/encoders.toml", "sentcli/_models/datasets.toml"} <= set(names)
         assert {f"sentcli/reports/templates/{name}" for name in ("page.html", "page.css", "sort.js")} <= set(names)
         wheel.extractall(tmp_path / "site")
     code = "import sentcli, sentcli.zoo as z; print(sentcli.__file__, z.models_folder(), len(z.zoo()))"

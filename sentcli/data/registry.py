@@ -1,0 +1,174 @@
+"""The data sets that are known by name, kept as data in ``models/datasets.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+from sentcli.errors import InputError, nearest
+from sentcli.zoo import models_folder
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What is known of the bytes of a file before they are there."""
+
+    sha256: str | None = None
+    md5: str | None = None
+    """BEIR prints no other checksum."""
+    size: int | None = None
+
+    @property
+    def checks(self) -> bool:
+        """Tell whether other bytes would be noticed."""
+        return self.sha256 is not None or self.md5 is not None
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a set."""
+
+    path: str
+    """Below the folder of the set."""
+    sources: tuple[str, ...] = ()
+    """Where it can be had by itself."""
+    unpack: str = "none"
+    """``gz`` if the sources give it compressed."""
+    pin: Pin = Pin()
+    """Of the file as it lies there at the end."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file that holds files of a set."""
+
+    sources: tuple[str, ...]
+    unpack: str
+    """``zip``, ``tar`` or ``tar.gz``."""
+    inside: str = ""
+    """What stands in front of the paths."""
+    also: tuple[str, ...] = ()
+    """Patterns of files that are taken out if they are there."""
+    pin: Pin = Pin()
+
+    @property
+    def name(self) -> str:
+        """Return its file name."""
+        return self.sources[0].rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A set of evaluation or training data."""
+
+    name: str
+    title: str
+    kind: str
+    """``senteval``, ``beir``, ``text`` or ``pairs``."""
+    folder: str
+    """Below the data folder; several sets can share one."""
+    licence: str
+    files: tuple[File, ...]
+    archives: tuple[Archive, ...] = ()
+    note: str = ""
+
+    @property
+    def size(self) -> int | None:
+        """Return how many bytes are fetched, if that is known."""
+        sizes = [self.archives[0].pin.size] if self.archive_first else [file.pin.size for file in self.files]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    @property
+    def archive_first(self) -> bool:
+        """Tell whether an archive is asked before the files by themselves: what can be checked goes first."""
+        if not self.archives:
+            return False
+        return self.archives[0].pin.checks or not all(file.sources and file.pin.checks for file in self.files)
+
+
+@cache
+def registry() -> dict[str, DataSet]:
+    """Return all sets by name."""
+    with (models_folder() / "datasets.toml").open("rb") as handle:
+        tables: dict[str, dict[str, Any]] = tomllib.load(handle)
+    found: dict[str, DataSet] = {}
+    for name, table in tables.items():
+        found[name] = _part(name, table, found) if "part_of" in table else _whole(name, table)
+    return found
+
+
+def find(name: str) -> DataSet:
+    """Return a set by its name.
+
+    Raises:
+        InputError: if there is none.
+    """
+    known = registry()
+    if name not in known:
+        raise InputError(
+            f"no data set {name!r}{nearest(name, list(known))}; 'sentcli data list' shows all {len(known)}"
+        )
+    return known[name]
+
+
+def redirected(dataset: DataSet, source: str) -> DataSet:
+    """Return a set whose only source is another one.
+
+    Args:
+        dataset: the set.
+        source: the address of its archive, or of its file if it is one; with a ``/`` at the end, of a folder with its
+            files.
+
+    Raises:
+        InputError: if the set is neither an archive nor one file, and `source` is no folder.
+    """
+    if source.endswith("/"):
+        files = tuple(replace(file, sources=(source + file.path,), unpack="none") for file in dataset.files)
+        return replace(dataset, files=files, archives=())
+    if len(dataset.files) == 1 and not dataset.archives:
+        return replace(dataset, files=(replace(dataset.files[0], sources=(source,)),))
+    if not dataset.archives:
+        raise InputError(
+            f"{dataset.name} is {len(dataset.files)} files: --source has to be a folder, with / at its end"
+        )
+    files = tuple(replace(file, sources=()) for file in dataset.files)
+    return replace(dataset, files=files, archives=(replace(dataset.archives[0], sources=(source,)),))
+
+
+def _whole(name: str, table: dict[str, Any]) -> DataSet:
+    bases: dict[str, str] = table.get("bases", {})
+    return DataSet(
+        name=name,
+        title=table["title"],
+        kind=table["kind"],
+        folder=table["folder"],
+        licence=table["licence"],
+        files=tuple(_file(entry, bases) for entry in table["files"]),
+        archives=tuple(_archive(entry) for entry in table.get("archives", [])),
+        note=table.get("note", ""),
+    )
+
+
+def _part(name: str, table: dict[str, Any], known: dict[str, DataSet]) -> DataSet:
+    whole = known[table["part_of"]]
+    files = tuple(file for file in whole.files if any(fnmatch(file.path, pattern) for pattern in table["only"]))
+    facts = {key: table[key] for key in ("title", "licence", "note")}
+    return DataSet(name=name, kind=whole.kind, folder=whole.folder, files=files, archives=whole.archives, **facts)
+
+
+def _file(entry: dict[str, Any], bases: dict[str, str]) -> File:
+    sources = [bases[base] + quote(entry["path"]) for base in entry.get("from", [])]
+    return File(entry["path"], (*sources, *entry.get("sources", [])), entry.get("unpack", "none"), _pin(entry))
+
+
+def _archive(entry: dict[str, Any]) -> Archive:
+    also = tuple(entry.get("also", []))
+    return Archive(tuple(entry["sources"]), entry["unpack"], entry.get("inside", ""), also, _pin(entry))
+
+
+def _pin(entry: dict[str, Any]) -> Pin:
+    return Pin(entry.get("sha256"), entry.get("md5"), entry.get("size"))

@@ -1,0 +1,226 @@
+import random
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from sentcli.data import checks
+from sentcli.data import download as module
+from sentcli.data.checks import NoRoomError
+from sentcli.data.download import connection, download
+from sentcli.data.registry import Pin
+from sentcli.errors import SentcliError
+from tests.data.conftest import pin
+
+CONTENT = random.Random(1).randbytes(300_000)
+OTHER = random.Random(2).randbytes(300_000)
+
+
+@pytest.fixture
+def fetch(tmp_path, meter):
+    def call(*sources, wanted=None, **how):
+        wanted = pin(CONTENT) if wanted is None else wanted
+        with connection() as client:
+            return download(client, sources, tmp_path / "file.part", wanted, meter, **how)
+
+    return call
+
+
+def test_a_file_arrives_and_the_meter_counts_it(server, fetch, meter):
+    received = fetch(server.put("a", CONTENT))
+    assert received.path.read_bytes() == CONTENT
+    assert (received.size, received.sha256, received.resumed) == (len(CONTENT), pin(CONTENT).sha256, 0)
+    assert (meter.size, meter.count) == (len(CONTENT), len(CONTENT))
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_connection_that_ends_midway_is_gone_on_with(server, fetch, meter, pinned):
+    url = server.put("a", CONTENT, drops=[100_000, 50_000])
+    received = fetch(url, wanted=pin(CONTENT) if pinned else Pin())
+    assert received.path.read_bytes() == CONTENT
+    first, second, third = server.ranges("a")
+    assert first is None and second == "bytes=100000-" and third == "bytes=150000-"
+    etag = f'"{pin(CONTENT, md5=True).md5}"'
+    assert server.conditions == [None, etag, etag], "the server was not asked whether it is the same file"
+    assert meter.count == len(CONTENT)
+
+
+def test_a_source_that_gives_much_before_it_breaks_is_asked_more_often(server, fetch, monkeypatch):
+    monkeypatch.setattr(module, "GAIN", 20_000)
+    url = server.put("a", CONTENT, drops=[30_000] * 9)
+    assert fetch(url).path.read_bytes() == CONTENT
+    assert len(server.asked) == 10 > module.ROUNDS
+
+
+def test_a_source_that_always_starts_over_is_not_asked_for_ever(server, fetch, monkeypatch):
+    monkeypatch.setattr(module, "GAIN", 20_000)
+    url = server.put("a", CONTENT, ranges=False, drops=[30_000] * 50)
+    with pytest.raises(SentcliError):
+        fetch(url)
+    assert len(server.asked) <= 2 * module.ROUNDS
+
+
+def test_a_server_without_ranges_starts_over(server, fetch, meter):
+    url = server.put("a", CONTENT, ranges=False, drops=[100_000])
+    assert fetch(url).path.read_bytes() == CONTENT
+    assert server.ranges("a") == [None, "bytes=100000-"]
+    assert meter.count == len(CONTENT)
+
+
+def test_another_mirror_goes_on_where_the_first_broke(server, fetch):
+    first = server.put("a", CONTENT, drops=[100_000], statuses=[])
+    second = server.put("b", CONTENT)
+    received = fetch(first, second)
+    assert received.path.read_bytes() == CONTENT
+    assert (received.source, received.resumed) == (second, 100_000)
+    assert server.ranges("b") == ["bytes=100000-"]
+
+
+def test_without_a_checksum_bytes_of_two_sources_are_not_joined(server, fetch):
+    first = server.put("a", OTHER, drops=[100_000])
+    second = server.put("b", CONTENT)
+    assert fetch(first, second, wanted=Pin()).path.read_bytes() == CONTENT
+    assert server.ranges("b") == [None]
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+def test_a_file_that_has_changed_meanwhile_is_fetched_anew(server, fetch, tmp_path, heeds):
+    """Also from a server that gives a range of whatever it has now."""
+    url = server.put("a", OTHER, drops=[100_000, 1, 1, 1])
+    with pytest.raises(SentcliError):
+        fetch(url, wanted=Pin())
+    assert (tmp_path / "file.part").stat().st_size > 100_000
+    server.put("a", CONTENT, heeds_condition=heeds)
+    assert fetch(url, wanted=Pin()).path.read_bytes() == CONTENT
+
+
+def test_a_beginning_of_other_bytes_is_thrown_away(server, fetch, tmp_path):
+    (tmp_path / "file.part").write_bytes(OTHER[:100_000])
+    url = server.put("a", CONTENT)
+    assert fetch(url).path.read_bytes() == CONTENT
+    assert server.ranges("a") == ["bytes=100000-", None]
+
+
+def test_a_range_that_begins_elsewhere_is_refused(server, fetch):
+    first = server.put("a", CONTENT, drops=[100_000], wrong_start=True)
+    second = server.put("b", CONTENT)
+    said = []
+    with pytest.raises(SentcliError):
+        fetch(first)
+    received = fetch(first, second, notice=said.append)
+    assert received.path.read_bytes() == CONTENT and received.source == second
+    assert "was asked for bytes from 100,000 on and gives others" in said[0]
+
+
+def test_wrong_bytes_and_the_next_source(server, fetch, tmp_path):
+    first, second = server.put("a", OTHER), server.put("b", CONTENT)
+    received = fetch(first, second)
+    assert received.path.read_bytes() == CONTENT
+    assert len(server.ranges("a")) == 1, "wrong bytes are not asked for twice"
+
+
+def test_if_no_source_is_right_the_error_lists_all(server, fetch, tmp_path):
+    first, second = server.put("a", OTHER), server.base + "missing"
+    third = server.put("c", CONTENT, statuses=[500] * 9)
+    with pytest.raises(SentcliError) as caught:
+        fetch(first, second, third)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "no source gave file:"
+    assert f"  {first}: sha256 is {pin(OTHER).sha256}, not {pin(CONTENT).sha256}" in lines
+    assert any(line.startswith(f"  {second}: answers 404") for line in lines)
+    assert any(line.startswith(f"  {third}: answers 500") for line in lines)
+    assert len(server.ranges("missing")) == 1 and len(server.ranges("c")) == module.ROUNDS
+    assert not (tmp_path / "file.part").exists(), "wrong bytes were kept"
+
+
+def test_an_md5_is_compared_too(server, fetch):
+    right = pin(CONTENT, sha256=False, md5=True)
+    with pytest.raises(SentcliError, match="md5 is"):
+        fetch(server.put("a", OTHER), wanted=right)
+    assert fetch(server.put("a", CONTENT), wanted=right).path.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_passing_failure_is_tried_again(server, fetch, status):
+    assert fetch(server.put("a", CONTENT, statuses=[status, status])).path.read_bytes() == CONTENT
+
+
+def test_another_size_is_seen_before_the_bytes_come(server, fetch):
+    url = server.put("a", bytes(2**24))
+    with pytest.raises(SentcliError, match="has 16,777,216 bytes, not 300,000"):
+        fetch(url)
+    assert server.sent < 2**24
+
+
+def test_more_bytes_than_there_should_be_are_not_read(server, fetch):
+    url = server.put("a", CONTENT * 40, length=False)
+    with pytest.raises(SentcliError, match="gives more than 300,000 bytes"):
+        fetch(url)
+    assert server.sent < len(CONTENT) * 40
+
+
+def test_an_answer_without_a_length(server, fetch):
+    assert fetch(server.put("a", CONTENT, length=False), wanted=Pin()).path.read_bytes() == CONTENT
+
+
+def test_nothing_of_a_longer_beginning_stays(server, fetch, tmp_path):
+    (tmp_path / "file.part").write_bytes(OTHER + OTHER)
+    assert fetch(server.put("a", CONTENT), wanted=Pin()).path.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("headers", "problem"),
+    [({"Content-Type": "text/html; charset=utf-8"}, "a web page"), ({"Content-Encoding": "gzip"}, "compresses")],
+)
+def test_what_is_not_the_file_is_refused(server, fetch, headers, problem):
+    with pytest.raises(SentcliError, match=problem):
+        fetch(server.put("a", b"<html>", headers=headers), wanted=Pin())
+
+
+def test_a_silent_source_is_left(server, fetch, monkeypatch):
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+    monkeypatch.setattr(module, "ROUNDS", 1)
+    first, second = server.put("a", CONTENT, delay=2), server.put("b", CONTENT)
+    assert fetch(first, second).source == second
+
+
+def test_nobody_there(fetch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://user:secret@127.0.0.1:{taken.getsockname()[1]}/a"
+        with pytest.raises(SentcliError, match="refused") as caught:
+            fetch(url, "ftp://127.0.0.1/a")
+    assert "secret" not in str(caught.value)
+    assert "ftp://127.0.0.1/a: " in str(caught.value)
+
+
+def test_too_little_room_is_seen_before(server, fetch, monkeypatch):
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    with pytest.raises(NoRoomError, match="whose disk has 0 MB left"):
+        fetch(server.put("a", CONTENT), server.put("b", CONTENT))
+    assert not server.ranges("b"), "another source does not help"
+
+
+def test_a_full_disk_keeps_what_is_there(server, fetch, tmp_path):
+    resource = pytest.importorskip("resource")
+    import signal
+
+    url = server.put("a", CONTENT)
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, old[1]))
+    try:
+        with pytest.raises(NoRoomError, match=r"file.part: File too large; make room"):
+            fetch(url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert 0 < (tmp_path / "file.part").stat().st_size <= 100_000
+    received = fetch(url)
+    assert received.path.read_bytes() == CONTENT and received.resumed > 0
+
+
+def test_the_hub_can_be_another_one(server, fetch, monkeypatch):
+    server.put("datasets/x/resolve/main/a", CONTENT)
+    monkeypatch.setenv("HF_ENDPOINT", server.base)
+    assert fetch("https://huggingface.co/datasets/x/resolve/main/a").path.read_bytes() == CONTENT
