@@ -153,6 +153,7 @@ def end(
         console.warn(f"the vectors of {zero} sentences are zero; their similarities count as 0")
     if report.cached:
         console.note(f"{len(report.cached)} of {len(results)} tasks were measured before (--rerun measures again)")
+    candidate.release()
     report.finish()
 
 

@@ -85,7 +85,8 @@ def senteval(
         result = transfer.TransferResult(tuple(candidate.measure(trained, console.encoding_texts)))
         regression = sts.STSResult("test", tuple(candidate.measure(heads, console.encoding_texts)))
         if result.tasks:
-            report.average, report.average_interval = result.average, result.average_interval
+            report.average = result.average
+            report.average_interval = result.average_interval if len(result.tasks) > 1 else None
             pooling_named = f"pooling {candidate.spec.pooling}, before normalisation"
             _show(f"{candidate.name}: SentEval {protocol}, {pooling_named}", result)
         if regression.tasks:

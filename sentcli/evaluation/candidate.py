@@ -68,19 +68,19 @@ class Candidate:
         self.remembered: list[str] = []
         """Tasks whose scores were taken from an earlier run."""
         self._load = load
-        self._described: dict[str, Any] | None = None
+        self.described: dict[str, Any] = {}
+        """How it was loaded, now or when its scores were kept: what `SentenceEncoder.describe` says, and the device."""
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
-        """The loaded model."""
-        return self._load()
+        """The model, loaded when it is first asked for."""
+        encoder = self._load()
+        self.described = {**encoder.describe(), "device": encoder.backend.device}
+        return encoder
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """How it was loaded, now or when its scores were kept: what `SentenceEncoder.describe` says, and the device."""
-        if self._described is None:
-            self._described = {**self.encoder.describe(), "device": self.encoder.backend.device}
-        return self._described
+    def release(self) -> None:
+        """Let go of the loaded model: there may be many candidates."""
+        self.__dict__.pop("encoder", None)
 
     def measure(self, tasks: Sequence[Measurement[S]], encoding: Encoding) -> list[S]:
         """Score the model on some tasks, or take the scores that are kept; `remembered` then holds their names."""
@@ -98,17 +98,20 @@ class Candidate:
         return [kept[task.name] for task in tasks]
 
     def _recall(self, tasks: Sequence[Measurement[S]]) -> dict[str, S]:
-        """Return the scores that are kept, all of the same backend."""
+        """Return the scores that are kept, all of the same backend: the one that is loaded, if some are missing."""
         if self.scores is None or self.rerun or not tasks:
             return {}
         kept = {task.name: found for task in tasks if (found := self.scores.read(*task.facts)) is not None}
         backends = [found["encoder"] for found in kept.values()]
-        if len(kept) == len(tasks) and all(one == backends[0] for one in backends):
-            self._described = backends[0]
+        if len(kept) == len(tasks) and all(one == (self.described or backends[0]) for one in backends):
+            self.described = backends[0]
+        elif kept:
+            self.encoder  # noqa: B018 - sets `described`
         same = {name: found["score"] for name, found in kept.items() if found["encoder"] == self.described}
         return {task.name: task.restore(same[task.name]) for task in tasks if task.name in same}
 
     def encode(self, texts: Iterable[str], progress: Progress | None = None) -> TextVectors:
         """Return the vectors of some texts; see `vectors.encode`."""
+        encoder = self.encoder
         store = None if self.key is None else VectorStore(digest([self.key, self.described]), fresh=self.rerun)
-        return vectors.encode(self.encoder, texts, progress, store)
+        return vectors.encode(encoder, texts, progress, store)
