@@ -166,6 +166,9 @@ def verify(names: Names = None, data_dir: DataDir = None, json: options.Json = N
         sets = " ".join(dict.fromkeys(one.name for one in bad))
         advice = f"'sentcli data get {sets} --overwrite' fetches them again"
         raise SentcliError("\n".join([f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}", *lines]))
+    if not checked:
+        console.note(f"no file of a data set is in {folder}")
+        return
     console.note(f"{counts[checking.OK]} files in {folder} are what they should be")
 
 

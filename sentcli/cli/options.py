@@ -132,21 +132,20 @@ def candidate(
     Raises:
         InputError: if it is not there, or does not pool as asked.
     """
-    from sentcli.encoder.loading import describe
+    from sentcli.encoder.loading import Wanted, describe
     from sentcli.evaluation.candidate import Candidate
 
-    wanted = [backend, precision, device, max_length]
     return Candidate(
         model,
         describe(model, pooling, normalize),
-        wanted,
+        Wanted(model, backend, precision, device, max_length),
         lambda: load(model, backend, precision, device, pooling, normalize, max_length),
         rerun=rerun,
     )
 
 
-def warn_truncated(limit: int | None, truncated: int, lost: int | None = None) -> None:
+def warn_truncated(limit: int | None, truncated: int, lost: int | None = None, *, what: str = "distinct texts") -> None:
     """Say how many texts were cut."""
     if truncated:
         tokens = f", {lost} tokens lost" if lost is not None else ""
-        console.warn(f"{truncated} distinct texts are longer than {limit} tokens and were cut{tokens} (--max-length)")
+        console.warn(f"{truncated} {what} are longer than {limit} tokens and were cut{tokens} (--max-length)")

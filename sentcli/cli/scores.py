@@ -148,7 +148,7 @@ def end(
     report.environment = environment(described["device"], described["precision"], seed)
     report.results = results
     report.cached = [task for task in results if task in candidate.remembered]
-    options.warn_truncated(described["max_length"], truncated)
+    options.warn_truncated(described["max_length"], truncated, what="texts (each counted once for each task)")
     if zero:
         console.warn(f"the vectors of {zero} sentences are zero; their similarities count as 0")
     if report.cached:

@@ -11,6 +11,7 @@ from sentcli.cli import console, options, scores
 from sentcli.cli.base import command
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.candidate import Measurement
     from sentcli.evaluation.transfer import TransferResult
 
 
@@ -71,7 +72,7 @@ def senteval(
     candidates = [
         options.candidate(name, backend, precision, device, pooling, False, max_length, rerun=rerun) for name in model
     ]
-    trained = [transfer.measurement(protocol, task, console.counting) for task in classified]
+    trained: list[Measurement[Any]] = [transfer.measurement(protocol, task, console.counting) for task in classified]
     heads = [relatedness.measurement(task, significance.DRAWS, console.counting) for task in graded]
     settings = {
         "name": protocol,
@@ -82,8 +83,9 @@ def senteval(
     reports, results, regressions = [], [], []
     for candidate in candidates:
         report = Report("senteval", candidate.name)
-        result = transfer.TransferResult(tuple(candidate.measure(trained, console.encoding_texts)))
-        regression = sts.STSResult("test", tuple(candidate.measure(heads, console.encoding_texts)))
+        measured: list[Any] = candidate.measure([*trained, *heads], console.encoding_texts)
+        result = transfer.TransferResult(tuple(measured[: len(trained)]))
+        regression = sts.STSResult("test", tuple(measured[len(trained) :]))
         if result.tasks:
             report.average = result.average
             report.average_interval = result.average_interval if len(result.tasks) > 1 else None

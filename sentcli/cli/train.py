@@ -219,12 +219,13 @@ def train(
       torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
+    from sentcli.data import located
     from sentcli.processes import is_first, together
     from sentcli.training.data import Subset
     from sentcli.training.prepare import TrainRequest
 
     cooked = _recipe(recipe)
-    files = [str(path) for path in (*(data or []), *(more_data or []))]  # --data a b gives b as an argument
+    files = [str(located(path)) for path in (*(data or []), *(more_data or []))]  # --data a b: b is an argument
     points, sweep_seeds = train_runs.points_and_seeds(sweep, seeds, hold_out, files)
     varied = {key for point in points for key in point}
     if results is not None and not points:
@@ -256,7 +257,7 @@ def train(
             hold_out=hold_out,
             after=after,
             subset=Subset(limit, fraction, subset_seed),
-            eval_data=eval_data,
+            eval_data=located(eval_data) if eval_data is not None else None,
             device=device,
             overwrite=overwrite,
             resume=resume,

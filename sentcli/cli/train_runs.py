@@ -80,7 +80,10 @@ def run_many(
     where = f"; their results are in {results}" if outcome.records else ""
     console.note(f"{len(outcome.records)} of {len(planned)} runs have finished{where}")
     told = [summary.to_dict() for summary in summaries]
+    held_out = sweep.held_out_means(summaries)
     report.results = told[0] if len(points) == 1 and told else {"points": told}
+    if held_out:
+        report.results["held_out"] = [mean.to_dict() for mean in held_out]
     report.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in outcome.records]}
     report.environment = environment(request.device, "")
     if json is not None:
@@ -134,6 +137,7 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
         "data": list(prepared.corpus.files),
         "subset": vars(prepared.request.subset),
         **({} if prepared.request.hold_out is None else {"hold_out": prepared.request.hold_out}),
+        **({} if prepared.request.first_stage is None else {"first_stage": prepared.request.first_stage}),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -145,6 +144,8 @@ def summary(result: TrainResult, output: Path) -> None:
 
 def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
     """Print mean and standard deviation of each point."""
+    from sentcli.training.sweep import held_out_means
+
     keys = list(dict.fromkeys(key for summary in summaries for key in summary.point))
     more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
     tested = [key for key in more if any(summary.mean.get(key) is not None for summary in summaries)]
@@ -163,10 +164,10 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
         named = [summary.point.get(key, "") for key in keys] or ["all"]
         cells = [mean_and_sd(summary.mean, summary.sd, score) for score in scores]
         rows.append([*named, ", ".join(map(str, summary.seeds)), *cells])
-    if held := [key for key in tested if key.startswith("held_out") and len(summaries) > 1]:
-        means = {key: statistics.fmean(summary.mean[key] for summary in summaries) for key in held}
-        blank = [""] * (len(columns) - len(keys or ["run"]) - len(held))
-        rows.append(["mean", *[""] * (len(keys) - 1), *blank, *(f"{means[key]:.2f}" for key in held)])
+    for mean in held_out_means(summaries):
+        named = [mean.point.get(key, "mean" if key == "hold_out" else "") for key in keys]
+        found = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
+        rows.append([*named, *[""] * 5, *(found.get(key, "") for key in tested)])
     console.table(title, columns, rows, left=len(keys) or 1)
 
 

@@ -86,7 +86,8 @@ def get(
         if given is not None:
             job.take(given, wanted)
         elif offline:
-            raise InputError(instructions(dataset, folder, wanted))
+            forbidden = "--offline or one of SENTCLI_OFFLINE and HF_HUB_OFFLINE forbids the network"
+            raise InputError(f"{forbidden}, and {instructions(dataset, folder, wanted)}")
         else:
             job.fetch(redirected(dataset, source) if source else dataset, wanted)
         return got

@@ -164,7 +164,10 @@ def cached(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
 
 def tokenizer_digest(folder: Path) -> str:
     """Return the hashes of the files that make a folder's tokenizer."""
-    names = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json")
+    names = (
+        *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json"),
+        *("special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model"),
+    )
     return " ".join(file_digest(folder / name) for name in names if (folder / name).exists())
 
 

@@ -41,7 +41,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def model_key(spec: EncoderSpec, wanted: list[Any]) -> str | None:
+def model_key(spec: EncoderSpec, wanted: list[Any], on_cpu: bool) -> str | None:
     """Return a hash of everything that decides a model's vectors, read from its folder without loading it.
 
     Weights, tokenizer, modules and prompts; backend, precision, device and length as asked for; the versions of sentcli
@@ -50,6 +50,7 @@ def model_key(spec: EncoderSpec, wanted: list[Any]) -> str | None:
     Args:
         spec: of the model.
         wanted: options of loading it.
+        on_cpu: whether that is where it will run.
 
     Returns:
         None for a folder without weights, whose vectors are random.
@@ -67,6 +68,7 @@ def model_key(spec: EncoderSpec, wanted: list[Any]) -> str | None:
         "lowercase": spec.lowercase,
         "prompt": spec.prompts.get(spec.default_prompt or ""),
         "wanted": wanted,
+        "on cpu": on_cpu,
         "code": _code(),
         "versions": {name: report.library_version(name) for name in report.LIBRARIES},
         "processor": report.processor(),
@@ -91,7 +93,7 @@ class ScoreStore:
         """Return what was kept under some facts, or None."""
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(self._path(facts).read_text("utf-8"))
-            return found if isinstance(found, dict) else None
+            return found if isinstance(found, dict) and {"encoder", "score"} <= found.keys() else None
         return None
 
     def write(self, record: dict[str, Any], *facts: Any) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 from sentcli.encoder.encoding import Progress
+from sentcli.encoder.loading import Wanted
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.spec import EncoderSpec
 from sentcli.evaluation import vectors
@@ -57,13 +58,14 @@ class Candidate:
         self,
         name: str,
         spec: EncoderSpec,
-        wanted: list[Any],
+        wanted: Wanted,
         load: Callable[[], SentenceEncoder],
         *,
         rerun: bool = False,
     ) -> None:
         self.name, self.spec, self.rerun = name, spec, rerun
-        self.key = model_key(spec, wanted)
+        asked = [wanted.backend, wanted.precision, wanted.device, wanted.max_length]
+        self.key = model_key(spec, asked, wanted.on_cpu)
         self.scores = None if self.key is None else ScoreStore(self.key)
         self.remembered: list[str] = []
         """Tasks whose scores were taken from an earlier run."""

@@ -234,11 +234,13 @@ def read_pairs(file: str) -> dict[str, list[Pairs]]:
     Raises:
         DataError: for a row that lacks a column or a score; InputError if there is no such file.
     """
-    found = {}
+    found: dict[str, list[Pairs]] = {}
     for each in pair_files(file):
         name = task_name(each)
         if name == "average":
             raise InputError(f"{each}: a task cannot be called average; rename the file")
+        if name in found:
+            raise InputError(f"{each}: there is a task {name} already; rename the file")
         found[name] = [scored(each, list(scored_pairs(open_source(each))))]
     return found
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentcli.errors import DataError
+from sentcli.evaluation.sts import AGGREGATIONS, TASKS
 from sentcli.reports import protocols
 from sentcli.reports.page import MISSING, Cell, Column, Row, Table, number, word
 from sentcli.reports.runs import Run, number_of
@@ -169,6 +170,19 @@ def settings_table(caption: str, labelled: Sequence[tuple[str, Mapping[str, Any]
     return Table(caption, (Column("setting", "word"), Column("value", "text"), Column("of", "text")), tuple(rows))
 
 
+def _tasks(run: Run) -> list[Any]:
+    """Return the options of sts-eval or senteval that name the tasks, and how their numbers are made."""
+    protocol = run.protocol
+    known = run.command == "senteval" or protocol.get("split") is not None
+    named = [task for task in run.tasks if known and (run.command == "senteval" or task in TASKS)]
+    parts: list[Any] = ["--data", "SentEval/data/downstream", "--tasks", ",".join(named)] if named else []
+    parts += [part for task in run.tasks if task not in named for part in ("--pairs", f"{task}.tsv")]
+    aggregation = {each.title: name for name, each in AGGREGATIONS.items() if name != "all"}
+    if (how := aggregation.get(str(protocol.get("aggregation")))) is not None:
+        parts += ["--aggregation", how]
+    return [*parts, "--regression"] if protocol.get("similarity") == "regression" else parts
+
+
 def command_line(run: Run) -> str:
     """Return a command that measures the same."""
     parts: list[Any] = ["sentcli", run.command, "-m", run.model]
@@ -176,19 +190,13 @@ def command_line(run: Run) -> str:
     if run.command == "retrieve":
         own = "in-domain" in run.tasks
         parts += ["--in-domain", "STS_B_TEST_CSV"] if own else ["--beir", next(iter(run.tasks))]
-        options = {"split": "test", "query_prompt": None, "document_prompt": None}
+        options = {"split": "test", "query_prompt": None, "document_prompt": None, "top_k": None}
         keys = {"document_prompt": "--doc-prompt"}
-    elif run.command == "sts-eval" and protocol.get("split") is None:
-        parts += [part for task in run.tasks for part in ("--pairs", f"{task}.tsv")]
-        options, keys = {}, {}
     else:
-        parts += ["--data", "SentEval/data/downstream", "--tasks", ",".join(run.tasks)]
+        parts += _tasks(run)
         options, keys = {"split": "test"}, {}
-        aggregation = {"mean of the subsets": "mean", "mean of the subsets, weighted by size": "wmean"}
-        if (how := aggregation.get(str(protocol.get("aggregation")))) is not None:
-            parts += ["--aggregation", how]
-        if run.command == "senteval":
-            parts += ["--protocol", protocol.get("name", "full")]
+        if run.command == "senteval" and "name" in protocol:
+            parts += ["--protocol", protocol["name"]]
     options |= {"pooling": None, "max_length": None, "backend": None, "precision": None}
     for key, default in options.items():
         value = protocol.get(key)

@@ -18,6 +18,8 @@ def model_card(config: dict[str, Any]) -> str:
             f"{results['final_dev_spearman']:.2f} at the last step."
         )
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*_flat(config["method"]), *settings.items()])
+    first = config.get("first_stage")
+    before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
     head = ""
     if settings and config["method"]["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
@@ -33,7 +35,7 @@ tags: [sentence-transformers, feature-extraction, sentence-similarity, sentcli, 
 # {config["method"]["name"]} on {Path(config["start_model"]["name"]).name}
 
 A sentence encoder made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
-{config["method"]["title"]}. Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
+{config["method"]["title"]}.{before} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
 training text apply.
 
 {scores}

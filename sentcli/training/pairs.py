@@ -77,6 +77,7 @@ def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
     """
     if kind == TOPICS:
         names = [task_name(each) for name in files for each in _files(name)]
+        _refuse_twins(names)
         if len(names) < 2:
             raise InputError("--hold-out topics: give a folder of tables, one for each topic, or several tables")
         return names
@@ -102,6 +103,7 @@ def _held_out(hold_out: str | None, names: list[str], taken: list[int]) -> npt.N
         folds = KFold(count, shuffle=True, random_state=FOLD_SEED).split(np.arange(total))
         found: npt.NDArray[np.int64] = list(folds)[number - 1][1]
         return found
+    _refuse_twins(names)
     if hold_out not in names:
         raise InputError(
             f"--hold-out {hold_out}: no such file of pairs{nearest(hold_out, names)}; a fold such as 1/10, or one of: "
@@ -110,6 +112,11 @@ def _held_out(hold_out: str | None, names: list[str], taken: list[int]) -> npt.N
     ends = np.cumsum([0, *taken])
     place = names.index(hold_out)
     return np.arange(ends[place], ends[place + 1])
+
+
+def _refuse_twins(names: Sequence[str]) -> None:
+    if twin := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"two files of pairs are called {twin}: rename one, so that --hold-out can tell them apart")
 
 
 def _files(name: str) -> list[str]:

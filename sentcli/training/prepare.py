@@ -62,6 +62,8 @@ class TrainRequest:
     """Of the pairs: leave these out, and score them at the end, see `read_pairs`."""
     after: str | None = None
     """A method that is trained first on the sentences of the pairs, see `stages`."""
+    first_stage: dict[str, Any] | None = None
+    """What was trained before, for the record: method, model and settings that were given."""
     subset: Subset = field(default_factory=Subset)
     eval_data: Path | None = None
     device: str = "auto"
@@ -160,6 +162,37 @@ def _digest(tasks: dict[str, list[sts.Pairs]]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """What a run reads beside its start model."""
+
+    corpus: Corpus
+    held_out: sts.Pairs | None
+    dev: dict[str, list[sts.Pairs]] | None
+    test: dict[str, list[sts.Pairs]] | None
+
+
+def read_inputs(request: TrainRequest, method: Method) -> Inputs:
+    """Check the output folder, and read and check the data.
+
+    Raises:
+        InputError: whatever is wrong with them.
+    """
+    if is_first():
+        check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
+    read = [folder for objective in method.objectives.values() for folder in objective.reads()]
+    _refuse_inside(request.output, [*request.data, request.model, request.eval_data, *read])
+    corpus, held_out = _read_data(request, method)
+    if method.fit is None:
+        method.settings.check(len(corpus.sentences), launched())
+        _check_objectives(method)
+    dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
+    if request.sts and request.eval_data is None:
+        raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
+    test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
+    return Inputs(corpus, held_out, dev, test)
+
+
 def prepare(request: TrainRequest) -> Prepared:
     """Read and check everything.
 
@@ -167,19 +200,8 @@ def prepare(request: TrainRequest) -> Prepared:
         InputError: whatever is wrong with the request, the data or the model.
     """
     method = request.configured()
-    settings = method.settings
-    if is_first():
-        check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
-    read = [folder for objective in method.objectives.values() for folder in objective.reads()]
-    _refuse_inside(request.output, [*request.data, request.model, request.eval_data, *read])
-    corpus, held_out = _read_data(request, method)
-    if method.fit is None:
-        settings.check(len(corpus.sentences), launched())
-        _check_objectives(method)
-    dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
-    if request.sts and request.eval_data is None:
-        raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
-    test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
+    inputs = read_inputs(request, method)
+    settings, corpus = method.settings, inputs.corpus
     seed_everything(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
@@ -202,9 +224,9 @@ def prepare(request: TrainRequest) -> Prepared:
         tokenizer,
         encoder.fingerprint(),
         corpus,
-        dev,
-        test,
-        held_out=held_out,
+        inputs.dev,
+        inputs.test,
+        held_out=inputs.held_out,
         notes=tuple(notes),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -81,11 +80,6 @@ def _tested(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -
     return replace(result, sts=tasks, sts_average=scored.average)
 
 
-def is_finished(folder: Path) -> bool:
-    """Tell whether a run has finished in a folder."""
-    return (folder / WEIGHTS).exists()
-
-
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
     encoder, dev = prepared.encoder, prepared.dev
 
@@ -160,6 +154,7 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
             "recipe": request.recipe.name if request.recipe else None,
         },
         "start_model": {"name": request.model, "fingerprint": prepared.start_fingerprint},
+        **({} if request.first_stage is None else {"first_stage": request.first_stage}),
         "encoder": encoder.describe(),
         "settings": asdict(method.settings) if method.fit is None else {},
         "data": list(prepared.corpus.files),

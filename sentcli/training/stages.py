@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sentcli.processes import everywhere
 from sentcli.training import run as runs
-from sentcli.training.prepare import BEFORE, Prepared, TrainRequest, prepare
+from sentcli.training.prepare import BEFORE, Prepared, TrainRequest, prepare, read_inputs
 from sentcli.training.task_text import PAIRS
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observ
     """Train the method that comes before, and return the request that goes on from its weights.
 
     Args:
-        request: if it says `after`, that method is trained on the sentences of its pairs, in a folder beside its
-            output; one that is there and finished is taken as it is.
+        request: if it says `after`, that method is trained on the sentences of its pairs with the same seed, in a
+            folder beside its output; one that is there and was made of the same is gone on with, or taken as it is.
         starts: called before the first step.
 
     Raises:
@@ -31,13 +31,18 @@ def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observ
     """
     if request.after is None:
         return request
-    request.configured()  # what is wrong with the second stage is said before the first one is trained
-    folder = request.output.with_name(f"{request.output.name}-{request.after}")
+    method = request.configured()
+    read_inputs(request, method)  # what is wrong with the second stage is said before the first one is trained
+    output = request.output.resolve()
+    assignments = [
+        ("settings.seed", method.settings.seed),
+        *((key.removeprefix(BEFORE), value) for key, value in request.assignments if key.startswith(BEFORE)),
+    ]
     first = replace(
         request,
         method=request.after,
         after=None,
-        output=folder,
+        output=output.with_name(f"{output.name}-{request.after}"),
         text_of=PAIRS,
         stage=None,
         recipe=None,
@@ -45,14 +50,17 @@ def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observ
         eval_data=None,
         sts=False,
         resume=not request.overwrite,
-        assignments=[
-            *((key, value) for key, value in request.assignments if key == "settings.seed"),
-            *((key.removeprefix(BEFORE), value) for key, value in request.assignments if key.startswith(BEFORE)),
-        ],
+        assignments=assignments,
     )
     prepared = everywhere(lambda: prepare(first))
-    if not (first.resume and runs.is_finished(folder)):
-        runs.run(prepared, starts(prepared))
-    later = [(key, value) for key, value in request.assignments if not key.startswith(BEFORE)]
-    pooling = request.pooling or "own"
-    return replace(request, model=str(folder), pooling=pooling, after=None, assignments=later)
+    runs.run(
+        prepared, starts(prepared)
+    )  # returns at once if it has finished, and refuses what was made of something else
+    return replace(
+        request,
+        model=str(first.output),
+        pooling=request.pooling or "own",
+        after=None,
+        assignments=[(key, value) for key, value in request.assignments if not key.startswith(BEFORE)],
+        first_stage={"method": first.method, "model": request.model, "settings": dict(assignments)},
+    )

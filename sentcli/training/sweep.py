@@ -217,27 +217,31 @@ def run_all(planned: Iterable[Planned], results: Path, observer: SweepObserver) 
     outcome = Outcome()
     for one in planned:
         gc.collect()  # the model of the run before is held by references in a circle
-        prepared = prepare(after_first_stage(one.request, partial(observer.starts, one)))
-        key = digest(prepared)
-        record = None if one.request.overwrite else agree(read_results(results).get(key))
-        if record is None or (one.request.sts and record["results"].get("sts") is None):
-            try:
-                result = runs.run(prepared, observer.starts(one, prepared))
-            except LockedError:
-                outcome.elsewhere.append(one.name)
-                continue
-            except InputError:
-                raise
-            except SentcliError as error:
-                outcome.failed[one.name] = str(error)
-                observer.failed(one, str(error))
-                continue
-            record = _record(one, prepared, key, result)
-            _append(results, record)
+        try:
+            record = _run(one, results, observer)
+        except LockedError:
+            outcome.elsewhere.append(one.name)
+        except InputError:
+            raise
+        except SentcliError as error:
+            outcome.failed[one.name] = str(error)
+            observer.failed(one, str(error))
         else:
-            observer.skipped(one)
-        outcome.records.append({**record, "run": one.name, "point": one.point})  # another sweep may have run it
+            outcome.records.append({**record, "run": one.name, "point": one.point})  # another sweep may have run it
     return outcome
+
+
+def _run(one: Planned, results: Path, observer: SweepObserver) -> dict[str, Any]:
+    """Return the record of a run: the one that is there, or that of the run made now."""
+    prepared = prepare(after_first_stage(one.request, partial(observer.starts, one)))
+    key = digest(prepared)
+    record = None if one.request.overwrite else agree(read_results(results).get(key))
+    if record is not None and not (one.request.sts and record["results"].get("sts") is None):
+        observer.skipped(one)
+        return record
+    found = _record(one, prepared, key, runs.run(prepared, observer.starts(one, prepared)))
+    _append(results, found)
+    return found
 
 
 def _record(one: Planned, prepared: Prepared, key: str, result: TrainResult) -> dict[str, Any]:
@@ -298,6 +302,40 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
             over_runs([r["results"] for r in group], lambda v: statistics.stdev(v) if len(v) > 1 else None),
         )
         for group in groups.values()
+    ]
+
+
+@dataclass(frozen=True)
+class HeldOutMean:
+    """The mean over what was held out in turn: topics or folds."""
+
+    point: dict[str, Any]
+    """What else the sweep varies."""
+    held_out: list[str]
+    spearman: float
+    pearson: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return dict(vars(self))
+
+
+def held_out_means(summaries: Iterable[Summary]) -> list[HeldOutMean]:
+    """Return the means of the points that differ by `hold_out` alone."""
+    groups: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        if summary.mean.get("held_out_spearman") is not None and "hold_out" in summary.point:
+            rest = {key: value for key, value in summary.point.items() if key != "hold_out"}
+            groups.setdefault(json.dumps(rest, sort_keys=True), []).append(summary)
+    return [
+        HeldOutMean(
+            {key: value for key, value in group[0].point.items() if key != "hold_out"},
+            [summary.point["hold_out"] for summary in group],
+            statistics.fmean(summary.mean["held_out_spearman"] for summary in group),
+            statistics.fmean(summary.mean["held_out_pearson"] for summary in group),
+        )
+        for group in groups.values()
+        if len(group) > 1
     ]
 
 

@@ -27,15 +27,16 @@ def read_task_text(
         name: ``pairs`` for what `read_pairs` reads of `data`, or transfer tasks such as ``MR,CR``; of a task with a
             test set the training sentences, of one that is tested by folds all.
         data: for tasks, a SentEval ``data/downstream`` folder.
-        subset: which of the sentences.
+        subset: which of the sentences; of pairs, which of the pairs.
         hold_out: pairs to leave out.
 
     Raises:
         InputError: for a task that there is not, or several folders.
     """
     if name == PAIRS:
-        corpus, _ = read_pairs(data, hold_out=hold_out)
+        corpus, _ = read_pairs(data, subset=subset, hold_out=hold_out)
         assert corpus.partners is not None
+        subset = None
         found = {PAIRS: [*corpus.sentences, *corpus.partners]}
     elif len(data) != 1 or hold_out is not None:
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")

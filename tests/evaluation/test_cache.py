@@ -98,7 +98,7 @@ def test_counts_of_kept_texts_are_those_of_new_ones(tiny_bert, tmp_path, invoke)
     assert first["average"] == again["average"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"not a database at all" * 100, None])
+@pytest.mark.parametrize("damage", [b"", b"not a database at all" * 100, b'{"a": 1}', None])
 def test_damaged_files_are_made_anew(pairs, tiny_bert, own_cache, invoke, damage):
     first = score(invoke, "-m", tiny_bert, "--pairs", pairs)
     for file in [*own_cache.glob("vectors/*.db"), *own_cache.glob("scores/*/*.json")]:

@@ -5,6 +5,7 @@ import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.reports.collect import Choices, collect
+from sentcli.reports.details import command_line
 from sentcli.reports.runs import read_object, read_run, read_runs
 from sentcli.reports.systems import Pattern, parse_patterns
 
@@ -328,3 +329,19 @@ def test_correlations_of_senteval_have_a_table_of_their_own():
     accuracy, correlation = [section.table for section in scores(page)][:2]
     assert accuracy.rows[0].cells[-1].interval == (74.0, 76.0)
     assert "optimizer adam" in " ".join(correlation.notes) and "protocol full" in " ".join(accuracy.notes)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (make(protocol={"similarity": "regression"}), ["--tasks STS16,STSBenchmark", "--regression"]),
+        (make(scores={"STS16": 1.0, "mine": 2.0}), ["--tasks STS16 --pairs mine.tsv"]),
+        (make(scores={"mine": 2.0}, protocol={"split": None, "aggregation": "mean of the subsets"}),
+         ["-m minilm --pairs mine.tsv --aggregation mean"]),
+        (make(command="senteval", scores={"MR": 1.0}), ["--tasks MR --protocol full"]),
+        (make(command="retrieve", scores={"scifact": 0.5}, protocol={"top_k": 5}), ["--beir scifact", "--top-k 5"]),
+    ],
+)  # fmt: skip
+def test_a_command_has_what_decides_the_number(value, wanted):
+    command = command_line(read_run(value))
+    assert all(part in command for part in wanted), command

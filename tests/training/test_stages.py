@@ -118,6 +118,7 @@ def test_sentences_of_tasks_without_labels(tmp_path):
 
 
 def test_sentences_of_pairs(topics):
+    assert len(read_task_text("pairs", [str(topics)], subset=Subset(3)).sentences) == 6, "of three pairs"
     corpus = read_task_text("pairs", [str(topics)])
     assert len(corpus.sentences) == len(set(corpus.sentences)) == 36 + 12
     held = read_task_text("pairs", [str(topics)], hold_out="ArgPairs_GC").sentences
@@ -166,3 +167,99 @@ def test_a_folder_of_pairs_is_scored_by_topic(topics, tiny_bert, invoke):
     assert list(found["results"]) == ["ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"]
     pearson = [round(task["pearson"], 2) for task in found["results"].values()]
     assert found["average_pearson"] == round(float(np.mean(pearson)), 2)
+
+
+def test_seeds_reach_the_first_stage(topics, tiny_bert, tmp_path, invoke):
+    call = ["train", "--method", "sts-regression", "--after", "simcse", "-m", tiny_bert, "--data", topics]
+    budget = ["--max-steps", 1, "--set", "before.max_steps=2", "--set", "before.batch_size=4", "--batch-size", 4]
+    report = tmp_path / "r.json"
+    invoke(*call, *budget, "--seeds", "1,2", "-o", tmp_path / "runs", "--json", report, check=0)
+    first = [tmp_path / "runs" / f"seed={seed}-simcse" for seed in (1, 2)]
+    assert [json.loads((folder / "run.json").read_text())["settings"]["seed"] for folder in first] == [1, 2]
+    weights = [(folder / "model.safetensors").read_bytes() for folder in first]
+    assert weights[0] != weights[1]
+    config = json.loads((tmp_path / "runs" / "seed=2" / "sentcli.json").read_text())
+    assert config["first_stage"] == {
+        "method": "simcse",
+        "model": str(tiny_bert),
+        "settings": {"settings.seed": 2, "max_steps": "2", "batch_size": "4"},
+    }
+
+
+def test_a_first_stage_of_something_else_is_refused(topics, tiny_bert, tmp_path, invoke):
+    call = ["train", "--method", "sts-regression", "--after", "simcse", "-m", tiny_bert, "--data", topics]
+    budget = ["--max-steps", 1, "--set", "before.batch_size=4", "--batch-size", 4, "-o", tmp_path / "ft"]
+    invoke(*call, *budget, "--set", "before.max_steps=2", "--hold-out", "ArgPairs_DP", check=0)
+    weights = (tmp_path / "ft" / "model.safetensors").read_bytes()
+    invoke(*call, *budget, "--set", "before.max_steps=2", "--hold-out", "ArgPairs_DP", "--resume", check=0)
+    assert (tmp_path / "ft" / "model.safetensors").read_bytes() == weights
+    for change in (["--set", "before.max_steps=3", "--hold-out", "ArgPairs_DP"], ["--set", "before.max_steps=2"]):
+        failed = invoke(*call, *budget, *change, "--resume", check=2)
+        assert "ft-simcse" in " ".join(failed.stderr.split())
+
+
+def test_mistakes_are_found_before_the_first_stage(topics, tiny_bert, tmp_path, invoke):
+    call = ["train", "--method", "sts-regression", "--after", "simcse", "-m", tiny_bert, "--data", topics]
+    (tmp_path / "ex").mkdir()
+    (tmp_path / "ex" / "mine.txt").write_text("mine")
+    for more in (["-o", tmp_path / "ex"], ["-o", tmp_path / "a", "--sts"], ["-o", tmp_path / "a", "--hold-out", "no"]):
+        invoke(*call, *more, check=2)
+    assert not list(tmp_path.glob("*-simcse"))
+
+
+def test_files_of_one_name_are_not_mixed_up(topics, tiny_bert, tmp_path, invoke):
+    twin = tmp_path / "other"
+    twin.mkdir()
+    (twin / "ArgPairs_DP.csv").write_text((topics / "ArgPairs_GM.csv").read_text())
+    for hold_out in ("ArgPairs_DP", "topics"):
+        with pytest.raises(InputError, match="two files of pairs are called ArgPairs_DP"):
+            if hold_out == "topics":
+                every_hold_out(hold_out, [str(topics), str(twin)])
+            else:
+                read_pairs([str(topics), str(twin)], hold_out=hold_out)
+    (topics / "ArgPairs_DP.jsonl").write_text('{"sentence1": "a", "sentence2": "b", "score": 1}\n')
+    failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", topics, check=2)
+    assert "there is a task ArgPairs_DP already" in " ".join(failed.stderr.split())
+
+
+def test_a_sweep_goes_on_where_a_first_stage_fails(topics, tiny_bert, tmp_path, invoke):
+    (tmp_path / "sweep.toml").write_text("[[grid]]\nafter = 'simcse'\n'before.learning_rate' = [1e30, 1e-5]\n")
+    call = [
+        "train",
+        "--method",
+        "sts-regression",
+        "-m",
+        tiny_bert,
+        "--data",
+        topics,
+        "--sweep",
+        tmp_path / "sweep.toml",
+    ]
+    call += ["--max-steps", 1, "--set", "before.max_steps=3", "--set", "before.batch_size=4", "--batch-size", 4]
+    failed = invoke(*call, "-o", tmp_path / "runs", check=1)
+    assert "1 of 2 runs failed" in " ".join(failed.stderr.split())
+    (folder,) = [path.parent for path in tmp_path.glob("runs/*/model.safetensors") if "simcse-" not in path.parent.name]
+    assert "1e-05" in folder.name
+
+
+def test_points_with_and_without_something_held_out(topics, tiny_bert, tmp_path, invoke):
+    (tmp_path / "sweep.toml").write_text(
+        "[[grid]]\nhold_out = ['ArgPairs_DP', 'ArgPairs_GC']\nbatch_size = [4, 5]\n[[grid]]\nbatch_size = 6\n"
+    )
+    call = [
+        "train",
+        "--method",
+        "sts-regression",
+        "-m",
+        tiny_bert,
+        "--data",
+        topics,
+        "--sweep",
+        tmp_path / "sweep.toml",
+    ]
+    invoke(*call, "--max-steps", 1, "-o", tmp_path / "runs", "--json", tmp_path / "r.json", check=0)
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert [mean["point"] for mean in results["held_out"]] == [{"batch_size": 4}, {"batch_size": 5}]
+    scores = [p["mean"]["held_out_pearson"] for p in results["points"] if p["point"].get("batch_size") == 5]
+    assert results["held_out"][1]["pearson"] == pytest.approx(np.mean(scores))
+    assert results["held_out"][1]["held_out"] == ["ArgPairs_DP", "ArgPairs_GC"]
