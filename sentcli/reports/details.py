@@ -190,7 +190,7 @@ def command_line(run: Run) -> str:
     if run.command == "retrieve":
         own = "in-domain" in run.tasks
         parts += ["--in-domain", "STS_B_TEST_CSV"] if own else ["--beir", next(iter(run.tasks))]
-        options = {"split": "test", "query_prompt": None, "document_prompt": None, "top_k": None}
+        options = {"split": "test", "query_prompt": None, "document_prompt": None, "top_k": 1000}
         keys = {"document_prompt": "--doc-prompt"}
     else:
         parts += _tasks(run)
