@@ -67,7 +67,7 @@ def examine() -> Diagnosis:
     exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
     plan = {
         "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
-        "exports, vectors and scores are kept in": f"{cache_folder('')}, {_size(cache_folder('')) / 1e6:,.0f} MB",
+        "the cache (exports, vectors, scores, data)": f"{cache_folder('')}, {_size(cache_folder('')) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
         "search": f"faiss {faiss}, exact" if faiss else "not possible: pip install 'sentcli[cpu]'",
     }

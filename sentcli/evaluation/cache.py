@@ -11,6 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,9 @@ def model_key(spec: EncoderSpec, wanted: list[Any], on_cpu: bool) -> str | None:
     return digest(facts)
 
 
+@cache
 def _code() -> str:
+    """Return the SHA-256 of the package's own files."""
     found = hashlib.sha256()
     for path in sorted(Path(report.__file__).parent.rglob("*.py")):
         found.update(path.read_bytes())

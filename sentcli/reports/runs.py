@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import DataError, InputError, one_line
+from sentcli.evaluation.sts import AGGREGATIONS
 
 COMMANDS = ("sts-eval", "senteval", "retrieve")
-AGGREGATED = {"mean of the subsets": "spearman_mean", "mean of the subsets, weighted by size": "spearman_wmean"}
-"""What `sts-eval` calls an aggregation, and the key of its score; any other is `spearman`."""
 NDCG_CUTOFF = 10
 """That of BEIR's tables; a search that went less deep shows its deepest."""
 SIZES = ("pairs", "test", "queries", "documents")
@@ -163,7 +162,8 @@ def _main_scores(command: str, protocol: Mapping[str, Any], tasks: Mapping[str, 
     if command == "senteval":
         return _Main("spearman", "spearman", tasks)
     if command == "sts-eval":
-        return _Main(AGGREGATED.get(str(protocol.get("aggregation")), "spearman"), "spearman", tasks)
+        keys = {each.title: each.score for each in AGGREGATIONS.values()}
+        return _Main(keys.get(str(protocol.get("aggregation")), "spearman"), "spearman", tasks)
     if "in-domain" in tasks:  # one set, whose measures stand side by side
         found = {key: {"value": value} for key, value in tasks["in-domain"].items() if key.startswith("recall@")}
         return _Main("value", "recall", found, averaged=False)

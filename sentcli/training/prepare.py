@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import random
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +19,7 @@ from sentcli.encoder.tokenizing import position_limit
 from sentcli.encoder.torch_backend import text_tokenizer
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
+from sentcli.evaluation.cache import digest
 from sentcli.methods import Method, configure, get_method
 from sentcli.methods.method import changed
 from sentcli.methods.views import ScoredPairs, Texts
@@ -149,17 +148,11 @@ class Prepared:
             "encoder": self.encoder.describe(),
             "data": list(self.corpus.files),
             "subset": asdict(request.subset),
-            "dev": _digest(self.dev) if self.dev is not None else None,
+            "dev": digest([part for pairs in self.dev.values() for part in sts.content(pairs)]) if self.dev else None,
             "processes": process_count(),
             "device": self.encoder.backend.device.partition(":")[0],
             **({} if request.hold_out is None else {"hold_out": request.hold_out}),
         }
-
-
-def _digest(tasks: dict[str, list[sts.Pairs]]) -> str:
-    """Return the SHA-256 of pairs and their scores."""
-    content = [part for pairs in tasks.values() for part in sts.content(pairs)]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
