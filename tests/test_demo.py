@@ -113,7 +113,7 @@ def test_prepare_writes_a_set_that_retrieve_reads(tmp_path, capsys, monkeypatch,
     monkeypatch.setattr(prepare, "stdlib_docstrings", lambda: ["One sentence.", "Another one."])
     assert prepare.main([str(tmp_path / "new" / "out")]) == 0
     loaded = load_set(tmp_path / "new" / "out" / "docs")
-    assert (len(loaded.documents), len(loaded.queries)) == (len(corpus), 40)
+    assert (len(loaded.ids), len(loaded.queries)) == (len(corpus), 40)
     assert loaded.unknown_documents == loaded.unknown_queries == 0
     assert (tmp_path / "new" / "out" / "stdlib.txt").read_bytes() == b"One sentence.\nAnother one.\n"
     assert f"{len(corpus)} sections" in capsys.readouterr().out

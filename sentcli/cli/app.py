@@ -4,7 +4,7 @@
 from sentcli.cli.base import app
 
 # In the order in which --help lists them.
-from sentcli.cli import train, encode, export, sts_eval, senteval, retrieve, report, doctor, data
+from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
 # isort: on
 
-__all__ = ["app", "data", "doctor", "encode", "export", "report", "retrieve", "senteval", "sts_eval", "train"]
+__all__ = ["app", "data", "doctor", "encode", "export", "index", "report", "retrieve", "senteval", "sts_eval", "train"]

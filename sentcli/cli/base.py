@@ -46,7 +46,7 @@ def command(name: str, group: typer.Typer = app) -> Callable[[Callable[..., None
         @functools.wraps(function)
         def wrapper(**arguments: Any) -> None:
             flags = {key: arguments.pop(key) for key in SHARED}
-            data = "-" in (arguments.get("json"), arguments.get("output"))
+            data = "-" in (arguments.get("json"), arguments.get("output"), arguments.get("hits"))
             console.state.__dict__.update(flags, data_on_stdout=data)
             if data and hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
     from sentcli.encoder.encoding import EncodeStats
+    from sentcli.search.corpus import Hit
 
 
 @dataclass
@@ -82,19 +84,38 @@ def table(title: str, columns: list[str], rows: list[list[Any]], *, left: int = 
 
 SNIPPET = 300
 """Characters of a hit's text that a table shows."""
+MARKED = 4
+"""Letters of a query's word, at least, for it to be marked in a hit."""
 
 
-def hits(query: str, rows: list[list[Any]]) -> None:
-    """Print the hits of a query: rank, id, score, and the beginning of the text."""
+def hits(query: str, found: Sequence[Hit]) -> None:
+    """Print the hits of a query: rank, id, score, and the beginning of the text with the words of the query marked."""
     drawn = Table(title=Text(safe(query)), title_justify="left")
     drawn.add_column("rank", justify="right")
     drawn.add_column("id", overflow="fold")
     drawn.add_column("score", justify="right")
     drawn.add_column("text", overflow="fold", ratio=1)
-    for rank, key, score, text in rows:
-        shown = text if len(text) <= SNIPPET else f"{text[:SNIPPET].rstrip()} [...]"
-        drawn.add_row(str(rank), Text(safe(key)), score, Text(safe(shown)))
+    words = _words(query)
+    for hit in found:
+        text = Text(safe(_short(hit.row.text)))
+        for name, value in hit.row.columns.items():
+            if value is not None and value != "":
+                text.append(f"\n{safe(name)}: {safe(_short(str(value)))}", "dim")
+        if words is not None:
+            text.highlight_regex(words, "bold yellow")
+        drawn.add_row(str(hit.rank), Text(safe(hit.row.id)), f"{hit.score:.4f}", text)
     output().print(drawn)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SNIPPET else f"{text[:SNIPPET].rstrip()} [...]"
+
+
+def _words(query: str) -> re.Pattern[str] | None:
+    """Match the words of a query that are long enough to mean something, also with an ending."""
+    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= MARKED}
+    longest_first = sorted(words, key=lambda word: (-len(word), word))
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\w*", re.IGNORECASE) if words else None
 
 
 def _plain(message: str) -> str:

@@ -67,6 +67,12 @@ BatchTokens = Annotated[
         min=1, help="Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).", rich_help_panel=MODEL
     ),
 ]
+QueryPrompt = Annotated[
+    str | None, typer.Option(help="Text in front of each query; default: the model's own.", rich_help_panel=MODEL)
+]
+DocPrompt = Annotated[
+    str | None, typer.Option(help="Text in front of each document; default: the model's own.", rich_help_panel=MODEL)
+]
 Json = Annotated[
     str | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""What `sts-eval` and `senteval` share: several models in one run, and printed scores beside the measured ones."""
+"""What evaluating commands share: several models in one run, and printed scores beside the measured ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _list_published(value: str | None) -> str | None:
         [found.name, found.title, *(_number(found.scores.get(average)) for average in AVERAGES.values())]
         for found in published().values()
     ]
-    console.table("Published scores", ["name", "system", "STS average", "transfer average"], rows, left=2)
+    console.table("Published scores, times 100", ["name", "system", *AVERAGES.values()], rows, left=2)
     raise typer.Exit
 
 
@@ -97,6 +97,10 @@ class Measured:
     """Of the first model's."""
     differences: Sequence[Mapping[str, Difference | Discordance]]
     """From the first model, of each other one, by task."""
+    digits: int = 2
+    """That are shown after the point."""
+    labels: Sequence[str] | None = None
+    """Of the models, if their names do not tell them apart."""
 
 
 def correlations(results: Sequence[STSResult]) -> Measured:
@@ -163,6 +167,8 @@ def finish(
     found: Published | None,
     target: str | None,
     pages: Sequence[Path] | None = None,
+    *,
+    kind: str | None = None,
 ) -> None:
     """Compare the models with the first and with print; write one object for a model or a list for several, and pages.
 
@@ -172,23 +178,25 @@ def finish(
         found: what a paper prints, if that is asked for.
         target: of the JSON.
         pages: files of the report for people.
+        kind: which printed scores are meant, a key of `published.PREFIXES`; None is the command's.
     """
     from sentcli.evaluation.published import compare
     from sentcli.report import write_report
 
     names = [report.model for report in reports]
     for one in measured if len(reports) > 1 else ():
-        _show_models(names, one)
+        _show_models(one.labels or names, one)
         for report, difference in zip(reports[1:], one.differences, strict=True):
             report.compared = report.compared or {"with": names[0], "tasks": {}}
             report.compared["tasks"] |= {task: each.to_dict() for task, each in difference.items()}
     objects: list[dict[str, Any]] = [report.to_dict() for report in reports]
     if found is not None:
-        compared = compare(found, reports[0].command, measured[0].scores, measured[0].intervals)
-        _show_against(found, compared)
+        compared = compare(found, kind or reports[0].command, measured[0].scores, measured[0].intervals)
+        source = found.source_of([one.task for one in compared], kind or reports[0].command)
+        _show_against(f"{found.name}: {found.title} ({source})", compared, measured[0].digits)
         tasks = {one.task: one.to_dict() for one in compared}
         for each in objects:
-            each["against"] = {"name": found.name, "title": found.title, "source": found.source, "tasks": tasks}
+            each["against"] = {"name": found.name, "title": found.title, "source": source, "tasks": tasks}
     if target is not None:
         write_report(objects[0] if len(objects) == 1 else objects, target)
     if pages:
@@ -210,26 +218,26 @@ def _show_models(names: Sequence[str], measured: Measured) -> None:
     """Print the scores of several models side by side; the best of each task has a star."""
     rows = []
     for task, values in measured.scores.items():
-        cells = [f"{value:.2f}{'*' if value == max(values) else ''}" for value in values]
+        cells = [f"{value:.{measured.digits}f}{'*' if value == max(values) else ''}" for value in values]
         for i, found in enumerate(measured.differences, 1):
             if task in found:
-                cells[i] += f" ({found[task].difference:+.2f}, p {found[task].p:.3f})"
+                cells[i] += f" ({found[task].difference:+.{measured.digits}f}, p {found[task].p:.3f})"
         rows.append([task, *cells])
     console.table(f"{measured.what}, with the difference from the first model and its p", ["task", *names], rows)
 
 
-def _show_against(found: Published, compared: list[Against]) -> None:
+def _show_against(named: str, compared: list[Against], digits: int) -> None:
     """Print measured scores beside printed ones."""
     runs = compared[0].runs
     what = f"mean of {runs} models; range of 95 % of further seeds" if runs > 1 else "range: the 95 % interval"
     rows = []
     for one in compared:
-        between = "" if one.range is None else "{:.2f} to {:.2f}".format(*one.range)
+        between = "" if one.range is None else f"{one.range[0]:.{digits}f} to {one.range[1]:.{digits}f}"
         within = "" if one.within is None else "yes" if one.within else "no"
-        numbers = (f"{one.measured:.2f}", f"{one.published:.2f}", f"{one.difference:+.2f}")
+        numbers = (f"{one.measured:.{digits}f}", f"{one.published:.{digits}f}", f"{one.difference:+.{digits}f}")
         rows.append([one.task, *numbers, between, within])
     columns = ["task", "measured", "published", "difference", "range", "within"]
-    console.table(f"against {found.name}: {found.title} ({found.source}); {what}", columns, rows)
+    console.table(f"against {named}; {what}", columns, rows)
 
 
 def task_names(tasks: str | None) -> list[str] | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
     """Train once, and say and report what came of it."""
+    from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
     from sentcli.report import Report, environment, write_report
     from sentcli.training.prepare import prepare
@@ -43,7 +44,9 @@ def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
     training_view.summary(result, request.output)
     cooked = request.recipe
     if cooked is not None and cooked.published and request.model == cooked.model:
-        scores = ", ".join(f"{name} {score.value:.2f}" for name, score in cooked.published.items())
+        several = tuple(PREFIXES.values())  # of each set
+        usual = {n: s for n, s in cooked.published.items() if n in AVERAGES.values() or not n.startswith(several)}
+        scores = ", ".join(f"{name} {score.value:.2f}" for name, score in usual.items())
         console.note(f"published for {cooked.name}, trained on {cooked.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")

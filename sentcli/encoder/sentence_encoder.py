@@ -15,7 +15,7 @@ from sentcli.encoder import batching, exported, loading
 from sentcli.encoder.checkpoint import file_digest
 from sentcli.encoder.encoding import Backend, Encoded, EncodeStats, OnLong, Pipeline, Progress, Vectors
 from sentcli.encoder.spec import DenseSpec, EncoderSpec
-from sentcli.encoder.tokenizing import TextTokenizer
+from sentcli.encoder.tokenizing import MIN_LENGTH, TextTokenizer, fit, position_limit
 from sentcli.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -239,8 +239,29 @@ class SentenceEncoder:
 
     def role_prompt(self, role: str) -> str:
         """Return the model's own prompt for ``query`` or ``document`` (also called passage or corpus), or ``""``."""
-        names = ("query",) if role == "query" else ("document", "passage", "corpus")
-        return next((self.spec.prompts[name] for name in names if name in self.spec.prompts), self.prompt_text())
+        return self.spec.role_prompt(role)
+
+    def with_max_length(self, tokens: int) -> SentenceEncoder:
+        """Return an encoder over the same weights that reads texts up to another length, special tokens included.
+
+        It is what ``--query-length`` asks for.
+
+        Raises:
+            InputError: if the model has no positions for so many tokens, or no word fits in.
+        """
+        from tokenizers import Tokenizer
+
+        positions = position_limit(self.spec, self.tokenizer.pad_id)
+        if positions is not None and tokens > positions:
+            raise InputError(f"--query-length: {tokens} tokens are more than the {positions} positions of {self.model}")
+        if tokens < MIN_LENGTH:
+            raise InputError(
+                f"--query-length {tokens} leaves no room between the special tokens; at least {MIN_LENGTH}"
+            )
+        copied = Tokenizer.from_str(self.tokenizer.backend.to_str())
+        tokenizer = fit(copied, self.spec, self.tokenizer.pad_id, None, tokens)
+        spec = replace(self.spec, max_length=tokens)
+        return SentenceEncoder(spec, tokenizer, self.backend, model=self.model, hf_tokenizer=self._hf_tokenizer)
 
     def with_normalize(self, normalize: bool) -> SentenceEncoder:
         """Return an encoder over the same weights with or without L2 normalisation at the end."""

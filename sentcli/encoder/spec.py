@@ -151,6 +151,14 @@ class EncoderSpec:
         """Whether the vectors have length 1."""
         return any(isinstance(m, NormalizeSpec) for m in self.modules)
 
+    def role_prompt(self, role: str) -> str:
+        """Return the model's own prompt for ``query`` or ``document`` (also called passage or corpus).
+
+        Where it has none, that is its default prompt, or ``""``.
+        """
+        names = ("query",) if role == "query" else ("document", "passage", "corpus")
+        return next((self.prompts[name] for name in (*names, self.default_prompt) if name in self.prompts), "")
+
     def with_pooling(self, name: str) -> EncoderSpec:
         """Return the spec with another pooling; a CNN or dense layers that belong to the old one are left out.
 

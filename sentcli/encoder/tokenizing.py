@@ -19,6 +19,10 @@ POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "long
 """Architectures that count positions from the padding id on, so that two of their 514 are never used."""
 
 
+MIN_LENGTH = 3
+"""Tokens: a word between the special ones."""
+
+
 @dataclass(frozen=True)
 class Tokens:
     """Token ids of some texts, special tokens included, cut to the maximum length."""
@@ -119,13 +123,14 @@ def fit(
             f"{backend.get_vocab_size()} words, the model has embeddings for {words}"
         )
     positions = position_limit(spec, pad_id)
-    limit = max_length or spec.max_length or own_limit or positions or 512
+    limit = max_length if max_length is not None else spec.max_length or own_limit or positions or 512
     if positions is not None and limit > positions:
         if max_length is not None:
             raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
         limit = positions
-    if limit < 3:
-        raise InputError(f"--max-length {limit} leaves no room between the special tokens; at least 3")
+    if limit < MIN_LENGTH:
+        whose = f"{spec.folder}: its maximum length" if max_length is None else "--max-length"
+        raise InputError(f"{whose} {limit} leaves no room between the special tokens; at least {MIN_LENGTH}")
     return TextTokenizer(backend, limit, pad_id if pad_id is not None else 0, lowercase=spec.lowercase)
 
 

@@ -77,6 +77,11 @@ def model_key(spec: EncoderSpec, wanted: list[Any], on_cpu: bool) -> str | None:
     return digest(facts)
 
 
+def library_key() -> str:
+    """Return a hash of what decides scores that need no model: the versions of sentcli and of the libraries."""
+    return digest({"code": _code(), "versions": {name: report.library_version(name) for name in report.LIBRARIES}})
+
+
 @cache
 def _code() -> str:
     """Return the SHA-256 of the package's own files."""
@@ -126,12 +131,14 @@ class VectorStore:
         self.key, self.fresh = key, fresh
         self.limit = (size_limit() if megabytes is None else megabytes) * 2**20
 
-    def encode(self, encoder: SentenceEncoder, texts: Sequence[str], progress: Progress | None) -> Encoded:
-        """Take what is kept, encode the rest, and keep that, too."""
-        prompt = encoder.prompt_text()
+    def encode(
+        self, encoder: SentenceEncoder, texts: Sequence[str], progress: Progress | None, prompt: str | None = None
+    ) -> Encoded:
+        """Take what is kept, encode the rest, and keep that, too; a prompt of None is the model's default one."""
+        prompt = encoder.prompt_text(prompt=prompt)
         vectors = np.empty((len(texts), encoder.dimension), np.float32)
         beyond = np.zeros(len(texts), np.int64)
-        names = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
+        names = _names(texts, prompt)
         kept = _Table(cache_folder(VECTORS) / f"{self.key[:32]}.db", self.limit)
         known = np.zeros(len(texts), bool) if self.fresh else kept.read(names, vectors, beyond)
         if progress is not None and known.any():
@@ -145,6 +152,12 @@ class VectorStore:
             kept.write([names[row] for row in rows], found)
         kept.close()
         return Encoded(vectors, beyond, tokens)
+
+
+def _names(texts: Sequence[str], prompt: str) -> list[bytes]:
+    """Return a hash of each text behind a prompt, which is kept apart from it: some models do not pool its tokens."""
+    key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest() if prompt else b""
+    return [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest() for text in texts]
 
 
 def size_limit() -> int:

@@ -25,8 +25,25 @@ class Score(Protocol):
 
 
 S = TypeVar("S", bound=Score)
+S_co = TypeVar("S_co", bound=Score, covariant=True)
 Encoding = Callable[[int], AbstractContextManager[Progress]]
 """Shows the progress of encoding a number of texts."""
+
+
+class Task(Protocol[S_co]):
+    """What can be kept of a measurement."""
+
+    @property
+    def name(self) -> str:
+        """No other task of a run has it."""
+
+    @property
+    def facts(self) -> list[Any]:
+        """Everything beside the model that decides the score."""
+
+    @property
+    def restore(self) -> Callable[[dict[str, Any]], S_co]:
+        """Undoes `Score.to_record`."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +103,27 @@ class Candidate:
 
     def measure(self, tasks: Sequence[Measurement[S]], encoding: Encoding) -> list[S]:
         """Score the model on some tasks, or take the scores that are kept; `remembered` then holds their names."""
-        kept = self._recall(tasks)
+        kept = self.recall(tasks)
         missing = [task for task in tasks if task.name not in kept]
-        self.remembered += kept
         if missing:
             texts = list(dict.fromkeys(text for task in missing for text in task.texts))
             with encoding(len(texts)) as progress:
                 found = self.encode(texts, progress)
         for task in missing:
             kept[task.name] = task.score(found)
-            if self.scores is not None:
-                self.scores.write({"encoder": self.described, "score": kept[task.name].to_record()}, *task.facts)
+            self.keep(task, kept[task.name])
         return [kept[task.name] for task in tasks]
 
-    def _recall(self, tasks: Sequence[Measurement[S]]) -> dict[str, S]:
-        """Return the scores that are kept, all of the same backend: the one that is loaded, if some are missing."""
+    def keep(self, task: Task[S], score: S) -> None:
+        """Keep a score for `recall`."""
+        if self.scores is not None:
+            self.scores.write({"encoder": self.described, "score": score.to_record()}, *task.facts)
+
+    def recall(self, tasks: Sequence[Task[S]]) -> dict[str, S]:
+        """Return the scores that are kept, all of the same backend: the one that is loaded, if some are missing.
+
+        `remembered` then holds their names.
+        """
         if self.scores is None or self.rerun or not tasks:
             return {}
         kept = {task.name: found for task in tasks if (found := self.scores.read(*task.facts)) is not None}
@@ -110,10 +133,27 @@ class Candidate:
         elif kept:
             self.encoder  # noqa: B018 - sets `described`
         same = {name: found["score"] for name, found in kept.items() if found["encoder"] == self.described}
-        return {task.name: task.restore(same[task.name]) for task in tasks if task.name in same}
+        found = {task.name: task.restore(same[task.name]) for task in tasks if task.name in same}
+        self.remembered += found
+        return found
 
-    def encode(self, texts: Iterable[str], progress: Progress | None = None) -> TextVectors:
-        """Return the vectors of some texts; see `vectors.encode`."""
-        encoder = self.encoder
-        store = None if self.key is None else VectorStore(digest([self.key, self.described]), fresh=self.rerun)
-        return vectors.encode(encoder, texts, progress, store)
+    def encode(
+        self,
+        texts: Iterable[str],
+        progress: Progress | None = None,
+        *,
+        prompt: str | None = None,
+        length: int | None = None,
+    ) -> TextVectors:
+        """Return the vectors of some texts; see `vectors.encode`.
+
+        Args:
+            texts: may repeat.
+            progress: as there.
+            prompt: as there.
+            length: maximum length in tokens, if it is not to be the model's.
+        """
+        encoder = self.encoder if length is None else self.encoder.with_max_length(length)
+        described = {**self.described, **encoder.describe()}
+        store = None if self.key is None else VectorStore(digest([self.key, described]), fresh=self.rerun)
+        return vectors.encode(encoder, texts, progress, store, prompt)

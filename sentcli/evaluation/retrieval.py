@@ -1,61 +1,135 @@
-"""Retrieval sets in BEIR layout: exact search, BEIR's own evaluator."""
+"""Retrieval sets in BEIR layout: read once to find what is wrong, then block by block, so that they may be large."""
 
 from __future__ import annotations
 
 import csv
-import logging
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.encoding import EncodeStats, Progress
-from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import DataError, InputError
+from sentcli.evaluation.set_facts import SetFacts, facts_of
 from sentcli.io.sources import open_source, records
-from sentcli.search.exact import ExactIndex
-from sentcli.search.trec import Run
 
-SELF_RETRIEVAL = ("arguana", "quora")
-"""Sets whose queries are documents: there a query's own document is left out of its hits."""
-CUTOFFS = (1, 3, 5, 10, 100, 1000)
+BLOCK = 50_000
+"""Documents whose texts and vectors are in memory at a time."""
+Qrels = dict[str, dict[str, int]]
+"""Judgements by query id and document id."""
 
 
 @dataclass(frozen=True)
 class RetrievalSet:
-    """A BEIR folder in memory."""
+    """A BEIR folder: queries and judgements in memory, of the documents only the ids."""
 
     name: str
     split: str
-    documents: dict[str, str]
-    """Title and text, joined by a blank as BEIR does."""
+    facts: SetFacts
+    corpus: Path
+    digest: str
+    """Of the content of its files."""
+    ids: list[str]
+    """Of the documents."""
     queries: dict[str, str]
     """Those with a judgement."""
-    qrels: dict[str, dict[str, int]]
+    qrels: Qrels
+    unjudged_queries: int
+    """Without a judgement in this split; left out."""
     unknown_documents: int
     """Judgements whose document is not in the corpus; they count as not found."""
     unknown_queries: int
     """Judged queries that queries.jsonl does not have; left out."""
+    empty_documents: int
+    """Without title and text; they are encoded like others."""
+
+    @property
+    def without_relevant(self) -> int:
+        """Judged queries of which no document is relevant: they score 0."""
+        return sum(not any(score > 0 for score in judgements.values()) for judgements in self.qrels.values())
+
+    @cached_property
+    def own_rows(self) -> dict[str, int]:
+        """The row of the document that is the query, by query id, where such hits are removed."""
+        if self.facts.self_hits == "kept":
+            return {}
+        return {key: row for row, key in enumerate(self.ids) if key in self.queries}
+
+    def blocks(self, size: int = BLOCK) -> Iterator[list[str]]:
+        """Yield the texts of the documents in the order of `ids`.
+
+        Raises:
+            DataError: if the file is not the one that was read first.
+        """
+        block: list[str] = []
+        row = 0
+        for line, record in records(open_source(str(self.corpus))):
+            if row >= len(self.ids) or self.ids[row] != str(record.get("_id")):
+                raise DataError(self.corpus, "the file has changed since it was read first", line=line)
+            row += 1
+            block.append(document_text(record, join_title=self.facts.join_title))
+            if len(block) == size:
+                yield block
+                block = []
+        if row != len(self.ids):
+            raise DataError(self.corpus, "the file has changed since it was read first")
+        if block:
+            yield block
 
 
 @dataclass(frozen=True)
-class RetrievalResult:
-    """Scores of one set, 0 to 1."""
+class Collection:
+    """What is scored under one name: a set, or the forums whose mean it is."""
 
     name: str
-    metrics: dict[str, float]
-    queries: int
-    documents: int
-    run: Run
-    stats: EncodeStats
+    facts: SetFacts
+    members: dict[str, RetrievalSet]
+    """The set itself, or the forums, by the name of each alone, as in ``android``."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {**self.metrics, "queries": self.queries, "documents": self.documents}
+    @property
+    def split(self) -> str:
+        """Which qrels are scored."""
+        return next(iter(self.members.values())).split
+
+    def protocol(self) -> dict[str, Any]:
+        """Return what decides the scores beside the model."""
+        found: dict[str, Any] = {
+            "split": self.split,
+            "own_document": "left out" if self.facts.self_hits == "removed" else "kept",
+        }
+        return found | ({"forums": len(self.members)} if self.facts.forums else {})
 
 
-def load_set(folder: Path, split: str = "test") -> RetrievalSet:
+def load_collection(folder: Path, split: str | None = None) -> Collection:
+    """Read a set, or the forums of one that is the mean of several.
+
+    Args:
+        folder: in BEIR layout, or with one such folder for each forum.
+        split: None is the one that papers score.
+
+    Raises:
+        InputError: as `load_set`; also if a forum is missing.
+    """
+    name = folder.resolve().name
+    facts = facts_of(name)
+    if not facts.forums or _there(folder / "corpus.jsonl"):
+        return Collection(name, facts, {name: load_set(folder, split)})
+    missing = [forum for forum in facts.forums if not (folder / forum).is_dir()]
+    if missing and folder.is_dir():
+        raise InputError(
+            f"{folder}: {facts.title} is the mean of {len(facts.forums)} sets, and these are missing: "
+            f"{', '.join(missing)}. --beir {folder}/NAME scores one of those that are there"
+        )
+    return Collection(name, facts, {forum: load_set(folder / forum, split) for forum in facts.forums})
+
+
+def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv`` (each may be gzipped).
+
+    Args:
+        folder: of the set; its name says which facts hold.
+        split: None is the one that papers score.
 
     Raises:
         InputError: if the folder is not in BEIR layout.
@@ -65,22 +139,43 @@ def load_set(folder: Path, split: str = "test") -> RetrievalSet:
         raise InputError(
             f"{folder} is not a folder; BEIR sets are read from disk (corpus.jsonl, queries.jsonl, qrels/)"
         )
-    documents = _texts(_part(folder, "corpus.jsonl"), lambda r: f"{r.get('title') or ''} {r['text']}".strip())
-    queries = _texts(_part(folder, "queries.jsonl"), lambda r: str(r["text"]))
-    qrels = read_qrels(_part(folder, f"qrels/{split}.tsv"))
+    name = folder.resolve().name
+    facts = facts_of(name)
+    split = split or facts.split
+    parts = [_part(folder, part) for part in ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")]
+    qrels = read_qrels(parts[2])
+    queries = {key: str(record["text"]) for _, key, record in _rows(parts[1])}
+    rows = {key: not document_text(record) for _, key, record in _rows(parts[0])}
+    for path, found in ((parts[0], rows), (parts[1], queries)):
+        if not found:
+            raise DataError(path, "the file is empty")
     judged = {query: judgements for query, judgements in qrels.items() if query in queries}
     if not judged:
         raise InputError(f"{folder}: no query of qrels/{split}.tsv is in queries.jsonl")
-    unknown = sum(document not in documents for judgements in judged.values() for document in judgements)
     return RetrievalSet(
-        name=folder.resolve().name,
+        name=name,
         split=split,
-        documents=documents,
+        facts=facts,
+        corpus=parts[0],
+        digest=" ".join(map(file_digest, parts)),
+        ids=list(rows),
         queries={query: queries[query] for query in judged},
         qrels=judged,
-        unknown_documents=unknown,
+        unjudged_queries=len(queries) - len(judged),
+        unknown_documents=sum(document not in rows for documents in judged.values() for document in documents),
         unknown_queries=len(qrels) - len(judged),
+        empty_documents=sum(rows.values()),
     )
+
+
+def document_text(record: dict[str, Any], *, join_title: bool = True) -> str:
+    """Return what is encoded of a document: title and text, joined by a blank as BEIR does."""
+    title = (record.get("title") or "") if join_title else ""
+    return f"{title} {record['text']}".strip()
+
+
+def _there(path: Path) -> bool:
+    return path.exists() or path.with_name(path.name + ".gz").exists()
 
 
 def _part(folder: Path, name: str) -> Path:
@@ -90,34 +185,38 @@ def _part(folder: Path, name: str) -> Path:
     packed = path.with_name(path.name + ".gz")
     if packed.exists():
         return packed
-    others = sorted(p.stem for p in path.parent.glob("*.tsv")) if name.startswith("qrels/") else []
-    has = f"; it has: {', '.join(others)}" if others else ""
+    has = ""
+    if name.startswith("qrels/"):
+        others = {each.name.partition(".tsv")[0] for each in path.parent.glob("*.tsv*")}
+        has = f"; it has: {', '.join(sorted(others))}" if others else ""
+    elif name == "corpus.jsonl":
+        sets = sorted(each.name for each in folder.iterdir() if each.is_dir() and _there(each / name))
+        has = f"; it holds sets: {', '.join(sets)}" if sets else ""
     raise InputError(f"{path} is missing: {folder} is not in BEIR layout{has}")
 
 
-def _texts(path: Path, text: Callable[[dict[str, Any]], str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield line, id and record of each line, with an id that no other has and a text."""
+    seen: set[str] = set()
     for line, record in records(open_source(str(path))):
         key = record.get("_id")
         if key is None or key == "":
             raise DataError(path, "no '_id'", line=line)
-        if str(key) in found:
+        if str(key) in seen:
             raise DataError(path, f"the id {key!r} stands twice", line=line)
         if not isinstance(record.get("text"), str):
             raise DataError(path, "'text' is missing, null or no string", line=line)
-        found[str(key)] = text(record)
-    if not found:
-        raise DataError(path, "the file is empty")
-    return found
+        seen.add(str(key))
+        yield line, str(key), record
 
 
-def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+def read_qrels(path: Path) -> Qrels:
     """Read ``query-id  corpus-id  score`` rows under a header line.
 
     Raises:
         DataError: for a row that does not parse.
     """
-    qrels: dict[str, dict[str, int]] = {}
+    qrels: Qrels = {}
     source = open_source(str(path), "txt")
     lines = (record["text"] for _, record in records(source))
     for number, row in enumerate(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
@@ -131,64 +230,3 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
         except ValueError as error:
             raise DataError(path, "expected query-id, corpus-id and a whole number", line=number) from error
     return qrels
-
-
-def search(
-    encoder: SentenceEncoder,
-    data: RetrievalSet,
-    top_k: int = 1000,
-    *,
-    query_prompt: str = "",
-    document_prompt: str = "",
-    progress: Progress | None = None,
-) -> tuple[Run, EncodeStats]:
-    """Encode queries and documents and return the `top_k` documents of each query by cosine similarity."""
-    ids = list(data.documents)
-    vectors, stats = encoder.encode_counted(list(data.documents.values()), prompt=document_prompt, progress=progress)
-    index = ExactIndex(encoder.dimension)
-    index.add([vectors])
-    queries, query_stats = encoder.encode_counted(list(data.queries.values()), prompt=query_prompt, progress=progress)
-    leave_out_self = data.name.lower() in SELF_RETRIEVAL
-    found = index.search(queries, top_k + leave_out_self)
-    run: Run = {}
-    for row, query in enumerate(data.queries):
-        hits = {ids[p]: float(s) for p, s in zip(found.positions[row], found.scores[row], strict=True)}
-        if leave_out_self:
-            hits.pop(query, None)
-        run[query] = dict(list(hits.items())[:top_k])
-    return run, stats + query_stats
-
-
-def score(run: Run, qrels: dict[str, dict[str, int]], top_k: int) -> dict[str, float]:
-    """Return nDCG, MAP, recall, precision and MRR at the cut-offs up to `top_k`, from BEIR's evaluator.
-
-    BEIR itself drops hits whose document id equals the query id; here they count (see `SELF_RETRIEVAL`).
-    """
-    from beir.retrieval.evaluation import EvaluateRetrieval
-
-    logging.getLogger("beir").setLevel(logging.WARNING)
-    cutoffs = [k for k in CUTOFFS if k <= top_k] or [top_k]
-    parts = EvaluateRetrieval.evaluate(qrels, run, cutoffs, ignore_identical_ids=False)
-    reciprocal = EvaluateRetrieval.evaluate_custom(qrels, run, cutoffs, metric="mrr")
-    merged = {name: value for part in (*parts, reciprocal) for name, value in part.items()}
-    return {
-        name.lower().replace("p@", "precision@") if name.startswith("P@") else name.lower(): float(value)
-        for name, value in merged.items()
-    }
-
-
-def evaluate(
-    encoder: SentenceEncoder,
-    data: RetrievalSet,
-    top_k: int = 1000,
-    *,
-    query_prompt: str = "",
-    document_prompt: str = "",
-    progress: Progress | None = None,
-) -> RetrievalResult:
-    """Search and score one set."""
-    run, stats = search(
-        encoder, data, top_k, query_prompt=query_prompt, document_prompt=document_prompt, progress=progress
-    )
-    metrics = score(run, data.qrels, top_k)
-    return RetrievalResult(data.name, metrics, len(data.queries), len(data.documents), run, stats)

@@ -2,7 +2,8 @@
 
 Correlations: the pairs of a task are drawn with replacement, the correlation is computed anew, and the middle 95 % of
 1,000 such values are the interval (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993). Two models are
-compared on the same draws. Accuracies: Wilson's interval (1927), and McNemar's exact test (1947) of two models.
+compared on the same draws. Retrieval: the same, with the queries of a set and the mean of their scores. Accuracies:
+Wilson's interval (1927), and McNemar's exact test (1947) of two models.
 """
 
 from __future__ import annotations
@@ -68,6 +69,17 @@ def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, strea
     first, second = _Ranks(predicted), _Ranks(gold)
     found = [_correlation(counts, first(counts), second(counts)) for counts in _counts(len(gold), draws, stream)]
     return 100 * np.concatenate(found)
+
+
+def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:
+    """Return the mean of `draws` samples of some values ``[draws]``, drawn as for `spearman_draws`.
+
+    Args:
+        values: of each example ``[n]``.
+        draws: number of samples.
+        stream: arguments of equal length with other streams see independent samples.
+    """
+    return np.concatenate([counts @ values / len(values) for counts in _counts(len(values), draws, stream)])
 
 
 def _counts(n: int, draws: int, stream: int) -> Iterator[Floats]:

@@ -39,27 +39,34 @@ class TextVectors:
 class Store(Protocol):
     """Keeps vectors from run to run."""
 
-    def encode(self, encoder: SentenceEncoder, texts: Sequence[str], progress: Progress | None) -> Encoded:
+    def encode(
+        self, encoder: SentenceEncoder, texts: Sequence[str], progress: Progress | None, prompt: str | None = None
+    ) -> Encoded:
         """Return the vectors of distinct texts, those that are kept and those that had to be encoded."""
 
 
 def encode(
-    encoder: SentenceEncoder, texts: Iterable[str], progress: Progress | None = None, store: Store | None = None
+    encoder: SentenceEncoder,
+    texts: Iterable[str],
+    progress: Progress | None = None,
+    store: Store | None = None,
+    prompt: str | None = None,
 ) -> TextVectors:
-    """Encode every distinct text once, with the model's own prompt if it has a default one.
+    """Encode every distinct text once.
 
     Args:
         encoder: the model.
         texts: may repeat.
         progress: as in `SentenceEncoder.encode`.
         store: takes what it has, and keeps the rest.
+        prompt: text in front of each; None is the model's default one, if it has one.
 
     Raises:
         SentcliError: if a vector is not finite.
     """
     distinct = list(dict.fromkeys(texts))
     if store is not None:
-        found = store.encode(encoder, distinct, progress)
+        found = store.encode(encoder, distinct, progress, prompt)
     else:
-        found = encoder.encode_distinct(distinct, encoder.prompt_text(), progress=progress)
+        found = encoder.encode_distinct(distinct, encoder.prompt_text(prompt=prompt), progress=progress)
     return TextVectors({text: row for row, text in enumerate(distinct)}, found.vectors, found.beyond)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentcli.errors import DataError
+from sentcli.evaluation.in_domain import USUAL
 from sentcli.evaluation.sts import AGGREGATIONS, TASKS
 from sentcli.reports import protocols
 from sentcli.reports.page import MISSING, Cell, Column, Row, Table, number, word
@@ -31,6 +32,8 @@ MEASURES = {
     },
 }
 """Keys of a task's result, and what they are called."""
+RANKED = ("ndcg@10", "map@100", "recall@10", "recall@100", "r_cap@100", "precision@10", "mrr@10", "index_recall@10")
+"""Of the measures of a retrieval set, those that are shown; a less deep search shows all that it has."""
 SMALLEST_P = 0.001
 
 
@@ -54,7 +57,8 @@ def comparison_table(scores: Scores) -> Table | None:
     keys = [*(["low", "high"] if ranges else []), *(["only_first", "only_second"] if counts else [])]
     names = {"low": "95 % from", "high": "to", "only_first": "only this right", "only_second": "only the other right"}
     heads += [*(Column(names[key]) for key in keys), Column("p")]
-    how = "paired bootstrap of the pairs" if ranges else "McNemar's exact test"
+    drawn = "queries" if scores.runs[0].command == "retrieve" else "pairs"
+    how = f"paired bootstrap of the {drawn}" if ranges else "McNemar's exact test"
     note = f"p: {how}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
     return Table(
         caption=f"{scores.title}: difference of scores in points",
@@ -95,7 +99,7 @@ def subset_table(scores: Scores) -> Table | None:
     for i, member in enumerate(models):
         for run in member.runs:
             for task, result in run.tasks.items():
-                subsets = result.get("subsets")
+                subsets = result.get("subsets") or _forums(run, result)
                 for name, score in subsets.items() if isinstance(subsets, dict) and len(subsets) > 1 else ():
                     place = f"{run.source or 'the results'}: {task} {name}"
                     found.setdefault((task, name), {})[i] = number(number_of(score, place))
@@ -106,7 +110,19 @@ def subset_table(scores: Scores) -> Table | None:
         for (task, name), cells in found.items()
     ]
     columns = (Column("task", "word"), Column("subset", "word"), *(Column(member.label) for member in models))
-    return Table(f"{scores.title}: Spearman correlation of each subset, times 100", columns, tuple(rows))
+    what = protocols.axis(scores.runs[0]) if scores.runs[0].command == "retrieve" else "Spearman correlation"
+    times = "" if scores.runs[0].command == "retrieve" else ", times 100"
+    return Table(f"{scores.title}: {what} of each subset{times}", columns, tuple(rows))
+
+
+def _forums(run: Run, result: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the main score, times 100, of each set that a set is the mean of."""
+    forums, key = result.get("forums"), run.measure.lower()
+    if not isinstance(forums, dict) or not all(isinstance(one, dict) for one in forums.values()):
+        return {}
+    place = run.source or "the results"
+    found = {name: number_of(one.get(key), f"{place}: {name} {key}") for name, one in forums.items()}
+    return {name: None if value is None else 100 * value for name, value in found.items()}
 
 
 def measure_table(scores: Scores) -> Table | None:
@@ -119,6 +135,8 @@ def measure_table(scores: Scores) -> Table | None:
         for task, result in run.tasks.items()
     ]
     keys = list(known) if known else list(dict.fromkeys(key for _, _, result, _ in results for key in result))
+    if not known and RANKED[0] in keys:
+        keys = [*(key for key in RANKED if key in keys), "queries", "documents"]
     keys = [key for key in keys if any(isinstance(result.get(key), int | float) for _, _, result, _ in results)]
     if len(keys) < 2:
         return None
@@ -183,17 +201,36 @@ def _tasks(run: Run) -> list[Any]:
     return [*parts, "--regression"] if protocol.get("similarity") == "regression" else parts
 
 
+def _searches(run: Run) -> list[Any]:
+    """Return the options of retrieve that name model, sets and way of searching."""
+    way, index = str(run.protocol.get("search", "dense")), run.protocol.get("index", "exact")
+    if "in-domain" in run.tasks:
+        parts: list[Any] = ["-m", run.model, "--in-domain", run.protocol.get("pairs", "STS_B_TEST_CSV")]
+        fields, exclude = run.protocol.get("pair_fields"), run.protocol.get("exclude")
+        parts += ["--pair-fields", fields] if fields else []
+        return parts + (["--exclude", exclude] if exclude not in (None, USUAL) else [])
+    sets = [part for task in run.tasks for part in ("--beir", task)]
+    if way == "run":
+        return [*sets, "--from-run", run.model]
+    model = [] if way == "bm25" else ["-m", run.model.removesuffix(" + bm25") if way != "dense" else run.model]
+    parts = [*model, *sets, *(["--search", way] if way != "dense" else [])]
+    language = (run.protocol.get("bm25") or {}).get("language", "english")
+    parts += ["--language", language] if language != "english" else []
+    kind = index.get("kind") if isinstance(index, Mapping) else index
+    return parts if kind in (None, "exact") else [*parts, "--index", kind]
+
+
 def command_line(run: Run) -> str:
     """Return a command that measures the same."""
-    parts: list[Any] = ["sentcli", run.command, "-m", run.model]
     protocol = run.protocol
+    parts: list[Any] = ["sentcli", run.command]
     if run.command == "retrieve":
-        own = "in-domain" in run.tasks
-        parts += ["--in-domain", "STS_B_TEST_CSV"] if own else ["--beir", next(iter(run.tasks))]
+        parts += _searches(run)
         options = {"split": "test", "query_prompt": None, "document_prompt": None, "top_k": 1000}
+        options |= {"similarity": "cosine", "query_length": None, "dense_weight": None}
         keys = {"document_prompt": "--doc-prompt"}
     else:
-        parts += _tasks(run)
+        parts += ["-m", run.model, *_tasks(run)]
         options, keys = {"split": "test"}, {}
         if run.command == "senteval" and "name" in protocol:
             parts += ["--protocol", protocol["name"]]

@@ -116,7 +116,7 @@ class Section:
         """What stands above the table, where the section's title stands above that."""
         caption = self.table.caption if self.table is not None else ""
         rest = caption.removeprefix(f"{self.title}: ")
-        return rest[:1].upper() + rest[1:]
+        return rest[:1].upper() + rest[1:] if rest[1:2].islower() else rest  # not NDCG
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sentcli.reports.runs import SETTINGS, Run
+from sentcli.reports.runs import SEARCH_SETTINGS, SET_FACTS, SETTINGS, Run
 
 COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
 """These move no number of a table."""
+WITH_SEARCH = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
+"""Settings that only some ways of searching have."""
 TITLES = {
     ("sts-eval", "spearman"): "Semantic textual similarity",
     ("senteval", "accuracy"): "Transfer tasks",
@@ -31,17 +33,19 @@ def axis(run: Run) -> str:
 
 def evaluation(run: Run) -> dict[str, Any]:
     """Return the part of the protocol that rows of one table must share."""
-    return {key: value for key, value in run.protocol.items() if key not in (*SETTINGS, *COUNTS)}
+    own = (*SEARCH_SETTINGS, *SET_FACTS, "sets") if run.command == "retrieve" else SETTINGS
+    return {key: value for key, value in run.protocol.items() if key not in (*own, *COUNTS)}
 
 
 def settings(run: Run) -> dict[str, Any]:
     """Return the part of the protocol that belongs to the model."""
-    return {key: run.protocol[key] for key in SETTINGS if run.protocol.get(key) not in (None, "")}
+    own = SEARCH_SETTINGS if run.command == "retrieve" else SETTINGS
+    return {key: run.protocol[key] for key in own if run.protocol.get(key) not in (None, "")}
 
 
 def tables(runs: Iterable[Run]) -> list[list[Run]]:
     """Part runs into those that may share a table: same command, measure and protocol, tasks of the same size."""
-    found: list[tuple[str, dict[str, tuple[int | None, ...]], list[Run]]] = []
+    found: list[tuple[str, dict[str, tuple[Any, ...]], list[Run]]] = []
     for run in runs:
         key = json.dumps([run.command, run.measure, evaluation(run)], sort_keys=True, default=str)
         for other, sizes, members in found:
@@ -92,6 +96,7 @@ def protocol_note(run: Run) -> str:
         rest["further settings"] = "below"
     else:
         lead = f"{run.measure}, times 100" if run.averaged else "Recall in %"
+        rest = {**{key: run.protocol[key] for key in (*SET_FACTS, "sets") if key in run.protocol}, **rest}
     more = words({key: value for key, value in rest.items() if value not in (None, "")}, ": ", "; ")
     return f"{lead}; {more}." if more else f"{lead}."
 
@@ -104,9 +109,19 @@ def differing(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def telling(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what tells some settings apart; backends give the same vectors, so they are named as a last resort."""
-    without = differing([{key: value for key, value in group.items() if key != "backend"} for group in groups])
-    return without if any(without) else differing(groups)
+    """Return what tells some settings apart, with as little as does it.
+
+    How a search fuses follows from the way of searching; backends give the same vectors, so they are a last resort.
+    """
+    found = _differing_without(groups, ("backend", *WITH_SEARCH))
+    if len({json.dumps(one, default=str) for one in found}) == len(found):
+        return found
+    found = _differing_without(groups, ("backend",))
+    return found if any(found) else differing(groups)
+
+
+def _differing_without(groups: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[dict[str, Any]]:
+    return differing([{key: value for key, value in group.items() if key not in keys} for group in groups])
 
 
 def shared(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

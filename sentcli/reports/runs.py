@@ -20,6 +20,15 @@ SIZES = ("pairs", "test", "queries", "documents")
 
 SETTINGS = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
 """Of the model in a protocol: these may differ between the rows of a table, and are told with the row."""
+SEARCH_SETTINGS = (
+    *("search", "similarity", "index", "query_length", "bm25", "rank_constant", "dense_weight", "fused", "depth"),
+    *SETTINGS,
+)
+"""Of the model and the way of searching, in a protocol of retrieve."""
+SET_FACTS = ("split", "own_document", "forums")
+"""Of each set in a protocol of retrieve; under ``sets``, where sets differ."""
+POINTS = ("difference", "low", "high", "measured", "published", "range")
+"""Numbers of a comparison that are on the scale of the scores."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,8 @@ class Run:
     """The main score of each task, times 100."""
     intervals: dict[str, tuple[float, float]]
     """95 % of the main score, where it is known."""
-    sizes: dict[str, tuple[int | None, ...]]
+    sizes: dict[str, tuple[Any, ...]]
+    """What has to be equal for a task to be the same one: its size, and what is scored of it."""
     average: float | None
     average_interval: tuple[float, float] | None
     averaged: bool
@@ -132,13 +142,13 @@ def read_run(value: Any, source: str = "") -> Run:
         tasks=tasks,
         measure=main.measure,
         scores={name: _score(task, main, f"{place}: {name}") for name, task in shown.items()},
-        intervals=_intervals(shown, place) if main.key in ("spearman", "accuracy") else {},
-        sizes={name: tuple(_size(task, size) for size in SIZES) for name, task in shown.items()},
-        average=number_of(value.get("average"), f"{place}: average"),
-        average_interval=ends_of(value.get("average_interval"), f"{place}: average_interval"),
+        intervals=_intervals(shown, main, place),
+        sizes={name: _sizes(name, task, command, protocol) for name, task in shown.items()},
+        average=_times(number_of(value.get("average"), f"{place}: average"), main.scale),
+        average_interval=_times(ends_of(value.get("average_interval"), f"{place}: average_interval"), main.scale),
         averaged=main.averaged,
-        compared=_object(value, "compared", place) or None,
-        against=_object(value, "against", place) or None,
+        compared=_in_points(_object(value, "compared", place), main.scale) or None,
+        against=_in_points(_object(value, "against", place), main.scale) or None,
         environment=_object(value, "environment", place),
         seconds=number_of(value.get("elapsed_seconds"), f"{place}: elapsed_seconds"),
     )
@@ -214,9 +224,42 @@ def _score(task: Mapping[str, Any], main: _Main, place: str) -> float | None:
     return None if found is None else found * main.scale
 
 
-def _intervals(tasks: Mapping[str, Mapping[str, Any]], place: str) -> dict[str, tuple[float, float]]:
+def _intervals(tasks: Mapping[str, Mapping[str, Any]], main: _Main, place: str) -> dict[str, tuple[float, float]]:
+    """Return the intervals of the main scores, times 100; those of sts-eval are of the concatenated subsets only."""
+    if main.measure == "spearman" and main.key != "spearman":
+        return {}
     found = {name: ends_of(task.get("interval"), f"{place}: {name} interval") for name, task in tasks.items()}
-    return {name: ends for name, ends in found.items() if ends is not None}
+    return {name: scaled for name, ends in found.items() if (scaled := _times(ends, main.scale)) is not None}
+
+
+def _times(value: Any, scale: float) -> Any:
+    """Return a number, or each of several, times 100 where it is not; what is neither stays as it is."""
+    if isinstance(value, list | tuple):
+        return type(value)(_times(item, scale) for item in value)
+    return value * scale if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _in_points(comparison: dict[str, Any], scale: float) -> dict[str, Any]:
+    """Return a comparison with its scores and differences times 100."""
+    tasks = comparison.get("tasks")
+    if not isinstance(tasks, dict):
+        return comparison
+    scaled = {
+        name: {key: _times(value, scale) if key in POINTS else value for key, value in one.items()}
+        if isinstance(one, dict)
+        else one
+        for name, one in tasks.items()
+    }
+    return {**comparison, "tasks": scaled}
+
+
+def _sizes(name: str, task: Mapping[str, Any], command: str, protocol: Mapping[str, Any]) -> tuple[Any, ...]:
+    sizes = tuple(_size(task, size) for size in SIZES)
+    if command != "retrieve":
+        return sizes
+    own = protocol.get("sets")
+    facts = {**protocol, **(own.get(name) or {} if isinstance(own, dict) else {})}
+    return (*sizes, *(facts.get(key) for key in SET_FACTS))
 
 
 def _size(task: Mapping[str, Any], key: str) -> int | None:

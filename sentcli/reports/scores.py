@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sentcli.evaluation.set_facts import canonical, known_sets
 from sentcli.reports import protocols
 from sentcli.reports.page import MISSING, Cell, Column, DotPlot, Point, Rank, Row, Series, Table, number, word
 from sentcli.reports.published import Print
@@ -12,11 +13,15 @@ from sentcli.reports.runs import Run
 from sentcli.reports.systems import AVERAGE, System, spread
 
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
-SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."}
+SHORT = {
+    **{"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."},
+    **{alias: each.short or each.title for each in known_sets().values() for alias in (each.name, *each.aliases)},
+}
 """What papers call a task."""
 ORDER = (
     *("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness"),
     *("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICKEntailment"),
+    *known_sets(),
 )
 """Of the columns; tasks that papers do not print come last, as they were read."""
 SETTINGS_HERE = 6
@@ -37,7 +42,7 @@ class Scores:
     def tasks(self) -> list[str]:
         """The tasks, in the order of the papers."""
         found = list(dict.fromkeys(task for run in self.runs for task in run.scores))
-        return sorted(found, key=lambda task: ORDER.index(task) if task in ORDER else len(ORDER))
+        return sorted(found, key=lambda task: ORDER.index(name) if (name := canonical(task)) in ORDER else len(ORDER))
 
     @property
     def columns(self) -> list[str]:
@@ -117,7 +122,8 @@ def _notes(scores: Scores, gaps: bool) -> list[str]:
         for system, own in _own_settings(scores.systems):
             notes.append(f"{system.label}: {own}.")
     if AVERAGE in scores.columns:
-        notes.append(f"Avg.: mean of the {len(scores.tasks)} tasks, each rounded to two decimals first.")
+        rounded = "sets" if scores.runs[0].command == "retrieve" else "tasks, each rounded to two decimals first"
+        notes.append(f"Avg.: mean of the {len(scores.tasks)} {rounded}.")
     if any(system.grouped for system in scores.systems):
         notes.append(f"n: seeds of one system, shown as mean {PLUS_MINUS} sample standard deviation.")
     if gaps:
@@ -139,6 +145,8 @@ def _interval_note(run: Run) -> str:
         draws = run.protocol.get("interval_draws")
         samples = f"{draws:,} samples" if isinstance(draws, int) and draws else "samples"
         return f"Intervals: 95 %, from {samples} of the pairs; they tell nothing of other seeds."
+    if run.command == "retrieve":
+        return "Intervals: 95 %, from 1,000 samples of the queries; they tell nothing of other seeds."
     return "Intervals: 95 % (Wilson), over the test examples; they tell nothing of other seeds."
 
 

@@ -1,142 +1,215 @@
-"""A corpus to search: a file that is encoded now, or a directory that `sentcli encode` wrote."""
+"""A corpus of one's own: its rows, and the ways to find some of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sentcli.encoder.encoding import EncodeStats, Progress
-from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import DataError, InputError
-from sentcli.io.dataset import read_manifest
-from sentcli.io.readers import ReadOptions, blocks
+from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_source
-from sentcli.search.exact import ExactIndex, Vectors
+from sentcli.report import finite
+from sentcli.search import ann, index, words
+from sentcli.search.bm25 import BM25
+from sentcli.search.index_manifest import IndexManifest
+from sentcli.search.neighbours import Neighbours, Similarity
+from sentcli.search.rows import Row, Rows, RowsInMemory
+from sentcli.search.searcher import Searcher
+from sentcli.search.stored import INDEXES, Stored
+from sentcli.search.ways import Way, depth, fuse
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One document found for a query."""
+    """One document that was found."""
 
     rank: int
-    id: str
     score: float
-    """Cosine similarity."""
-    text: str
+    row: Row
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return dict(vars(self))
+        found = {"rank": self.rank, "id": self.row.id, "score": self.score, "text": self.row.text}
+        columns = {name: _plain(value) for name, value in self.row.columns.items()}
+        return {**found, "columns": columns} if columns else found
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents with an index over them."""
+    """Documents, and what finds them.
 
-    ids: list[str]
-    texts: list[str]
-    index: ExactIndex
-    stats: EncodeStats | None
-    """None if the vectors were on disk."""
-    prompt: str = ""
-    """What was put in front of each document."""
+    A way that is not asked for needs no searcher, or no BM25.
+    """
 
-    def search(self, queries: Vectors, k: int) -> list[list[Hit]]:
-        """Return the `k` best hits of each query vector ``[queries, dim]``."""
-        found = self.index.search(queries, k)
+    rows: Rows
+    searcher: Searcher | None = None
+    bm25: BM25 | None = None
+
+    def search(
+        self,
+        way: Way,
+        queries: Sequence[str],
+        vectors: npt.NDArray[np.generic] | None,
+        k: int,
+        dense_weight: float = 0.5,
+    ) -> list[list[Hit]]:
+        """Return the `k` best hits of each query, or fewer.
+
+        Args:
+            way: one of `ways.WAYS`.
+            queries: their texts.
+            vectors: of the queries ``[queries, dim]``; not needed for ``bm25``.
+            k: hits of each.
+            dense_weight: share of the dense score in ``weighted``.
+        """
+        found = self._search(way, queries, vectors, k, dense_weight)
+        there = found.positions >= 0
+        wanted = np.unique(found.positions[there]).tolist()
+        rows = dict(zip(wanted, self.rows.take(wanted), strict=True))  # one row may be a hit of many queries
         return [
             [
-                Hit(rank, self.ids[position], float(score), self.texts[position])
-                for rank, (position, score) in enumerate(zip(positions, scores, strict=True), 1)
+                Hit(rank, float(s), rows[int(p)])
+                for rank, (s, p) in enumerate(zip(scores[mine], some[mine], strict=True), 1)
             ]
-            for positions, scores in zip(found.positions, found.scores, strict=True)
+            for scores, some, mine in zip(found.scores, found.positions, there, strict=True)
         ]
 
+    def _search(
+        self,
+        way: Way,
+        queries: Sequence[str],
+        vectors: npt.NDArray[np.generic] | None,
+        k: int,
+        dense_weight: float,
+    ) -> Neighbours:
+        wanted = depth([way], k)
+        dense = by_words = Neighbours.none(len(queries))
+        if way != "bm25":
+            assert self.searcher is not None and vectors is not None
+            dense = self.searcher.search(vectors, wanted)
+        if way != "dense":
+            assert self.bm25 is not None
+            by_words = self.bm25.search(queries, wanted)
+        if way == "dense":
+            return dense
+        return by_words if way == "bm25" else fuse(way, dense, by_words, k, dense_weight)
 
-@dataclass(frozen=True)
-class Documents:
-    """Texts with their ids."""
 
-    ids: list[str]
-    texts: list[str]
+def _plain(value: Any) -> Any:
+    """Return a value of a column as JSON can hold it."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return json.loads(json.dumps(finite(value), default=str))
 
 
-def read_documents(name: str, options: ReadOptions) -> Documents:
-    """Read a file of documents.
+def read_rows(name: str, options: ReadOptions) -> RowsInMemory:
+    """Read a file of documents, with all its columns.
 
     Raises:
         DataError: as the readers; also an empty file.
     """
-    documents = Documents([], [])
-    for block in blocks([open_source(name)], options):
-        documents.ids.extend(block.ids)
-        documents.texts.extend(block.texts)
-    if not documents.ids:
+    source = open_source(name)
+    columns = list(survey([source], options).column_types)
+    rows = [
+        Row(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
+        for block in blocks([source], options, columns=columns)
+        for i in range(len(block))
+    ]
+    if not rows:
         raise DataError(name, "the file is empty: there is nothing to search")
-    return documents
+    return RowsInMemory(rows)
 
 
-def encode_documents(
-    documents: Documents,
-    encoder: SentenceEncoder,
-    *,
-    prompt: str | None = None,
-    progress: Progress | None = None,
-) -> Corpus:
-    """Encode documents and index them."""
-    vectors, stats = encoder.encode_counted(documents.texts, prompt=prompt, progress=progress)
-    index = ExactIndex(encoder.dimension)
-    index.add([vectors])
-    return Corpus(documents.ids, documents.texts, index, stats, prompt or "")
+@dataclass(frozen=True)
+class Opened:
+    """The index of a directory that is searched, and what the user should know about it."""
+
+    searcher: Searcher
+    recall: float | None = None
+    """That was measured, or None if search is exact."""
+    k: int = 10
+    unindexed: int = 0
+    """Rows that the index lacks: they are searched exactly."""
+    query_prompt: str | None = None
+    """That the index was built for; None is the model's own."""
 
 
-def open_corpus(folder: Path, encoder: SentenceEncoder) -> Corpus:
-    """Open a directory written by `encode`; its vectors are mapped, not read into memory twice.
+def open_index(
+    stored: Stored,
+    name: str | None,
+    similarity: Similarity | None,
+    query_prompt: str | None,
+    device: str,
+    own_prompt: str = "",
+) -> Opened:
+    """Open one of the indexes of a directory, or search its vectors exactly.
+
+    Args:
+        stored: the directory.
+        name: of the index; None takes the only one there is, or none.
+        similarity: that is wanted; None is that of the index, or cosine.
+        query_prompt: that is wanted; None is that of the index, or the model's own.
+        device: where exact search runs.
+        own_prompt: the model's own prompt of queries.
 
     Raises:
-        InputError: if it is unfinished, damaged, or was encoded by another model or with other settings.
+        InputError: if there is no such index, several to choose from, or one for other similarities or prompts.
+        DataError: if it is torn.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    manifest = read_manifest(folder)
-    if manifest["rows_done"] != manifest["rows_total"]:
-        done, total = manifest["rows_done"], manifest["rows_total"]
-        raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
-    there = manifest["settings"]
-    if there.get("model_fingerprint") != encoder.fingerprint():
+    built = [each for each in stored.indexes if each not in (words.NAME, ann.FLAT)]
+    if name is None and len(built) > 1:
+        raise InputError(f"{stored.folder} has the indexes {', '.join(built)}: choose one with --index, or flat")
+    name = name or (built[0] if built else ann.FLAT)
+    folder = name if name in built else ann.Recipe(name, name).name
+    if folder == ann.FLAT:
+        return _flat(stored, similarity, device)
+    if folder not in built:
+        raise InputError(_no_index(stored, name, folder, built))
+    place = stored.folder / INDEXES / folder
+    manifest = IndexManifest.read(place)
+    manifest.check_vectors(stored, folder)
+    if similarity not in (None, manifest.similarity):
+        raise InputError(f"{place} was built for similarity {manifest.similarity!r}, not {similarity!r}")
+    pinned = own_prompt if manifest.query_prompt is None else manifest.query_prompt
+    if query_prompt not in (None, pinned):
         raise InputError(
-            f"{folder} was encoded with {there.get('model')} (pooling {there.get('pooling')}, maximum length "
-            f"{there.get('max_length')}), which is not this {encoder.model}: the vectors do not compare"
+            f"{place} was built for the query prompt {pinned!r}, not {query_prompt!r}: leave --query-prompt out, or "
+            "build the index again with it"
         )
-    shape = manifest["dimension"], there.get("output_dtype")
-    if manifest["dimension"] != encoder.dimension or there.get("output_dtype") == "binary" or there.get("pca_sha256"):
-        raise InputError(
-            f"{folder} holds vectors of {shape[0]} dimensions in {shape[1]}, made smaller by --truncate-dim, --pca or "
-            f"binary; the {encoder.dimension} of a query do not compare with them: encode without these to search"
-        )
-    ids: list[str] = []
-    texts: list[str] = []
-    for shard in manifest["shards"]:
-        try:
-            table = pq.read_table(folder / shard["rows"], columns=["id", "text"])
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(folder / shard["rows"], f"damaged ({error}); encode again with --overwrite") from error
-        ids += table["id"].to_pylist()
-        texts += table["text"].to_pylist()
-    index = ExactIndex(encoder.dimension)
-    index.add(_mapped(folder, [shard["vectors"] for shard in manifest["shards"]]))
-    if len(index) != len(ids):
-        raise DataError(folder, f"{len(index)} vectors, but {len(ids)} rows; encode again with --overwrite")
-    return Corpus(ids, texts, index, None, there.get("prompt") or "")
+    measured = manifest.recall or {}
+    return Opened(
+        index.open_searcher(place, manifest, stored, device),
+        recall=measured["chosen"]["recall"] if measured else None,
+        k=measured.get("k", 10),
+        unindexed=len(stored.rows) - manifest.rows,
+        query_prompt=manifest.query_prompt,
+    )
 
 
-def _mapped(folder: Path, names: list[str]) -> Iterator[Vectors]:
-    for name in names:
-        try:
-            yield np.load(folder / name, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise DataError(folder / name, f"damaged ({error}); encode again with --overwrite") from error
+def _flat(stored: Stored, similarity: Similarity | None, device: str) -> Opened:
+    """Search exactly, with similarity and query prompt as the indexes have them, if they agree."""
+    there = [each for each in stored.indexes if each != words.NAME]
+    manifests = [IndexManifest.read(stored.folder / INDEXES / each) for each in there]
+    similarities, prompts = {each.similarity for each in manifests}, {each.query_prompt for each in manifests}
+    chosen = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
+    index.check_lengths(stored, chosen)
+    searcher = Searcher([], ann.Recipe(ann.FLAT, "Flat"), stored.blocks, chosen, device)
+    return Opened(searcher, query_prompt=prompts.pop() if len(prompts) == 1 else None)
+
+
+def _no_index(stored: Stored, name: str, folder: str, built: list[str]) -> str:
+    if name == words.NAME:
+        return f"--index {name}: words are searched with --search {name}"
+    has = f"it has {', '.join(built)}" if built else "it has none"
+    return (
+        f"{stored.folder} has no index {name!r}{nearest(folder, built)}; {has}: "
+        f"sentcli index {stored.folder} --type {name} builds it"
+    )

@@ -1,71 +1,120 @@
-"""Exact search by cosine similarity with FAISS."""
+"""Exact search: every query is compared with every row, block by block, so that a corpus need not fit into memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, MissingExtraError
+from sentcli.search.neighbours import Neighbours, Similarity, Vectors, merge, needs_copy, prepared
 
-Vectors = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """Best first: positions and cosine similarities, both ``[queries, k]``."""
-
-    positions: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
+BLOCK = 131_072
+"""Rows that are copied at a time: to length 1, to float32, or to a GPU."""
+QUERIES_AT_ONCE, ROWS_AT_ONCE = 256, 16_384
+"""Of one matrix product; with faiss's own 4,096 x 1,024 a search takes up to three times as long."""
+FEW = 8
+"""Queries that faiss compares row by row, not by a matrix product; its own limit lies near 330 of 384 dimensions."""
 
 
-def unit_length(vectors: Vectors) -> Vectors:
-    """Return the vectors divided by their lengths; zero vectors stay zero (and are similar to nothing)."""
-    vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for keeping, not for sums
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    return unit
+class TopK:
+    """The best rows of a corpus that comes block by block.
 
+    Args:
+        queries: ``[queries, dim]``.
+        k: rows wanted of each.
+        similarity: ``cosine`` or ``dot``.
+        device: ``cpu``, or a device of torch.
+    """
 
-class ExactIndex:
-    """Inner product over unit vectors (``faiss.IndexFlatIP``), filled block by block."""
+    def __init__(
+        self, queries: npt.NDArray[np.generic], k: int, *, similarity: Similarity = "cosine", device: str = "cpu"
+    ) -> None:
+        self.k, self.similarity, self.device = k, similarity, device
+        self.rows = 0
+        """Of the corpus, so far."""
+        self._queries = prepared(queries, similarity)
+        self._found: list[Neighbours] = []
 
-    def __init__(self, dimension: int) -> None:
-        self.index: Any = require_faiss().IndexFlatIP(dimension)
-
-    def add(self, blocks: Iterable[Vectors]) -> None:
-        """Append vectors ``[n, dim]``.
+    def add(self, vectors: npt.NDArray[np.generic]) -> None:
+        """Compare further rows ``[n, dim]``, which may be mapped from a file.
 
         Raises:
             InputError: if they have another dimension.
         """
-        for block in blocks:
-            self._check(block, "corpus")
-            self.index.add(unit_length(np.ascontiguousarray(block)))
+        check_width(vectors, self._queries.shape[1], "corpus")
+        copies = needs_copy(vectors, self.similarity)
+        whole = not copies and self.device.startswith("cpu")
+        together = max(len(vectors), 1) if whole else BLOCK
+        for start in range(0, len(vectors), together):
+            some = vectors[start : start + together]
+            block = prepared(some, self.similarity) if copies else some.astype(np.float32, copy=False)
+            found = _nearest(self._queries, block, min(self.k, len(block)), self.device)
+            self._found.append(Neighbours(found.positions + self.rows, found.scores))
+            self.rows += len(block)
+            if len(self._found) * self.k > BLOCK or len(self._found) > 8:
+                self._found = [merge(self._found, self.k)]
 
-    def search(self, queries: Vectors, k: int) -> Neighbours:
-        """Return the `k` nearest rows of each query, fewer if the index holds fewer.
+    def best(self) -> Neighbours:
+        """Return what is best so far, `k` for each query, or fewer if there were fewer rows."""
+        return merge(self._found, self.k) if self._found else Neighbours.none(len(self._queries))
 
-        Raises:
-            InputError: if the queries have another dimension.
-        """
-        self._check(queries, "query")
-        if not len(self):  # which faiss asserts
-            return Neighbours(np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32))
-        scores, positions = self.index.search(unit_length(queries), min(k, len(self)))
+
+def search(
+    queries: npt.NDArray[np.generic],
+    blocks: Iterable[npt.NDArray[np.generic]],
+    k: int,
+    *,
+    similarity: Similarity = "cosine",
+    device: str = "cpu",
+) -> Neighbours:
+    """Return the `k` nearest rows of each query ``[queries, dim]`` in blocks ``[n, dim]``; see `TopK`."""
+    found = TopK(queries, k, similarity=similarity, device=device)
+    for block in blocks:
+        found.add(block)
+    return found.best()
+
+
+def _nearest(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbours:
+    if not len(queries):
+        return Neighbours(np.empty((0, k), np.int64), np.empty((0, k), np.float32))
+    if device.startswith("cpu"):
+        faiss = _tuned(queries.shape[1])
+        scores, positions = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
         return Neighbours(positions, scores)
+    from sentcli.search.torch_exact import nearest
 
-    def _check(self, vectors: Vectors, what: str) -> None:
-        if vectors.ndim != 2 or vectors.shape[1] != self.index.d:
-            raise InputError(
-                f"{what} vectors are {vectors.shape[-1]} wide, the index is {self.index.d}: another model?"
-            )
+    return nearest(queries, block, k, device)
 
-    def __len__(self) -> int:
-        return int(self.index.ntotal)
+
+def _tuned(dimension: int) -> Any:
+    """Return faiss with matrix products of a size that suits the caches."""
+    faiss = require_faiss()
+    settings = faiss.cvar
+    settings.distance_compute_blas_query_bs = QUERIES_AT_ONCE
+    settings.distance_compute_blas_database_bs = ROWS_AT_ONCE
+    if _counts_numbers():
+        settings.distance_compute_blas_threshold = FEW * dimension
+    return faiss
+
+
+@cache
+def _counts_numbers() -> bool:
+    """Tell whether faiss's threshold is of queries times dimensions (newer releases), not of queries."""
+    return bool(require_faiss().cvar.distance_compute_blas_threshold > 1000)
+
+
+def check_width(vectors: npt.NDArray[np.generic], width: int, what: str) -> None:
+    """Refuse vectors of another dimension than `width`.
+
+    Raises:
+        InputError: if they have one.
+    """
+    if vectors.ndim != 2 or vectors.shape[1] != width:
+        raise InputError(f"{what} vectors are {vectors.shape[-1]} wide, the index is {width}: another model?")
 
 
 def require_faiss() -> Any:

@@ -14,7 +14,18 @@ DATA = [f"data {name}" for name in get_command(app).commands["data"].commands]
 
 
 def test_commands():
-    assert COMMANDS == ["train", "encode", "export", "sts-eval", "senteval", "retrieve", "report", "doctor", "data"]
+    assert COMMANDS == [
+        "train",
+        "encode",
+        "index",
+        "export",
+        "sts-eval",
+        "senteval",
+        "retrieve",
+        "report",
+        "doctor",
+        "data",
+    ]
     assert DATA == ["data list", "data get", "data verify"]
 
 

@@ -1,74 +1,40 @@
-"""BEIR folders as they are on disk, and scores that equal trec_eval's."""
+"""BEIR folders as they are on disk."""
 
-import copy
 import gzip
 import json
-import random
 
 import pytest
 
+from sentcli.data.registry import registry
 from sentcli.errors import InputError
-from sentcli.evaluation import retrieval
+from sentcli.evaluation import retrieval, set_facts
+from tests.evaluation.conftest import CORPUS, QRELS, QUERIES
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
-
-CORPUS = [
-    {"_id": "d1", "title": "Cat", "text": "the cat sat on the mat"},
-    {"_id": "d2", "title": "", "text": "a red fish swam"},
-    {"_id": "d3", "text": "the old man sees a bird"},
-    {"_id": "q1", "title": None, "text": "big dog"},
-    {"_id": 5, "title": "Tree", "text": ""},
-]
-QUERIES = [
-    {"_id": "q1", "text": "big dog"},
-    {"_id": "q2", "text": "the red fish"},
-    {"_id": "unjudged", "text": "house"},
-]
-QRELS = "query-id\tcorpus-id\tscore\nq1\tq1\t1\nq1\td1\t2\nq2\td2\t1\nq2\td3\t0\n"
-
-
-@pytest.fixture
-def make_set(tmp_path):
-    """Write a BEIR folder; parts given as None are left out."""
-
-    def write(name="tiny", corpus=CORPUS, queries=QUERIES, qrels=QRELS, split="test"):
-        folder = tmp_path / name
-        (folder / "qrels").mkdir(parents=True, exist_ok=True)
-        for part, rows in (("corpus", corpus), ("queries", queries)):
-            if rows is not None:
-                lines = rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows)
-                (folder / f"{part}.jsonl").write_text(lines, "utf-8")
-        if qrels is not None:
-            (folder / "qrels" / f"{split}.tsv").write_text(qrels, "utf-8")
-        return folder
-
-    return write
-
-
-# Reading
 
 
 def test_a_set_is_read_as_beir_reads_it(make_set):
     found = retrieval.load_set(make_set())
-    assert found.documents == {
-        "d1": "Cat the cat sat on the mat",
-        "d2": "a red fish swam",
-        "d3": "the old man sees a bird",
-        "q1": "big dog",
-        "5": "Tree",
-    }
+    assert found.ids == ["d1", "d2", "d3", "q1", "5"]
+    texts = ["Cat the cat sat on the mat", "a red fish swam", "the old man sees a bird", "big dog", "Tree"]
+    assert list(found.blocks()) == [texts]
+    assert list(found.blocks(2)) == [texts[:2], texts[2:4], texts[4:]]
     assert found.queries == {"q1": "big dog", "q2": "the red fish"}, "queries without a judgement are left out"
     assert found.qrels == {"q1": {"q1": 1, "d1": 2}, "q2": {"d2": 1, "d3": 0}}
     assert (found.name, found.split, found.unknown_documents, found.unknown_queries) == ("tiny", "test", 0, 0)
+    assert (found.unjudged_queries, found.empty_documents, found.without_relevant) == (1, 0, 0)
 
 
 def test_gzipped_parts_are_read(make_set):
     folder = make_set()
     plain = retrieval.load_set(folder)
+    texts = list(plain.blocks())
     for path in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / "test.tsv"):
         path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
-    assert retrieval.load_set(folder) == plain
+    packed = retrieval.load_set(folder)
+    assert (packed.ids, packed.queries, packed.qrels) == (plain.ids, plain.queries, plain.qrels)
+    assert list(packed.blocks()) == texts
 
 
 @pytest.mark.parametrize(
@@ -153,127 +119,65 @@ def test_a_set_without_a_judged_query_is_refused(make_set, qrels):
         retrieval.load_set(folder)
 
 
-# Scoring
+def test_a_torn_archive_is_named(make_set):
+    folder = make_set(corpus=[{"_id": str(i), "text": f"{i * 7919}"} for i in range(500)])
+    path = folder / "corpus.jsonl"
+    path.with_name("corpus.jsonl.gz").write_bytes(gzip.compress(path.read_bytes())[:-40])
+    path.unlink()
+    with pytest.raises(InputError, match=r"corpus\.jsonl\.gz: damaged gzip file"):
+        retrieval.load_set(folder)
 
 
-def random_run(seed, queries=12, documents=60, retrieved=40):
-    rng = random.Random(seed)
-    names = [f"d{i}" for i in range(documents)]
-    qrels = {f"q{q}": {d: rng.choice([0, 1, 1, 2, 3]) for d in rng.sample(names, 8)} for q in range(queries)}
-    run = {query: {d: rng.uniform(-1, 1) for d in rng.sample(names, retrieved)} for query in qrels}
-    return run, qrels
+def test_what_is_odd_is_counted_and_told(make_set, invoke):
+    corpus = [*CORPUS, {"_id": "e", "title": "", "text": " "}]
+    folder = make_set(corpus=corpus, qrels=QRELS + "unjudged\td1\t0\n")
+    found = retrieval.load_set(folder)
+    assert (found.empty_documents, found.without_relevant, len(found.queries)) == (1, 1, 3)
+    done = invoke("retrieve", "--beir", folder, "--search", "bm25", "--json", "-", check=0)
+    assert "tiny: 1 judged queries have no relevant document: they score 0" in done.stderr
+    assert "tiny: 1 documents have neither title nor text" in done.stderr
+    results = json.loads(done.stdout)["results"]["tiny"]
+    assert (results["queries"], results["documents"]) == (3, 6), "such a query counts, as for trec_eval"
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_metrics_equal_trec_eval(seed):
-    import pytrec_eval
-
-    run, qrels = random_run(seed)
-    run["q0"]["q0"], qrels["q0"]["q0"] = 2.0, 3  # a hit that is the query itself counts
-    ours = retrieval.score(run, qrels, 1000)
-    cutoffs = (1, 3, 5, 10, 100, 1000)
-    names = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
-    wanted = {f"{name}.{','.join(map(str, cutoffs))}" for name in names.values()}
-    each = pytrec_eval.RelevanceEvaluator(qrels, wanted).evaluate(run).values()
-    expected = {
-        f"{ours_name}@{k}": sum(scores[f"{name}_{k}"] for scores in each) / len(qrels)
-        for ours_name, name in names.items()
-        for k in cutoffs
-    }
-    expected |= {f"mrr@{k}": sum(reciprocal_rank(run[q], qrels[q], k) for q in qrels) / len(qrels) for k in cutoffs}
-    assert ours == pytest.approx(expected, abs=1e-5)
+def test_a_file_that_changes_meanwhile_is_noticed(make_set):
+    folder = make_set()
+    found = retrieval.load_set(folder)
+    for changed in (CORPUS[:-1], [*CORPUS, {"_id": "new", "text": "x"}], CORPUS[::-1]):
+        make_set(corpus=changed)
+        with pytest.raises(InputError, match=r"corpus\.jsonl.*: the file has changed since it was read first"):
+            list(found.blocks())
 
 
-def reciprocal_rank(hits, judgements, k):
-    ranked = sorted(hits, key=hits.get, reverse=True)[:k]
-    return next((1 / rank for rank, document in enumerate(ranked, 1) if judgements.get(document, 0) > 0), 0.0)
+def test_the_name_says_which_facts_hold(make_set):
+    make_set("msmarco", split="dev")
+    found = retrieval.load_collection(make_set("msmarco"))
+    assert found.protocol() == {"split": "dev", "own_document": "kept"}
+    assert retrieval.load_collection(make_set("msmarco"), "test").split == "test"
+    assert retrieval.load_collection(make_set("ArguAna")).protocol()["own_document"] == "left out"
+    assert set_facts.canonical("touche2020") == set_facts.canonical("Webis-Touche2020") == "webis-touche2020"
+    assert set_facts.facts_of("my-own") == set_facts.SetFacts("my-own", title="my-own")
+    assert len(set_facts.averaged()) == 14
 
 
-def test_scoring_does_not_change_the_run():
-    run, qrels = random_run(0)
-    run["q0"]["q0"] = 2.0
-    before = copy.deepcopy((run, qrels))
-    retrieval.score(run, qrels, 1000)
-    assert (run, qrels) == before
+def test_facts_are_of_sets_that_can_be_had():
+    fetched = {name for name, found in registry().items() if found.kind == "beir"}
+    ours = {"cranfield", "npl", "cacm", "time", "lisa", "negconstraint"}
+    assert set(set_facts.known_sets()) - fetched <= ours
+    forums = {file.path.partition("/")[0] for file in registry()["cqadupstack"].files}
+    assert set(set_facts.facts_of("cqadupstack").forums) == forums
+    for facts in set_facts.known_sets().values():
+        assert facts.self_hits in ("kept", "removed") and facts.split in ("test", "dev")
 
 
-def test_cutoffs_do_not_go_beyond_top_k():
-    run, qrels = random_run(0)
-    assert {name.split("@")[1] for name in retrieval.score(run, qrels, 10)} == {"1", "3", "5", "10"}
+def test_a_folder_of_sets_is_no_set(make_set):
+    folder = make_set("one").parent
+    make_set("two")
+    with pytest.raises(InputError, match=r"corpus\.jsonl is missing: .*; it holds sets: one, two$"):
+        retrieval.load_collection(folder)
 
 
-# Searching
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_bert):
-    from sentcli import SentenceEncoder
-
-    return SentenceEncoder.load(tiny_bert)
-
-
-@pytest.mark.parametrize(("name", "kept"), [("tiny", True), ("arguana", False), ("Quora", False)])
-def test_a_querys_own_document_counts_except_where_queries_are_documents(make_set, encoder, name, kept):
-    data = retrieval.load_set(make_set(name))
-    result = retrieval.evaluate(encoder, data, 3)
-    hits = result.run["q1"]
-    assert len(hits) == 3
-    assert ("q1" in hits) == kept
-    assert [len(found) for found in result.run.values()] == [3, 3]
-    if kept:
-        assert max(hits, key=hits.get) == "q1", "its text is the query's"
-    only_own = {"q1": {"q1": 1}}
-    assert retrieval.score({"q1": hits}, only_own, 3)["mrr@1"] == float(kept)
-
-
-def test_the_command_writes_scores_and_run(make_set, invoke, tiny_bert, tmp_path):
-    run = tmp_path / "deep" / "r.trec"
-    arguments = ("retrieve", "--beir", make_set(), "-m", tiny_bert, "--run", run, "--top-k", 4)
-    found = json.loads(invoke(*arguments, "--json", "-", check=0).stdout)
-    assert list(found) == ["command", "model", "protocol", "results", "environment", "elapsed_seconds"]
-    assert {"ndcg@3", "recall@3", "map@3", "mrr@3", "precision@3", "queries", "documents"} <= set(
-        found["results"]["tiny"]
-    )
-    assert found["results"]["tiny"]["documents"] == 5
-    assert found["protocol"]["top_k"] == 4
-    lines = [line.split() for line in run.read_text().splitlines()]
-    assert [(query, rank) for query, _, _, rank, _, _ in lines] == [
-        (q, str(r)) for q in ("q1", "q2") for r in range(1, 5)
-    ]
-    before = run.read_bytes()
-    assert f"{run} exists; use --overwrite" in invoke(*arguments, check=2).stderr
-    assert run.read_bytes() == before
-
-
-def test_the_table_goes_to_standard_output(make_set, invoke, tiny_bert):
-    done = invoke("retrieve", "--beir", make_set(), "-m", tiny_bert, check=0)
-    assert f"{tiny_bert} on tiny: 2 queries, 5 documents" in " ".join(done.stdout.split())
-    assert "ndcg" in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_scifact_with_minilm(invoke, minilm, data, tmp_path):
-    run = tmp_path / "scifact.trec"
-    arguments = ("retrieve", "-m", minilm, "--beir", data / "retrieval" / "scifact", "--run", run, "--json", "-")
-    found = json.loads(invoke(*arguments, check=0).stdout)["results"]["scifact"]
-    assert found["ndcg@10"] == pytest.approx(0.6451, abs=0.0005)
-    assert {"ndcg@10", "recall@100", "map@100", "mrr@10"} <= set(found)
-    assert (found["queries"], found["documents"]) == (300, 5183)
-    assert len(run.read_text().splitlines()) == 300 * 1000
-
-
-def test_a_run_never_replaces_a_folder(invoke, tiny_bert, tmp_path):
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "thesis.txt").write_text("x")
-    set_ = tmp_path / "set"
-    (set_ / "qrels").mkdir(parents=True)
-    (set_ / "corpus.jsonl").write_text('{"_id": "d1", "text": "the cat"}\n')
-    (set_ / "queries.jsonl").write_text('{"_id": "q1", "text": "cat"}\n')
-    (set_ / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
-    call = ["retrieve", "-m", tiny_bert, "--beir", set_, "--overwrite", "--run"]
-    invoke(*call, tmp_path / "precious", check=2)
-    assert (tmp_path / "precious" / "thesis.txt").exists()
-    invoke(*call, tmp_path / "run.trec", check=0)
-    (set_ / "corpus.jsonl").write_text('{"_id": "d1", "text": null}\n')
-    assert "corpus.jsonl, line 1" in invoke(*call, tmp_path / "run.trec", check=2).stderr
+def test_all_forums_have_to_be_there(make_set):
+    make_set("cqadupstack/android")
+    with pytest.raises(InputError, match=r"the mean of 12 sets, and these are missing: english, gaming,.*/NAME scores"):
+        retrieval.load_collection(make_set("cqadupstack/gis").parent)

@@ -224,10 +224,80 @@ def test_subsets_and_further_measures_are_details():
 def test_retrieval_is_shown_in_hundredths():
     page = page_of(make("a", "retrieve", {"scifact": 0.64508}), make("a", "retrieve", {"nfcorpus": 0.3}))
     (section,) = scores(page)
-    assert heads(section) == ["model", "scifact", "nfcorpus", "Avg."]
-    assert grid(section) == [["a", "64.51", "30.00", "47.26"]]
+    assert heads(section) == ["model", "NFCorpus", "SciFact", "Avg."], "in the order of the papers"
+    assert grid(section) == [["a", "30.00", "64.51", "47.26"]]
     assert "nDCG@10" in section.table.caption
-    assert grid(titled(page, "Further measures"))[0] == ["a", "scifact", "0.1000", "0.6451", "0.9000", "3"]
+    assert grid(titled(page, "Further measures"))[0] == ["a", "SciFact", "0.6451", "0.9000", "3"]
+
+
+def searched(model, way, scores, **more):
+    """An object of retrieve for one way of searching, as the command writes it."""
+    found = make(model, "retrieve", scores, **more)
+    if way == "bm25":
+        found["protocol"] = {"bm25": {"k1": 1.2, "b": 0.75}, "top_k": 1000, "split": "test", "own_document": "kept"}
+    found["protocol"] |= {
+        "search": way,
+        "sets": {"fever": {"own_document": "left out"}},
+        **({"rank_constant": 60} if way == "rrf" else {}),
+    }
+    for result in found["results"].values():
+        result["interval"] = [result["ndcg@10"] - 0.1, result["ndcg@10"] + 0.1]
+    return found
+
+
+def test_ways_of_searching_share_a_table():
+    sets = {"fever": 0.5, "trec-covid": 0.25, "own": 0.6}
+    difference = {"difference": 0.02, "low": -0.01, "high": 0.05, "p": 0.3}
+    against = {"measured": 0.25, "published": 0.3, "difference": -0.05, "range": [0.2, 0.4], "within": True, "runs": 1}
+    page = page_of(
+        searched("m", "dense", sets, average=0.45, average_interval=[0.4, 0.5],
+                 against={"name": "x", "title": "X", "source": "t", "tasks": {"trec-covid": against}}),
+        searched("bm25", "bm25", sets, average=0.45),
+        searched("m + bm25", "rrf", {**sets, "own": 0.7}, compared={"with": "m", "tasks": {"own": difference}}),
+        searched("m + bm25", "weighted", sets),
+    )  # fmt: skip
+    (section,) = scores(page)
+    assert heads(section) == ["model", "T-COVID", "FEVER", "own", "Avg."]
+    rows = grid(section)
+    assert rows[0] == ["m", "25.00", "50.00", "60.00", "45.00"]
+    assert [row[0] for row in rows[1:4]] == [
+        "bm25",
+        "m + bm25 (search rrf)",
+        "m + bm25 (search weighted)",
+    ]
+    assert rows[4] == ["published: X (t)", "30.00", "–", "–", "–"]
+    assert section.table.rows[0].cells[1].interval == pytest.approx((15, 35))
+    assert section.table.rows[0].cells[4].interval == pytest.approx((40, 50))
+    assert "samples of the queries" in section.table.interval_note
+    assert any("fever own document left out" in note for note in section.table.notes)
+    assert grid(titled(page, "Differences"))[0][2:] == ["own", "+2.00", "−1.00", "+5.00", "0.300"]
+    assert grid(titled(page, "Against"))[0][1:6] == ["T-COVID", "25.00", "30.00", "−5.00", "20.00 to 40.00"]
+    shared = "--pooling mean --max-length 256 --backend torch --precision fp32"
+    model = "sentcli retrieve -m m --beir fever --beir trec-covid --beir own"
+    assert set(titled(page, "Commands").code) == {
+        f"{model} {shared}",
+        f"{model.replace(' -m m', '')} --search bm25",
+        f"{model} --search rrf {shared}",
+        f"{model} --search weighted {shared}",
+    }
+
+
+def test_sets_that_are_scored_otherwise_are_not_the_same():
+    """Self hits of ArguAna are no other protocol for SciFact, but a set's own split is another set."""
+    one, other = make("a", "retrieve", {"scifact": 0.5}), make("a", "retrieve", {"arguana": 0.4})
+    other["protocol"]["own_document"] = "left out"
+    (section,) = scores(page_of(one, other))
+    assert grid(section) == [["a", "40.00", "50.00", "45.00"]]
+    dev = make("b", "retrieve", {"scifact": 0.5}, protocol={"split": "dev"})
+    assert len(scores(page_of(one, dev))) == 2
+
+
+def test_forums_are_subsets():
+    one = make("a", "retrieve", {"cqadupstack": 0.5})
+    one["results"]["cqadupstack"]["forums"] = {"gis": {"ndcg@10": 0.4}, "tex": {"ndcg@10": 0.6}}
+    page = page_of(one)
+    assert grid(titled(page, "Subsets")) == [["CQADup", "gis", "40.00"], ["CQADup", "tex", "60.00"]]
+    assert heads(scores(page)[0]) == ["model", "CQADup"]
 
 
 def test_a_search_that_is_not_deep_has_its_own_table():

@@ -9,17 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
-from sentcli.search.corpus import encode_documents, open_corpus, read_documents
-from sentcli.search.exact import ExactIndex, unit_length
+from sentcli.search import exact
+from sentcli.search.neighbours import Neighbours, merge, unit_length
+from sentcli.search.searcher import build
 from sentcli.search.trec import write_run
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
-
-
-def index_of(*blocks):
-    index = ExactIndex(blocks[0].shape[1])
-    index.add(blocks)
-    return index
 
 
 def normal(rows, dimension, seed=0):
@@ -32,43 +27,77 @@ def normal(rows, dimension, seed=0):
     queries=st.integers(0, 6),
     dimension=st.integers(1, 24),
     k=st.integers(1, 70),
+    cuts=st.lists(st.integers(0, 60), max_size=12),
+    similarity=st.sampled_from(["cosine", "dot"]),
     seed=st.integers(0, 1000),
 )
-def test_search_equals_brute_force(rows, queries, dimension, k, seed):
+def test_search_in_blocks_equals_brute_force(rows, queries, dimension, k, cuts, similarity, seed):
     corpus, asked = normal(rows, dimension, seed), normal(queries, dimension, seed + 1)
-    found = index_of(corpus[: rows // 2], corpus[rows // 2 :]).search(asked, k)
-    exact = unit_length(asked.astype(np.float64)) @ unit_length(corpus.astype(np.float64)).T
-    best = -np.sort(-exact, axis=1)[:, : min(k, rows)]
-    np.testing.assert_allclose(found.scores, best, atol=1e-5)
-    np.testing.assert_allclose(np.take_along_axis(exact, found.positions, 1), best, atol=1e-5)
+    found = exact.search(asked, np.split(corpus, sorted(min(cut, rows) for cut in cuts)), k, similarity=similarity)
+    one, two = asked.astype(np.float64), corpus.astype(np.float64)
+    true = unit_length(one) @ unit_length(two).T if similarity == "cosine" else one @ two.T
+    best = -np.sort(-true, axis=1)[:, : min(k, rows)]
+    np.testing.assert_allclose(found.scores, best, atol=1e-4)
+    np.testing.assert_allclose(np.take_along_axis(true, found.positions, 1), best, atol=1e-4)
     assert all(len(set(row)) == len(row) for row in found.positions.tolist()), "a document was found twice"
+
+
+@pytest.mark.parametrize("k", [3, 200, 5000])
+def test_torch_finds_what_faiss_finds(k, monkeypatch):
+    from sentcli.search import torch_exact
+
+    monkeypatch.setattr(torch_exact, "AT_A_TIME", 7000)  # several rounds of queries
+    corpus, asked = normal(2000, 16), normal(11, 16, 1)
+    by_faiss = exact.search(asked, [corpus], k)
+    by_torch = torch_exact.nearest(unit_length(asked), unit_length(corpus), min(k, 2000), "cpu")
+    np.testing.assert_allclose(by_torch.scores, by_faiss.scores, atol=1e-6)
+    assert (by_torch.positions == by_faiss.positions).mean() > 0.999, "all but ties"
+
+
+def test_many_blocks_are_one_corpus(monkeypatch):
+    monkeypatch.setattr(exact, "BLOCK", 7)
+    corpus, asked = normal(500, 8), normal(3, 8, 1)
+    whole = np.argsort(-(unit_length(asked) @ unit_length(corpus).T), axis=1)[:, :20]
+    assert exact.search(asked, [corpus[:123], corpus[123:]], 20).positions.tolist() == whole.tolist()
+
+
+def test_equal_rows_come_in_their_order_and_missing_ones_last():
+    one = Neighbours(np.array([[4, 9]]), np.array([[0.5, 0.25]], np.float32))
+    two = Neighbours(np.array([[2, -1]]), np.array([[0.5, 0.75]], np.float32))
+    found = merge([one, two], 3)
+    assert found.positions.tolist() == [[2, 4, 9]]
+    assert found.scores.tolist() == [[0.5, 0.5, 0.25]]
 
 
 def test_cosine_does_not_depend_on_length_and_does_not_change_its_arguments():
     corpus, query = normal(50, 8), normal(1, 8, 1)
     scaled = corpus * np.logspace(-3, 3, 50, dtype=np.float32)[:, None]
     kept = scaled.copy()
-    assert np.array_equal(index_of(corpus).search(query, 9).positions, index_of(scaled).search(query * 5, 9).positions)
+    assert np.array_equal(exact.search(query, [corpus], 9).positions, exact.search(query * 5, [scaled], 9).positions)
     assert np.array_equal(scaled, kept)
+    by_length = exact.search(query, [scaled], 9, similarity="dot").positions
+    assert not np.array_equal(by_length, exact.search(query, [corpus], 9).positions)
 
 
 def test_zero_vectors_score_zero():
     corpus = np.array([[0, 0], [1, 0], [-1, 0]], np.float32)
-    found = index_of(corpus).search(np.array([[2, 0], [0, 0]], np.float32), 3)
+    found = exact.search(np.array([[2, 0], [0, 0]], np.float32), [corpus], 3)
     assert found.positions[0].tolist() == [1, 0, 2]
     assert found.scores.tolist() == [[1, 0, -1], [0, 0, 0]]
 
 
-def test_an_empty_index_finds_nothing():
-    found = ExactIndex(4).search(normal(2, 4), 3)
+def test_nothing_is_found_in_nothing():
+    found = exact.search(normal(2, 4), [], 3)
     assert found.positions.shape == found.scores.shape == (2, 0)
+    found = build("flat", normal(0, 4)).search(normal(2, 4), 3)
+    assert found.positions.shape == (2, 0)
 
 
-@pytest.mark.parametrize("what", ["corpus", "query"])
-def test_vectors_of_another_width_are_refused(what):
-    index = index_of(normal(5, 8))
-    with pytest.raises(InputError, match=f"{what} vectors are 6 wide, the index is 8: another model"):
-        index.add([normal(2, 6)]) if what == "corpus" else index.search(normal(2, 6), 1)
+def test_vectors_of_another_width_are_refused():
+    with pytest.raises(InputError, match="corpus vectors are 6 wide, the index is 8: another model"):
+        exact.search(normal(2, 8), [normal(5, 8), normal(2, 6)], 1)
+    with pytest.raises(InputError, match="query vectors are 6 wide, the index is 8: another model"):
+        build("hnsw", normal(50, 8)).search(normal(2, 6), 1)
 
 
 # TREC runs
@@ -77,8 +106,7 @@ def test_vectors_of_another_width_are_refused(what):
 def test_a_trec_run_has_six_columns_best_first(tmp_path):
     write_run({"q1": {"a": 0.25, "b": 0.5, "c": -0.125}, "q2": {"ü": 1.0}}, tmp_path / "r.trec")
     assert (tmp_path / "r.trec").read_text("utf-8") == (
-        "q1 Q0 b 1 0.500000 sentcli\nq1 Q0 a 2 0.250000 sentcli\nq1 Q0 c 3 -0.125000 sentcli\n"
-        "q2 Q0 ü 1 1.000000 sentcli\n"
+        "q1 Q0 b 1 0.5 sentcli\nq1 Q0 a 2 0.25 sentcli\nq1 Q0 c 3 -0.125 sentcli\nq2 Q0 ü 1 1 sentcli\n"
     )
 
 
@@ -134,18 +162,17 @@ def test_a_directory_gives_the_hits_of_its_file(invoke, corpus, folder, tiny_ber
     assert [[hit[0] for hit in answer] for answer in from_file] == [[1, 2, 3]] * 2
 
 
-def test_hits_are_those_of_the_vectors(corpus, tiny_bert):
+def test_hits_are_those_of_the_vectors(invoke, corpus, tiny_bert):
     from sentcli import SentenceEncoder
-    from sentcli.io.readers import ReadOptions
 
     encoder = SentenceEncoder.load(tiny_bert)
-    found = encode_documents(read_documents(str(corpus), ReadOptions()), encoder)
     query = encoder.encode(["the cat sat"])
     cosines = (unit_length(query) @ unit_length(encoder.encode([row["text"] for row in ROWS])).T)[0]
-    answer = found.search(query, 100)[0]
-    assert [hit.id for hit in answer] == [ROWS[i]["_id"] for i in np.argsort(-cosines)]
-    assert [hit.score for hit in answer] == pytest.approx(sorted(cosines.tolist(), reverse=True), abs=1e-5)
-    assert [hit.to_dict()["rank"] for hit in answer] == [1, 2, 3, 4, 5]
+    options = ("--query", "the cat sat", "--top-k", 100, "-m", tiny_bert, "--json", "-")
+    answer = json.loads(invoke("retrieve", "--corpus", corpus, *options, check=0).stdout)["results"][0]["hits"]
+    assert [hit["id"] for hit in answer] == [ROWS[i]["_id"] for i in np.argsort(-cosines)]
+    assert [hit["score"] for hit in answer] == pytest.approx(sorted(cosines.tolist(), reverse=True), abs=1e-5)
+    assert [hit["rank"] for hit in answer] == [1, 2, 3, 4, 5]
 
 
 def test_a_query_that_is_a_document_finds_it_first(invoke, corpus, tiny_bert):
@@ -184,12 +211,15 @@ def test_a_damaged_shard_is_named(invoke, folder, tiny_bert, name, damage):
     assert "encode again with --overwrite" in failed.stderr
 
 
-def test_shards_that_do_not_belong_together_are_refused(folder, tiny_bert):
-    from sentcli import SentenceEncoder
+def test_shards_that_do_not_belong_together_are_refused(folder):
+    from sentcli.search.stored import Stored
 
     shutil.copy(folder / "vectors-00002.npy", folder / "vectors-00001.npy")
-    with pytest.raises(InputError, match="4 vectors, but 5 rows; encode again with --overwrite"):
-        open_corpus(folder, SentenceEncoder.load(tiny_bert))
+    with pytest.raises(InputError, match=r"vectors-00001.npy: holds \[1, 32\], not 2 vectors of 32 dimensions"):
+        _ = Stored.open(folder).blocks
+    shutil.copy(folder / "rows-00002.parquet", folder / "rows-00001.parquet")
+    with pytest.raises(InputError, match=r"rows-00001\.parquet: holds 1 rows, not 2"):
+        _ = Stored.open(folder).rows
 
 
 def test_a_directory_without_rows_finds_nothing(invoke, tmp_path, tiny_bert):
@@ -201,7 +231,7 @@ def test_a_directory_without_rows_finds_nothing(invoke, tmp_path, tiny_bert):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("", "the file is empty: there is nothing to search"), ('{"body": "x"}\n', "line 1: no column 'text'")],
+    [("", "the file is empty: there is no row to read"), ('{"body": "x"}\n', "line 1: no column 'text'")],
 )
 def test_a_corpus_without_texts_is_refused(invoke, tmp_path, tiny_bert, content, words):
     (tmp_path / "c.jsonl").write_text(content)
@@ -232,9 +262,9 @@ def test_what_a_document_says_is_shown_and_not_obeyed(run, tmp_path, tiny_bert):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "give either --beir DIR to score a set, or --corpus FILE with --query TEXT"),
+        ([], "give --beir DIR to score a set"),
         (["--corpus", "c"], "--corpus needs at least one --query TEXT"),
-        (["--corpus", "c", "--beir", "b", "--query", "x"], "give either --beir DIR"),
+        (["--corpus", "c", "--beir", "b", "--query", "x"], "not --beir and --corpus"),
         (["--beir", "b", "--query", "x"], "--query goes with --corpus"),
     ],
 )

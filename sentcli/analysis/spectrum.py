@@ -1,0 +1,118 @@
+"""How many directions sentence vectors use, and how evenly: spectrum, effective rank, anisotropy, isotropy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.analysis.geometry import check_rows, unit_rows
+
+if TYPE_CHECKING:
+    Floats = npt.NDArray[np.floating[Any]]
+    Doubles = npt.NDArray[np.float64]
+
+BLOCK = 8192
+"""Rows that are held in float64 at once."""
+
+
+def anisotropy(vectors: Floats) -> float:
+    """Mean cosine similarity of all pairs of different rows (Ethayarajh, EMNLP 2019, takes a sample of them).
+
+    0 if directions are uniform, 1 if all vectors point the same way. The squared length of the sum of n unit vectors
+    is n and twice the sum of the cosines, so no pair has to be looked at. Zero vectors have cosine 0 with all others.
+
+    Args:
+        vectors: ``[n, d]``, n at least 2.
+
+    Raises:
+        ValueError: for fewer than two vectors.
+    """
+    check_rows(vectors, 2)
+    total, ones = np.zeros(vectors.shape[1]), 0
+    for start in range(0, len(vectors), BLOCK):
+        unit = unit_rows(vectors[start : start + BLOCK])
+        total += unit.sum(axis=0)
+        ones += int(np.count_nonzero(unit.any(axis=1)))
+    return float((total @ total - ones) / (len(vectors) * (len(vectors) - 1)))
+
+
+def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
+    """Return the mean ``[d]`` and the covariance ``[d, d]`` of the rows (divided by n).
+
+    Args:
+        vectors: ``[n, d]``, n at least 1; read in blocks.
+
+    Raises:
+        ValueError: for no vectors.
+    """
+    check_rows(vectors, 1)
+    mean: Doubles = np.asarray(np.mean(vectors, axis=0, dtype=np.float64))
+    found = np.zeros((len(mean), len(mean)))
+    for start in range(0, len(vectors), BLOCK):
+        block = np.asarray(vectors[start : start + BLOCK], np.float64) - mean
+        found += block.T @ block
+    return mean, found / len(vectors)
+
+
+def singular_values(vectors: Floats, *, centred: bool = True) -> Doubles:
+    """Return the singular values of the matrix of the rows, largest first ``[d]``.
+
+    Args:
+        vectors: ``[n, d]``, n at least 1.
+        centred: subtract the mean of the rows first.
+
+    Raises:
+        ValueError: for no vectors.
+    """
+    mean, second = covariance(vectors)
+    if not centred:
+        second = second + np.outer(mean, mean)
+    eigenvalues = np.linalg.eigvalsh(second)[::-1]
+    values: Doubles = np.sqrt(np.clip(eigenvalues, 0, None) * len(vectors))
+    return values
+
+
+def effective_rank(values: Doubles) -> float:
+    """Return the exponential of the entropy of the singular values' shares (Roy and Vetterli, EUSIPCO 2007).
+
+    Args:
+        values: singular values ``[d]``.
+
+    Returns:
+        1 if there is one direction, d if all are equal; 0 if all values are.
+    """
+    total = float(values.sum())
+    if total == 0:
+        return 0.0
+    shares = values[values > 0] / total
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def isotropy(vectors: Floats) -> float:
+    """Smallest over largest partition function over the principal directions (Mu and Viswanath, ICLR 2018).
+
+    Z(a) is the sum of ``exp(a . v)`` over all unit vectors v, and a runs over the eigenvectors of their second moment
+    and their opposites. 1 is isotropic, near 0 is not.
+
+    Args:
+        vectors: ``[n, d]``, n at least 1; divided by their lengths.
+
+    Raises:
+        ValueError: for no vectors.
+    """
+    check_rows(vectors, 1)
+    d = vectors.shape[1]
+    second = np.zeros((d, d))
+    for start in range(0, len(vectors), BLOCK):
+        block = unit_rows(vectors[start : start + BLOCK])
+        second += block.T @ block
+    directions = np.linalg.eigh(second)[1]
+    positive, negative = np.zeros(d), np.zeros(d)
+    for start in range(0, len(vectors), BLOCK):
+        along = unit_rows(vectors[start : start + BLOCK]) @ directions
+        positive += np.exp(along).sum(axis=0)
+        negative += np.exp(-along).sum(axis=0)
+    both = np.concatenate([positive, negative])
+    return float(both.min() / both.max())

@@ -1,0 +1,185 @@
+"""The ways of searching a retrieval set: by vectors, by words, and by both, fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli.encoder.encoding import EncodeStats, Progress
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.search import bm25, ways
+from sentcli.search.neighbours import Neighbours, Similarity, Vectors
+from sentcli.search.trec import Run
+from sentcli.search.ways import Way
+
+if TYPE_CHECKING:
+    from sentcli.evaluation.candidate import Candidate
+
+RECALL_AT = 10
+"""Hits by which an index is compared with exact search."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How sets are searched, whatever the model."""
+
+    ways: tuple[Way, ...]
+    top_k: int = 1000
+    similarity: Similarity = "cosine"
+    query_prompt: str | None = None
+    """None is the model's own."""
+    document_prompt: str | None = None
+    query_length: int | None = None
+    """Tokens; None is the model's maximum length."""
+    dense_weight: float = 0.5
+    language: str = "english"
+    """Of BM25."""
+    index: str | None = None
+    """None is exact search."""
+
+    @property
+    def depth(self) -> int:
+        """Hits that a search is to find."""
+        return ways.depth(self.ways, self.top_k)
+
+    def prompts(self, candidate: Candidate) -> dict[str, str]:
+        """Return what stands in front of queries and of documents."""
+        given = {"query": self.query_prompt, "document": self.document_prompt}
+        return {
+            f"{role}_prompt": candidate.spec.role_prompt(role) if prompt is None else prompt
+            for role, prompt in given.items()
+        }
+
+    def protocol(self, way: Way, candidate: Candidate | None) -> dict[str, Any]:
+        """Return every choice that moves the scores of a way, but those of set and model."""
+        found: dict[str, Any] = {"search": way}
+        if candidate is not None:
+            found |= {"similarity": self.similarity, "index": self.index or "exact", **self.prompts(candidate)}
+            found |= {"query_length": self.query_length} if self.query_length is not None else {}
+            if self.index is not None and way == "dense" and self.depth > self.top_k:
+                found["depth"] = self.depth  # an index finds other hits where it is asked for more
+        if way != "dense":
+            found["bm25"] = bm25.described(language=self.language)
+        return {**found, **ways.described(way, self.top_k, self.dense_weight), "top_k": self.top_k}
+
+
+@dataclass(frozen=True)
+class Dense:
+    """What a search by vectors finds."""
+
+    hits: Neighbours
+    truncated: int
+    """Texts that were longer than the maximum length."""
+    index_recall: float | None = None
+    """Share of the exact ten best documents among the ten best of an index."""
+    index: dict[str, Any] | str | None = None
+    """What the index is; ``exact`` where one was asked for and was no help."""
+
+
+@dataclass
+class SetSearch:
+    """One set, searched by words at most once, whatever the models."""
+
+    data: RetrievalSet
+    plan: Plan
+    own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rows = self.data.own_rows
+        self.own = np.array([rows.get(query, -1) for query in self.data.queries], np.int64)
+
+    @cached_property
+    def by_words(self) -> Neighbours:
+        """What BM25 finds."""
+        texts = (text for block in self.data.blocks() for text in block)
+        index = bm25.BM25.build(texts, language=self.plan.language)
+        return self._kept(index.search(list(self.data.queries.values()), self._searched))
+
+    def by_vectors(self, candidate: Candidate, progress: Progress) -> Dense:
+        """Encode queries and documents, block by block, and search."""
+        from sentcli.search.exact import TopK
+
+        prompts = self.plan.prompts(candidate)
+        texts = list(self.data.queries.values())
+        length = self.plan.query_length or self.data.facts.query_length
+        found = candidate.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
+        _count_twins(texts, progress)
+        queries, truncated = found.of(texts), found.truncated(texts)
+        device = candidate.described["device"]
+        by_index = self.plan.index is not None and not self.all_wanted
+        asked = RECALL_AT if by_index else self._searched
+        exact = TopK(queries, asked, similarity=self.plan.similarity, device=device)
+        kept: list[Vectors] = []
+        for vectors, cut in self._vectors(candidate, prompts["document_prompt"], progress):
+            truncated += cut
+            exact.add(vectors)
+            if by_index:
+                kept.append(vectors)
+        if not by_index:
+            return Dense(self._kept(exact.best()), truncated, index=None if self.plan.index is None else "exact")
+        return self._by_index(queries, np.concatenate(kept), exact.best(), truncated)
+
+    def _vectors(self, candidate: Candidate, prompt: str, progress: Progress) -> Iterator[tuple[Vectors, int]]:
+        """Yield the vectors of the documents ``[some, dim]``, and how many texts were cut."""
+        for texts in self.data.blocks():
+            found = candidate.encode(texts, progress, prompt=prompt, length=self.data.facts.document_length)
+            _count_twins(texts, progress)
+            yield found.of(texts), found.truncated(texts)
+
+    def _by_index(self, queries: Vectors, documents: Vectors, exact: Neighbours, truncated: int) -> Dense:
+        from sentcli.search.searcher import build
+
+        index = build(str(self.plan.index), documents, self.plan.similarity)
+        found = index.search(queries, self._searched)
+        return Dense(self._kept(found), truncated, _overlap(found, exact), index.described())
+
+    def fused(self, way: Way, dense: Neighbours) -> Neighbours:
+        """Fuse what was found by vectors and by words."""
+        return ways.fuse(way, dense, self.by_words, self.plan.top_k, self.plan.dense_weight)
+
+    def run(self, hits: Neighbours) -> Run:
+        """Return hits by query and document, best first, at most `top_k` of each query."""
+        ids, found = self.data.ids, _first(hits, self.plan.top_k)
+        return {
+            query: {ids[p]: float(s) for p, s in zip(positions, scores, strict=True) if p >= 0}
+            for query, positions, scores in zip(self.data.queries, found.positions, found.scores, strict=True)
+        }
+
+    @property
+    def all_wanted(self) -> bool:
+        """Whether a search is to find every document, so that an index is no help."""
+        return self._searched >= len(self.data.ids)
+
+    @property
+    def _searched(self) -> int:
+        return min(self.plan.depth + bool(self.data.own_rows), len(self.data.ids))
+
+    def _kept(self, hits: Neighbours) -> Neighbours:
+        """Return the hits without those that are the query itself."""
+        own = (hits.positions == self.own[:, None]) | (hits.positions < 0)
+        order = np.argsort(own, axis=1, kind="stable")
+        positions = np.where(own, -1, hits.positions)
+        return _first(
+            Neighbours(np.take_along_axis(positions, order, 1), np.take_along_axis(hits.scores, order, 1)),
+            self.plan.depth,
+        )
+
+
+def _first(hits: Neighbours, k: int) -> Neighbours:
+    return Neighbours(hits.positions[:, :k], hits.scores[:, :k])
+
+
+def _count_twins(texts: list[str], progress: Progress) -> None:
+    """Advance a bar by the texts that were not encoded because they repeat."""
+    progress(EncodeStats(texts=len(texts) - len(set(texts))))
+
+
+def _overlap(found: Neighbours, exact: Neighbours) -> float:
+    """Return the mean share of the exact best that was found among as many."""
+    k = exact.positions.shape[1]
+    pairs = zip(found.positions[:, :k], exact.positions, strict=True)
+    return float(np.mean([len(set(some) & set(best)) / k for some, best in pairs]))

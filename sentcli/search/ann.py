@@ -1,0 +1,291 @@
+"""Approximate search with FAISS: the kinds of index by name, and one of them in memory or mapped from a file."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import DataError, InputError, nearest, one_line
+from sentcli.search.exact import check_width, require_faiss
+from sentcli.search.neighbours import Neighbours, Similarity, prepared
+
+FLAT = "flat"
+KINDS = {
+    FLAT: "exact; the vectors themselves",
+    "hnsw": "a graph (Malkov and Yashunin, 2020), 32 links a row",
+    "ivf": "an inverted file: vectors in clusters, about 4 sqrt(rows) of them",
+    "ivfpq": "an inverted file of product codes (Jegou et al., 2011) after a rotation (OPQ, Ge et al., 2013), one byte "
+    "for 8 dimensions",
+    "sq8": "every row, one byte a dimension",
+}
+RESCORED = {"ivfpq": 10, "sq8": 4}
+"""Rows that are compared exactly for each hit that is wanted, because the index itself holds codes."""
+TRAINED_ON = 64
+"""Rows a cluster; faiss wants 39 at least and uses 256 at most."""
+LEAST = 39
+"""Rows a cluster or code that faiss wants for training; it warns of fewer."""
+OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
+"""faiss takes 50 rounds over 65,536 rows; these cost a tenth of the time and, on a million rows, no recall."""
+EFFORTS = {"nprobe": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), "efSearch": (16, 32, 64, 128, 256, 512, 1024)}
+"""Values of the parameters that trade speed for recall."""
+GPU_HITS = 2048
+"""That faiss finds on a GPU, at most."""
+SETTINGS = ["efConstruction", "efSearch", "nprobe"]
+"""Parameters of faiss that a user may set."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to build."""
+
+    kind: str
+    """One of `KINDS`, or a factory string of faiss."""
+    factory: str
+    rescore: int = 0
+    """Rows that are compared exactly for each hit that is wanted; 0 takes the index's word."""
+
+    @property
+    def name(self) -> str:
+        """What a folder of such an index is called."""
+        plain = re.sub(r"[^a-z0-9_]+", "-", self.kind.lower()).strip("-")
+        return self.kind if self.kind in KINDS else f"faiss-{plain}"
+
+
+def recipe(kind: str, rows: int, dimension: int) -> Recipe:
+    """Return how an index of a kind is built for a corpus of some size.
+
+    Args:
+        kind: one of `KINDS`, or a factory string of faiss such as ``IVF4096,Flat``.
+        rows: of the corpus.
+        dimension: of its vectors.
+
+    Raises:
+        InputError: for a kind that does not exist, or that needs more rows or another dimension.
+    """
+    clusters = max(min(2 ** round(math.log2(4 * math.sqrt(max(rows, 1)))), rows // LEAST), 1)
+    factories = {FLAT: "Flat", "hnsw": "HNSW32,Flat", "ivf": f"IVF{clusters},Flat", "sq8": "SQ8"}
+    if kind == "ivfpq":
+        bits = min(max(rows // LEAST, 1).bit_length() - 1, 8)  # 256 codes where there are rows to learn them
+        if bits < 4:
+            raise InputError(f"ivfpq needs at least {LEAST * 16} rows, there are {rows}: flat is exact and fast enough")
+        parts = max(m for m in range(1, max(dimension // 8, 1) + 1) if dimension % m == 0)
+        factories[kind] = f"OPQ{parts},IVF{clusters},PQ{parts}" + (f"x{bits}" if bits < 8 else "")
+    if kind in factories:
+        return Recipe(kind, factories[kind], RESCORED.get(kind, 0))
+    if re.fullmatch(r"[a-z0-9]+", kind):
+        raise InputError(
+            f"unknown index {kind!r}{nearest(kind, list(KINDS))}; one of {', '.join(KINDS)}, or a faiss factory string "
+            "such as IVF4096,Flat"
+        )
+    quantises = re.search(r"PQ|SQ|RQ|LSH|ITQ|AQ", kind.upper()) is not None and "RFLAT" not in kind.upper()
+    return Recipe(kind, kind, RESCORED["ivfpq"] if quantises else 0)
+
+
+class FaissIndex:
+    """An index of faiss over unit vectors (cosine) or vectors as they are (dot)."""
+
+    def __init__(self, index: Any, similarity: Similarity) -> None:
+        self.index, self.similarity = index, similarity
+        self.efforts: dict[str, int] = {}
+        """Search parameters that were set."""
+        self.codes: Any = None
+        """What faiss points to but does not own."""
+        self.on_cpu: FaissIndex | None = None
+        """What a copy on a GPU is of."""
+
+    @classmethod
+    def empty(cls, factory: str, dimension: int, similarity: Similarity) -> FaissIndex:
+        """Return an index that is neither trained nor filled.
+
+        Raises:
+            InputError: for a factory string that faiss does not take.
+        """
+        faiss = require_faiss()
+        try:
+            index = faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
+        except RuntimeError as error:
+            raise InputError(
+                f"faiss does not take the index {factory!r} for {dimension} dimensions: {_why(error)}"
+            ) from error
+        found = cls(index, similarity)
+        if isinstance(index, faiss.IndexPreTransform):
+            transform = faiss.downcast_VectorTransform(index.chain.at(0))
+            if isinstance(transform, faiss.OPQMatrix):
+                transform.niter, transform.max_train_points = OPQ_ROUNDS, OPQ_ROWS
+                bits = re.search(r"PQ\d+x(\d)", factory)
+                if bits:  # the codes that it learns to rotate for
+                    found.codes = faiss.ProductQuantizer(transform.d_out, transform.M, int(bits.group(1)))
+                    transform.pq = found.codes
+        return found
+
+    @classmethod
+    def read(cls, path: Path, similarity: Similarity, *, mapped: bool = True) -> FaissIndex:
+        """Open a file that `write` wrote.
+
+        Args:
+            path: the file.
+            similarity: that it was built for.
+            mapped: leave it on disk and read what a search needs; such an index cannot be added to.
+
+        Raises:
+            DataError: if faiss cannot read it.
+        """
+        faiss = require_faiss()
+        try:
+            return cls(faiss.read_index(str(path), _mapping(faiss) if mapped else 0), similarity)
+        except (RuntimeError, AttributeError) as error:
+            raise DataError(
+                path, f"faiss {faiss.__version__} cannot read it ({_why(error)}); build it again"
+            ) from error
+
+    def write(self, path: Path) -> None:
+        """Write a file.
+
+        Raises:
+            OSError: if the disk is full or cannot be written.
+        """
+        try:
+            require_faiss().write_index(self.index, str(path))
+        except RuntimeError as error:
+            raise OSError(f"{path}: {_why(error)}") from error
+
+    @property
+    def effort_name(self) -> str | None:
+        """The parameter that trades speed for recall, if there is one."""
+        faiss = require_faiss()
+        index = self.index
+        while isinstance(index, (faiss.IndexPreTransform, faiss.IndexIDMap, faiss.IndexRefine)):
+            index = faiss.downcast_index(index.base_index if isinstance(index, faiss.IndexRefine) else index.index)
+        if isinstance(index, faiss.IndexIVF):
+            return "nprobe"
+        return "efSearch" if isinstance(index, faiss.IndexHNSW) else None
+
+    @property
+    def efforts_to_try(self) -> tuple[int | None, ...]:
+        """Values of that parameter that make a difference; None if there is none."""
+        if self.effort_name is None:
+            return (None,)
+        tried = EFFORTS[self.effort_name]
+        clusters = self.clusters if self.effort_name == "nprobe" else None
+        return tried if clusters is None else (*(value for value in tried if value < clusters), clusters)
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes in a file, about."""
+        faiss = require_faiss()
+        if (inverted := faiss.try_extract_index_ivf(self.index)) is not None:
+            return int(inverted.code_size) + 8
+        if isinstance(self.index, faiss.IndexFlatCodes):
+            return int(self.index.code_size)
+        return 4 * int(self.index.d) + 300
+
+    @property
+    def clusters(self) -> int | None:
+        """Of an inverted file."""
+        faiss = require_faiss()
+        inverted = faiss.try_extract_index_ivf(self.index)
+        return int(inverted.nlist) if inverted is not None else None
+
+    def set(self, parameter: str, value: int) -> None:
+        """Set a parameter of faiss.
+
+        Raises:
+            InputError: if this index has none of that name.
+        """
+        if parameter not in SETTINGS:
+            raise InputError(
+                f"unknown parameter {parameter!r}{nearest(parameter, SETTINGS)}; one of {', '.join(SETTINGS)}"
+            )
+        faiss = require_faiss()
+        try:
+            faiss.ParameterSpace().set_index_parameter(self.index, parameter, value)
+        except RuntimeError as error:
+            raise InputError(f"this index has no parameter {parameter!r}") from error
+        if parameter != "efConstruction":
+            self.efforts = {parameter: value}
+
+    def on(self, device: str) -> FaissIndex:
+        """Return a copy on a GPU; this index where faiss is built for the CPU alone, or has no such kind on GPUs.
+
+        Search parameters are set before.
+
+        Args:
+            device: of torch; only ``cuda`` is of interest.
+        """
+        faiss = require_faiss()
+        if not device.startswith("cuda") or not faiss.get_num_gpus():
+            return self
+        resources = faiss.StandardGpuResources()
+        try:
+            copy = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), self.index)
+        except RuntimeError:  # a graph
+            return self
+        found = FaissIndex(copy, self.similarity)
+        found.efforts, found.codes, found.on_cpu = self.efforts, resources, self
+        return found
+
+    @property
+    def wants(self) -> int:
+        """Rows that it is best trained on; 0 if it needs no training."""
+        if self.index.is_trained:
+            return 0
+        return max(TRAINED_ON * (self.clusters or 0), OPQ_ROWS)
+
+    def train(self, sample: npt.NDArray[np.generic]) -> None:
+        """Learn clusters and codes from rows ``[n, dim]``.
+
+        Raises:
+            InputError: if they are too few.
+        """
+        try:
+            self.index.train(prepared(sample, self.similarity))
+        except RuntimeError as error:
+            raise InputError(
+                f"{len(sample)} rows are too few to train this index ({_why(error)}); flat needs none"
+            ) from error
+
+    def add(self, vectors: npt.NDArray[np.generic]) -> None:
+        """Append rows ``[n, dim]``.
+
+        Raises:
+            InputError: if they have another dimension, or faiss cannot add to such an index.
+        """
+        check_width(vectors, self.index.d, "corpus")
+        try:
+            self.index.add(prepared(vectors, self.similarity))
+        except RuntimeError as error:
+            raise InputError(f"rows cannot be added to this kind of index ({_why(error)})") from error
+
+    def search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
+        """Return about the `k` nearest rows of each query ``[queries, dim]``; position -1 where none was found.
+
+        Raises:
+            InputError: if the queries have another dimension.
+        """
+        check_width(queries, self.index.d, "query")
+        if not len(self) or not len(queries):
+            return Neighbours.none(len(queries))
+        if self.on_cpu is not None and min(k, len(self)) > GPU_HITS:
+            return self.on_cpu.search(queries, k)
+        scores, positions = self.index.search(prepared(queries, self.similarity), min(k, len(self)))
+        return Neighbours(positions, scores)
+
+    def __len__(self) -> int:
+        return int(self.index.ntotal)
+
+
+def _mapping(faiss: Any) -> int:
+    """Return the flag that leaves an index on disk; older releases map inverted lists alone."""
+    return int(getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP))
+
+
+def _why(error: Exception) -> str:
+    """Return faiss's own words without the place in its source."""
+    text = re.sub(r"^Error in .*? at \S+:\d+: ", "", one_line(error))
+    return text.removeprefix("Error: ")[:200]

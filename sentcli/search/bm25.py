@@ -1,0 +1,204 @@
+"""Search by words: BM25 as Lucene scores it, over bm25s.
+
+A document's score is the sum over the query's words of idf * tf / (tf + k1 * (1 - b + b * length / mean length)), with
+idf = ln(1 + (N - n + 0.5) / (n + 0.5)) (Robertson and Zaragoza, 2009; the variant that Kamphuis et al., ECIR 2020, call
+Lucene's). Words are runs of two or more word characters in lower case, without stop words, stemmed by Snowball.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import InputError, MissingExtraError, nearest, one_line
+from sentcli.search.neighbours import Neighbours
+
+K1, B, LANGUAGE = 1.2, 0.75, "english"
+FACTS = "bm25.json"
+"""What `BM25.save` writes last."""
+NO_LANGUAGE = "none"
+_LISTS = (
+    "danish", "dutch", "english", "french", "german", "italian", "norwegian", "portuguese", "russian", "spanish",
+    "swedish", "turkish",
+)  # fmt: skip
+STOP_WORDS = {**{name: name for name in _LISTS}, "porter": "english", "dutch_porter": "dutch"}
+"""The list of bm25s that goes with an algorithm of PyStemmer; the other languages keep all their words."""
+TOGETHER = 1024
+"""Queries that are split into words at a time."""
+
+
+class BM25:
+    """An index of words; `build` makes one, `open` reads one that `save` wrote."""
+
+    def __init__(self, index: Any, rows: int, k1: float, b: float, language: str) -> None:
+        self._index = index
+        """Of bm25s; None if no document has a word."""
+        self._rows, self.k1, self.b, self.language = rows, k1, b, language
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @classmethod
+    def build(cls, texts: Iterable[str], *, k1: float = K1, b: float = B, language: str = LANGUAGE) -> BM25:
+        """Index documents, which may be empty; there may be none.
+
+        Args:
+            texts: one of each document.
+            k1: how much a word counts that repeats; 0 counts it once.
+            b: how much a document's length counts, 0 to 1.
+            language: an algorithm of PyStemmer, or ``none``, which neither stems nor leaves out stop words.
+
+        Raises:
+            InputError: for another language, or parameters that make no sense.
+            MissingExtraError: if bm25s or PyStemmer is not installed.
+        """
+        if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
+            raise InputError(f"BM25 with k1 {k1} and b {b}: k1 must be 0 or more, and b lie between 0 and 1")
+        words = require_bm25s().tokenize(texts, show_progress=False, **_analysis(language))
+        index = None
+        if words.vocab:
+            index = require_bm25s().BM25(k1=k1, b=b, method="lucene", backend="numpy")
+            index.index(words, create_empty_token=False, show_progress=False)
+        return cls(index, len(words.ids), k1, b, language)
+
+    def search(self, queries: Sequence[str], k: int) -> Neighbours:
+        """Return the best documents of each query, of equal scores the first.
+
+        Returns:
+            ``[queries, at most k]``, not wider than there are documents; position -1 and score 0 where fewer of them
+            share a word with the query.
+        """
+        k = min(k, len(self))
+        found = Neighbours(np.full((len(queries), k), -1, np.int64), np.zeros((len(queries), k), np.float32))
+        analysis = _analysis(self.language)
+        for start in range(0, len(queries) if self._index is not None else 0, TOGETHER):
+            some = list(queries[start : start + TOGETHER])
+            words = require_bm25s().tokenize(some, show_progress=False, return_ids=False, **analysis)
+            for row, tokens in enumerate(map(self._index.get_tokens_ids, words), start):
+                if tokens:
+                    scores = self._index.get_scores_from_ids(tokens)
+                    best = _best(scores, k)
+                    found.positions[row, : len(best)], found.scores[row, : len(best)] = best, scores[best]
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Write the index into a folder, which is made: bm25s's own files, and `FACTS`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FACTS).unlink(missing_ok=True)
+        if self._index is not None:
+            self._index.save(folder, show_progress=False)
+        words = 0 if self._index is None else len(self._index.vocab_dict)
+        facts = {"rows": len(self), "words": words, **self.described()}
+        (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+
+    @classmethod
+    def open(cls, folder: Path) -> BM25:
+        """Read what `save` wrote; the scores stay on the disk until they are needed.
+
+        Raises:
+            InputError: if the folder was not written by `save`, or not completely.
+            MissingExtraError: if bm25s or PyStemmer is not installed.
+        """
+        package = require_bm25s()
+        try:
+            facts = json.loads((folder / FACTS).read_text("utf-8"))
+            rows, words, language = int(facts["rows"]), int(facts["words"]), str(facts["language"])
+            k1, b = float(facts["k1"]), float(facts["b"])
+            index = package.BM25.load(folder, mmap=True, backend="numpy", show_progress=False) if words else None
+            if index is not None:
+                _check(index, rows, words)
+        except FileNotFoundError as error:
+            missing = Path(error.filename or FACTS).name
+            raise InputError(f"{folder} is no BM25 index, or not a whole one: {missing} is missing") from error
+        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{folder} is no BM25 index, or a damaged one ({one_line(error)})") from error
+        _analysis(language)
+        return cls(index, rows, k1, b, language)
+
+    def described(self) -> dict[str, Any]:
+        """Return every choice that moves a score."""
+        return described(self.k1, self.b, self.language)
+
+
+def described(k1: float = K1, b: float = B, language: str = LANGUAGE) -> dict[str, Any]:
+    """Return every choice that moves a score."""
+    return {
+        "method": "lucene",
+        "k1": k1,
+        "b": b,
+        "language": language,
+        "stop_words": STOP_WORDS.get(language, "none"),
+        "bm25s": require_bm25s().__version__,
+    }
+
+
+def require_bm25s() -> Any:
+    """Return the bm25s module.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+    """
+    try:
+        import bm25s
+    except ImportError as error:
+        raise MissingExtraError("bm25s", "cpu", "BM25 search") from error
+    return bm25s
+
+
+def check_language(language: str) -> None:
+    """Refuse a language that no algorithm stems.
+
+    Raises:
+        InputError: if it is neither one of PyStemmer's nor ``none``.
+        MissingExtraError: if PyStemmer is not installed.
+    """
+    known = [*_require_stemmer().algorithms(), NO_LANGUAGE]
+    if language not in known:
+        raise InputError(f"BM25: unknown language {language!r}{nearest(language, known)}; one of: {', '.join(known)}")
+
+
+def _analysis(language: str) -> dict[str, Any]:
+    """Return how bm25s is to make words of texts."""
+    check_language(language)
+    if language == NO_LANGUAGE:
+        return {"stopwords": [], "stemmer": None}
+    return {"stopwords": STOP_WORDS.get(language, []), "stemmer": _require_stemmer().Stemmer(language)}
+
+
+def _require_stemmer() -> Any:
+    try:
+        import Stemmer
+    except ImportError as error:
+        raise MissingExtraError("PyStemmer", "cpu", "BM25 search") from error
+    return Stemmer
+
+
+def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
+    """Return the places of the `k` best scores above 0 ``[at most k]``, best first, equal ones in their order."""
+    found = np.flatnonzero(scores > 0)
+    if len(found) > k:
+        last = np.partition(scores[found], len(found) - k)[len(found) - k]  # the k-th best
+        above, equal = found[scores[found] > last], found[scores[found] == last]
+        found = np.concatenate([above, equal[: k - len(above)]])
+    best: npt.NDArray[np.int64] = found[np.lexsort((found, -scores[found]))]
+    return best
+
+
+def _check(index: Any, rows: int, words: int) -> None:
+    """Refuse files that do not belong together.
+
+    Raises:
+        ValueError: if they do not.
+    """
+    data, indices, starts = (index.scores[name] for name in ("data", "indices", "indptr"))
+    sizes = (index.scores["num_docs"], len(index.vocab_dict), len(starts) - 1, len(data), len(indices))
+    if sizes != (rows, words, words, int(starts[-1]), int(starts[-1])):
+        raise ValueError("its files do not belong together")
+    if sorted(index.vocab_dict.values()) != list(range(words)):
+        raise ValueError("its words are not numbered in one row")

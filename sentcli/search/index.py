@@ -1,0 +1,334 @@
+"""Indexes on disk: ``indexes/NAME/`` in a directory that `encode` wrote, built once, extended when rows are added.
+
+An index is one or several files of faiss over consecutive rows, and ``index.json``, which is renewed after each file:
+what it does not name is not there. A new index grows under another name until it is whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sentcli.encoder.checkpoint import file_digest
+from sentcli.errors import DataError, InputError
+from sentcli.io.atomic import replacing
+from sentcli.search import ann, recall
+from sentcli.search.ann import FaissIndex, Recipe
+from sentcli.search.exact import require_faiss
+from sentcli.search.index_manifest import MANIFEST, IndexFile, IndexManifest, encoder_of
+from sentcli.search.neighbours import Similarity, Vectors
+from sentcli.search.searcher import Searcher
+from sentcli.search.stored import INDEXES, Stored
+
+TRAINED = "trained.faiss"
+FILE_BYTES = 2**32
+"""That one file of an index takes, about."""
+STEP = 16_384
+"""Rows that are added at a time."""
+GROWN = 4
+"""A trained index that has so many times the rows it was built for had better be built again."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to build."""
+
+    kind: str
+    similarity: Similarity = "cosine"
+    query_prompt: str | None = None
+    settings: dict[str, int] = field(default_factory=dict)
+    file_rows: int | None = None
+    """Rows in a file; None fills `FILE_BYTES`."""
+    target: float = recall.TARGET
+    queries: Vectors | None = None
+    """Real ones to measure with; None takes rows of the corpus."""
+    overwrite: bool = False
+
+
+def build(
+    stored: Stored, wanted: Wanted, progress: Callable[[int], None], step: Callable[[str], None]
+) -> tuple[IndexManifest, int]:
+    """Build an index, or add to it the rows that came since, and measure its recall.
+
+    Args:
+        stored: what to index.
+        wanted: how.
+        progress: called with the number of rows that were added.
+        step: called with what is being done.
+
+    Returns:
+        What is there now, and how many rows were added to it.
+
+    Raises:
+        InputError: for a kind that does not fit, or an index of that name that is of something else.
+    """
+    recipe = ann.recipe(wanted.kind, len(stored.blocks), stored.dimension)
+    place = stored.folder / INDEXES / recipe.name
+    with _alone(place):
+        if place.exists() and not wanted.overwrite:
+            found = _extendable(place, stored, wanted)
+            check_wanted(replace(wanted, kind=found.kind), found.recipe, stored)
+            before = found.rows
+            found = _fill(place, found, stored, wanted, progress)
+            return _measure(place, found, stored, wanted, step), found.rows - before
+        check_wanted(wanted, recipe, stored)
+        work = place.with_name(f".{recipe.name}.building")
+        manifest = _begun(work, recipe, stored, wanted)
+        if not manifest.files and recipe.kind != ann.FLAT:
+            step("training")
+            try:
+                manifest = replace(manifest, trained=_train(work, recipe, stored, wanted))
+            except InputError:
+                shutil.rmtree(work)
+                raise
+        manifest = _fill(work, manifest, stored, wanted, progress)
+        manifest = _measure(work, manifest, stored, wanted, step)
+        with replacing(place) as temporary:  # the old one is there until the new one is whole
+            work.rename(temporary)
+    return manifest, manifest.rows
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Keep other processes from building the same index meanwhile.
+
+    Raises:
+        InputError: if one does.
+    """
+    from filelock import FileLock, Timeout
+
+    place.parent.mkdir(exist_ok=True)
+    lock = place.with_name(f".{place.name}.lock")
+    try:
+        with FileLock(lock, timeout=0):
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+    except Timeout as error:
+        raise InputError(f"another process builds {place}: wait for it, or end it") from error
+
+
+def check_wanted(wanted: Wanted, recipe: Recipe, stored: Stored) -> None:
+    """Refuse what cannot be built, before anything is made.
+
+    Raises:
+        InputError: for a factory string or a parameter that faiss does not take, or vectors without lengths (int8) that
+            are to be compared by their inner products.
+    """
+    check_recipe(recipe, stored.dimension, wanted.similarity, wanted.settings)
+    check_lengths(stored, wanted.similarity)
+
+
+def check_recipe(recipe: Recipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> None:
+    """Refuse a factory string or a parameter that faiss does not take.
+
+    Raises:
+        InputError: if so.
+    """
+    index = FaissIndex.empty(recipe.factory, dimension, similarity)
+    for parameter, value in settings.items():
+        index.set(parameter, value)
+
+
+def check_lengths(stored: Stored, similarity: Similarity) -> None:
+    """Refuse inner products of vectors that have lost their lengths.
+
+    Raises:
+        InputError: if so.
+    """
+    if similarity == "dot" and stored.settings.get("output_dtype") == "int8":
+        raise InputError(f"{stored.folder} holds vectors in int8, each scaled by itself: only their cosine is known")
+
+
+def _extendable(place: Path, stored: Stored, wanted: Wanted) -> IndexManifest:
+    """Return what is there, if it may be added to."""
+    found = IndexManifest.read(place)
+    found.check_vectors(stored, place.name)
+    for key in ("kind", "similarity", "query_prompt"):
+        here, now = getattr(found, key), getattr(wanted, key)
+        if here != now:
+            raise InputError(f"{place} was built with {key} {here!r}, not {now!r}: build it again with --overwrite")
+    building = _for_building(wanted)
+    if any(found.settings.get(key) != value for key, value in building.items()):
+        raise InputError(f"{place} was built with {found.settings or 'no settings'}: build it again with --overwrite")
+    return replace(found, shards=stored.digests)
+
+
+def _for_building(wanted: Wanted) -> dict[str, int]:
+    """Return the parameters that an index is built with, not those of searches."""
+    return {key: value for key, value in wanted.settings.items() if key not in ann.EFFORTS}
+
+
+def _begun(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> IndexManifest:
+    """Return what an interrupted build of the same index has left, or an empty one."""
+    fresh = IndexManifest(
+        kind=recipe.kind,
+        factory=recipe.factory,
+        rescore=recipe.rescore,
+        similarity=wanted.similarity,
+        dimension=stored.dimension,
+        encoder=encoder_of(stored),
+        query_prompt=wanted.query_prompt,
+        shards=stored.digests,
+        settings=_for_building(wanted),
+        built_for=len(stored.blocks),
+        faiss=str(require_faiss().__version__),
+    )
+    try:
+        left = IndexManifest.read(work)
+    except InputError:
+        left = None
+    if left is not None and replace(left, files=[], efforts={}, recall=None, trained="") == fresh:
+        return left
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    return fresh
+
+
+def _train(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> str:
+    """Write an index without rows; return its checksum."""
+    index = FaissIndex.empty(recipe.factory, stored.dimension, wanted.similarity)
+    for parameter, value in wanted.settings.items():
+        index.set(parameter, value)
+    if index.wants:
+        index.train(stored.blocks.sample(index.wants)[1])
+    with replacing(work / TRAINED) as temporary:
+        index.write(temporary)
+    return file_digest(work / TRAINED)
+
+
+def _fill(
+    place: Path, manifest: IndexManifest, stored: Stored, wanted: Wanted, progress: Callable[[int], None]
+) -> IndexManifest:
+    """Add the rows that are not in the files yet."""
+    if manifest.kind == ann.FLAT:
+        manifest.write(place)
+        return manifest
+    _clear(place, manifest)
+    empty = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
+    size = wanted.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
+    progress(manifest.rows)
+    while manifest.rows < len(stored.blocks):
+        last = manifest.files[-1] if manifest.files and manifest.files[-1].rows < size else None
+        first = manifest.rows
+        if last is None:
+            index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
+        else:
+            index = _read(place, last, manifest, mapped=False)
+        begin = last.first if last is not None else first
+        for block in stored.blocks.since(first, STEP):
+            block = block[: size - len(index)]
+            index.add(block)
+            progress(len(block))
+            if len(index) >= size:
+                break
+        file = _write(place, index, begin)
+        kept = manifest.files[:-1] if last is not None else manifest.files
+        manifest = replace(manifest, files=[*kept, file], recall=None, faiss=str(require_faiss().__version__))
+        manifest.write(place)
+        _clear(place, manifest)
+    return manifest
+
+
+def _clear(place: Path, manifest: IndexManifest) -> None:
+    """Delete files that the manifest does not name: those of an interrupted run, and that a longer one replaced."""
+    named = {MANIFEST, TRAINED, *(file.name for file in manifest.files)}
+    for path in place.iterdir():
+        if path.name not in named and path.is_file():
+            path.unlink()
+
+
+def _write(place: Path, index: FaissIndex, first: int) -> IndexFile:
+    path = place / f"rows-{first:010d}-{first + len(index):010d}.faiss"
+    with replacing(path) as temporary:
+        index.write(temporary)
+    return IndexFile(path.name, first, len(index), path.stat().st_size, file_digest(path))
+
+
+def _measure(
+    place: Path, manifest: IndexManifest, stored: Stored, wanted: Wanted, step: Callable[[str], None]
+) -> IndexManifest:
+    """Measure recall and speed, choose the search parameter, and keep both."""
+    if manifest.kind == ann.FLAT or not len(stored.blocks):
+        return manifest
+    step("measuring recall against exact search")
+    searcher = open_searcher(place, manifest, stored)
+    fixed = None
+    for key in ann.EFFORTS.keys() & wanted.settings.keys():
+        fixed = wanted.settings[key]
+    if wanted.queries is None:
+        sample, of = recall.of_rows(stored.blocks, manifest.similarity), "rows of the corpus"
+    else:
+        sample, of = recall.of_queries(wanted.queries, stored.blocks, manifest.similarity), "queries"
+    curve = recall.tune(searcher, sample, wanted.target, of, fixed)
+    measured = {**curve.to_dict(), "measured_rows": len(stored.blocks)}
+    manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
+    manifest.write(place)
+    return manifest
+
+
+def open_searcher(place: Path, manifest: IndexManifest, stored: Stored, device: str = "cpu") -> Searcher:
+    """Open the files of an index, mapped, with the search parameters that were chosen.
+
+    Args:
+        place: folder of the index.
+        manifest: of it.
+        stored: the directory that it is of.
+        device: where rows that it lacks are searched.
+
+    Raises:
+        DataError: if a file is missing, torn, or cannot be read by this faiss.
+    """
+    parts = [_read(place, file, manifest, mapped=True) for file in manifest.files]
+    searcher = Searcher(parts, manifest.recipe, stored.blocks, manifest.similarity, device)
+    for parameter, value in manifest.efforts.items():
+        searcher.set(parameter, value)
+    searcher.parts = [part.on(device) for part in parts]
+    return searcher
+
+
+def _read(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: bool) -> FaissIndex:
+    """Open one file.
+
+    Its size is compared first: faiss crashes on a mapped file that ends too early.
+    """
+    path = place / file.name
+    size = path.stat().st_size if path.exists() else None
+    if size != file.bytes:
+        problem = "is missing" if size is None else f"is torn: {size} bytes, not {file.bytes}"
+        raise DataError(path, f"{problem}; build the index again with --overwrite")
+    try:
+        index = FaissIndex.read(path, manifest.similarity, mapped=mapped)
+    except DataError as error:
+        raise InputError(f"{error}; it was written by faiss {manifest.faiss}") from error
+    if len(index) != file.rows or index.index.d != manifest.dimension:
+        raise DataError(path, f"holds {len(index)} rows, not {file.rows}; build the index again with --overwrite")
+    return index
+
+
+def check(stored: Stored, name: str) -> list[str]:
+    """Compare every file of an index with its checksum, and say what is wrong.
+
+    Raises:
+        InputError: if there is no such index.
+    """
+    place = stored.folder / INDEXES / name
+    manifest = IndexManifest.read(place)
+    manifest.check_vectors(stored, name)
+    digests = {file.name: file.sha256 for file in manifest.files}
+    return different(place, {**digests, **({TRAINED: manifest.trained} if manifest.trained else {})})
+
+
+def different(place: Path, digests: dict[str, str]) -> list[str]:
+    """Say which files of a folder are missing or have another SHA-256."""
+    problems = []
+    for name, wanted in digests.items():
+        if not (place / name).exists():
+            problems.append(f"{place / name} is missing")
+        elif file_digest(place / name) != wanted:
+            problems.append(f"{place / name} is damaged (its SHA-256 differs)")
+    return problems

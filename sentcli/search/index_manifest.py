@@ -1,0 +1,114 @@
+"""What an index on disk is: ``index.json``, which names its files and says which vectors they are of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import InputError
+from sentcli.io.atomic import write_json
+from sentcli.search.ann import Recipe
+from sentcli.search.neighbours import Similarity
+from sentcli.search.stored import Stored
+
+FORMAT = 1
+MANIFEST = "index.json"
+ENCODER = ("model_fingerprint", "pooling", "normalize", "max_length", "prompt")
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One file of faiss."""
+
+    name: str
+    first: int
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class IndexManifest:
+    """What ``index.json`` says."""
+
+    kind: str
+    factory: str
+    rescore: int
+    similarity: Similarity
+    dimension: int
+    encoder: dict[str, Any]
+    """Which vectors these are."""
+    query_prompt: str | None
+    """Of the queries; None is the model's own."""
+    shards: list[str]
+    """SHA-256 of the vectors that it was built from."""
+    settings: dict[str, int] = field(default_factory=dict)
+    """Parameters of faiss that the user set for building."""
+    files: list[IndexFile] = field(default_factory=list)
+    trained: str = ""
+    """SHA-256 of the file without rows, from which further files begin."""
+    built_for: int = 0
+    """Rows when it was trained."""
+    efforts: dict[str, int] = field(default_factory=dict)
+    """Search parameters."""
+    recall: dict[str, Any] | None = None
+    """`recall.Curve`, of so many rows: ``measured_rows``."""
+    faiss: str = ""
+    """Version that wrote the files."""
+    format: int = FORMAT
+
+    @property
+    def rows(self) -> int:
+        """That are in the files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Of the files."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it was built."""
+        return Recipe(self.kind, self.factory, self.rescore)
+
+    @classmethod
+    def read(cls, place: Path) -> IndexManifest:
+        """Read it.
+
+        Raises:
+            InputError: if there is none, or it is torn or of another format.
+        """
+        path = place / MANIFEST
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            if found["format"] != FORMAT:
+                raise ValueError(f"format {found['format']}, this version reads {FORMAT}")
+            return cls(**{**found, "files": [IndexFile(**file) for file in found["files"]]})
+        except FileNotFoundError as error:
+            raise InputError(f"{place} is no index: it has no {MANIFEST}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is damaged ({error}); build the index again with --overwrite") from error
+
+    def write(self, place: Path) -> None:
+        """Write it, whole or not at all."""
+        write_json(place / MANIFEST, asdict(self))
+
+    def check_vectors(self, stored: Stored, name: str) -> None:
+        """Refuse an index of other vectors than those that are there; rows may have been added.
+
+        Raises:
+            InputError: if they were encoded anew, or by another encoder.
+        """
+        if stored.digests[: len(self.shards)] != self.shards or self.encoder != encoder_of(stored):
+            raise InputError(
+                f"{stored.folder}: the vectors have changed since the index {name} was built: build it again with "
+                "--overwrite"
+            )
+
+
+def encoder_of(stored: Stored) -> dict[str, Any]:
+    """Return what made the vectors of a directory."""
+    return {key: stored.settings.get(key) for key in ENCODER}

@@ -1,0 +1,322 @@
+"""In-domain retrieval: ranks are those of a loop over all sentences, and what cannot be scored is told."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentcli.errors import InputError
+from sentcli.evaluation import in_domain, pair_tables
+from sentcli.evaluation.pair_tables import PairTable
+from sentcli.evaluation.vectors import TextVectors
+
+
+def table_of(pairs, positive=None):
+    chosen = np.ones(len(pairs), bool) if positive is None else np.array(positive)
+    return PairTable("t", [a for a, _ in pairs], [b for _, b in pairs], chosen, "some")
+
+
+def found(vectors):
+    """A text's vectors by name."""
+    rows = {text: row for row, text in enumerate(vectors)}
+    return TextVectors(rows, np.array(list(vectors.values()), np.float32), np.zeros(len(rows), np.int64))
+
+
+def ranks_by_loop(table, vectors, exclude, similarity):
+    """The rank of each second sentence, sentence by sentence."""
+    ranks = []
+    for row in np.flatnonzero(table.positive):
+        query, gold = table.first[row], table.second[row]
+        if exclude == "equal-text" and query == gold:
+            ranks.append(0)
+            continue
+
+        def similar(text, query=query):
+            a, b = np.array(vectors[query], float), np.array(vectors[text], float)
+            length = np.linalg.norm(a) * np.linalg.norm(b) if similarity == "cosine" else 1
+            return a @ b / length if length else 0.0
+
+        rank = 1
+        for i, pair in enumerate(zip(table.first, table.second, strict=True)):
+            for side, text in enumerate(pair):
+                out = {
+                    "own": (i, side) == (row, 0),
+                    "s2-only": side == 0,
+                    "equal-text": text == query,
+                    "equal-text-except-gold": text == query,
+                }[exclude]
+                rank += not out and text != gold and similar(text) >= similar(gold) - 1e-6
+        ranks.append(rank)
+    return ranks
+
+
+TEXTS = [f"t{i}" for i in range(7)]
+VECTORS = {text: (i % 3 - 1, i // 3 - 1, 1 if i % 2 else -2) for i, text in enumerate(TEXTS)}
+PAIRS = st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.booleans()), min_size=2, max_size=12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(pairs=PAIRS, exclude=st.sampled_from(list(in_domain.EXCLUDED)), similarity=st.sampled_from(["cosine", "dot"]))
+def test_ranks_are_those_of_a_loop(pairs, exclude, similarity):
+    table = table_of([pair[:2] for pair in pairs], [True, *(pair[2] for pair in pairs[1:])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_domain, "TOGETHER", 3)
+        score = in_domain.score(table, found(VECTORS), exclude, similarity=similarity)
+    assert score.ranks.tolist() == ranks_by_loop(table, VECTORS, exclude, similarity)
+    slots = table.second if exclude == "s2-only" else [*table.first, *table.second]
+    assert (score.corpus, score.distinct) == (len(slots), len(set(slots)))
+    assert (score.ranks[score.best > 0] > 0).all()
+    assert (score.ranks[score.best == 0] == 0).all()
+
+
+COPIES = [("a", "b"), ("a", "c"), ("d", "d"), ("e", "f")]
+"""A query that stands twice, a pair of equal texts, and one without either."""
+
+
+@pytest.mark.parametrize(
+    ("exclude", "best"),
+    [
+        ("equal-text-except-gold", [1, 1, 1, 1]),
+        ("own", [2, 2, 1, 1]),
+        ("equal-text", [1, 1, 0, 1]),
+        ("s2-only", [1, 1, 1, 1]),
+    ],
+)
+def test_the_bound_is_what_a_perfect_model_reaches(exclude, best):
+    """It finds each text most similar to itself, then to its partner."""
+    angles = {"a": 0.0, "b": 0.1, "c": -0.1, "d": 2.0, "e": 4.0, "f": 4.1}
+    vectors = {text: (np.cos(angle), np.sin(angle)) for text, angle in angles.items()}
+    found_vectors = found({**vectors, "c": vectors["b"]})
+    score = in_domain.score(table_of(COPIES), found_vectors, exclude)
+    assert score.best.tolist() == best
+    tied = [rank + (i < 2) for i, rank in enumerate(best)]  # b and c have one vector: neither comes first
+    assert score.ranks.tolist() == tied
+    assert score.bound(1) == 100 * np.mean(np.array(best) == 1)
+    apart = {**vectors, "c": (np.cos(0.1), np.sin(0.1)), "b": (np.cos(0.2), np.sin(0.2))}
+    assert in_domain.score(table_of(COPIES), found(apart), exclude).ranks.tolist() == [best[0] + 1, *best[1:]]
+
+
+@pytest.mark.parametrize("vector", [(1.0, 0.5), (0.0, 0.0)])
+def test_a_model_that_gives_all_texts_one_vector_finds_nothing(vector):
+    pairs = [(f"a{i}", f"b{i}") for i in range(20)]
+    vectors = found({text: vector for pair in pairs for text in pair})
+    for exclude in in_domain.EXCLUDED:
+        score = in_domain.score(table_of(pairs), vectors, exclude)
+        assert [score.recall(k) for k in (1, 5, 10)] == [0, 0, 0]
+        assert score.zero_vectors == (0 if any(vector) else 40)
+
+
+def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
+    random = np.random.default_rng(0)
+    table = table_of([(f"a{i}", f"b{i}") for i in range(30)])
+    base = {text: random.normal(size=8) for text in (*table.first, *table.second)}
+    near = {**base, **{f"b{i}": base[f"a{i}"] + random.normal(size=8) for i in range(30)}}
+    good, bad = (in_domain.score(table, found(one), "own", (1, 3)) for one in (near, base))
+    again = in_domain.InDomainScore.from_record(json.loads(json.dumps(good.to_record())))
+    assert again.to_dict() == good.to_dict()
+    assert list(good.to_dict())[:4] == ["recall@1", "recall@3", "queries", "corpus"]
+    low, high = good.to_dict()["intervals"]["recall@1"]
+    assert low < good.recall(1) < high
+    difference = in_domain.compare(again, bad)["recall@1"]
+    assert difference.difference == pytest.approx(good.recall(1) - bad.recall(1))
+    assert difference.low > 0
+    assert difference.p < 0.05
+
+
+# Tables
+
+
+@pytest.mark.parametrize("name", ["any.csv", "any.csv.gz"])
+def test_sts_b_is_known_by_its_layout_and_its_best_pairs_are_positive(tmp_path, name):
+    text = 'g\tf\t2012\t1\t5.000\ta  "cat\ta dog\ng\tf\t2012\t2\t4.900\tb\tc\tlicence\ng\tf\t2012\t3\t5.0\td\te\n'
+    table = pair_tables.read(_write(tmp_path, name, text))
+    assert (table.first, table.second) == (['a "cat', "b", "d"], ["a dog", "c", "e"])
+    assert (table.positive.tolist(), table.is_stsb) == ([True, False, True], True)
+    assert table.chosen == "the 2 of 3 pairs with the highest score, 5"
+
+
+def _write(folder, name, text):
+    path = folder / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "positive"),
+    [
+        ("a.csv", "sentence1,sentence2\nx,y\nz,x\n", None, [True, True]),
+        ("a.tsv.gz", "sentence1\tsentence2\tscore\nx\ty\t0\nz\tx\t1\n", None, [False, True]),
+        ("a.jsonl", '{"q": "x", "a": "y", "n": true}\n{"q": "z", "a": "x", "n": false}\n', "q, a,n", [True, False]),
+        ("a.jsonl.gz", '{"q": "x", "a": "y", "n": 1}\n{"q": "z", "a": "x", "n": 2}\n', "q,a", [True, True]),
+    ],
+)
+def test_tables_of_ones_own(tmp_path, name, text, columns, positive):
+    table = pair_tables.read(_write(tmp_path, name, text), columns)
+    assert (table.first, table.second) == (["x", "z"], ["y", "x"])
+    assert (table.positive.tolist(), table.is_stsb) == (positive, False)
+    assert table.chosen.startswith("all 2 pairs" if all(positive) else "the 1 of 2 pairs with the highest score")
+
+
+def test_a_parquet_table(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"sentence1": ["x", "z"], "sentence2": ["y", "x"]}), tmp_path / "a.parquet")
+    assert pair_tables.read(str(tmp_path / "a.parquet")).second == ["y", "x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "words"),
+    [
+        ("", None, "is empty: there are no pairs"),
+        ("sentence1,sentence2\n", None, "is empty: there are no pairs"),
+        ("sentence1,sentence2\nx,y\n", None, "one pair only: there is nothing to tell its second sentence from"),
+        ("sentence1,sentence2\nx,x\nx,x\n", None, "all sentences are equal, so there is nothing to find"),
+        ("sentence1,sentence2,score\nx,y,0\nz,x,0\n", None, "no positive pair, the highest score is 0"),
+        ("sentence1,sentence2,score\nx,y,high\n", None, "line 2: the score 'high' is not a number"),
+        ("sentence1,sentence2,score\nx,y,nan\n", None, "line 2: the score 'nan' is not a number"),
+        ("sentence1,sentence2,score\nx,y,1\nz,x\n", None, "line 3: no column 'score'"),
+        ("sentence1,other\nx,y\n", None, "line 2: no column 'sentence2' (did you mean 'sentence1'?); this row has"),
+        ("question1,question2\nx,y\n", "qestion1,question2", "no column 'qestion1' (did you mean 'question1'?)"),
+        ("a,b\nx,y\n", "a", "--pair-fields a: expected the names of two or three columns"),
+        ("a,b\nx,y\n", "a,a", "expected the names of two or three columns"),
+        ("a,b\nx,y\n", "a,b,c,d", "expected the names of two or three columns"),
+    ],
+)
+def test_what_is_no_table_of_pairs_is_told(tmp_path, text, columns, words):
+    with pytest.raises(InputError) as caught:
+        pair_tables.read(_write(tmp_path, "p.csv", text), columns)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"sentence1": None, "sentence2": "y"}, "line 1: sentence1 is null"),
+        ({"sentence1": "x", "sentence2": ["y"]}, "line 1: sentence2 is ['y'], expected a text"),
+        ({"sentence1": "x", "sentence2": "y", "score": None}, "line 1: score is null"),
+    ],
+)
+def test_rows_without_texts_are_told(tmp_path, record, words):
+    with pytest.raises(InputError) as caught:
+        pair_tables.read(_write(tmp_path, "p.jsonl", json.dumps(record) + "\n"))
+    assert words in str(caught.value)
+
+
+# The command
+
+
+@pytest.fixture
+def pairs(tmp_path, sentences, monkeypatch):
+    """A table of twelve pairs, four of them positive, and a cache that holds nothing."""
+    monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
+    words = list(dict.fromkeys(s for s in sentences if s.strip() and "\t" not in s and "\n" not in s))
+    lines = [f"{words[2 * i]}\t{words[2 * i + 1]}\t{i % 3}" for i in range(12)]
+    return _write(tmp_path, "pairs.tsv", "sentence1\tsentence2\tscore\n" + "\n".join(lines) + "\n")
+
+
+def test_the_command_writes_scores_and_a_page(pairs, tiny_bert, invoke, tmp_path):
+    done = invoke(
+        "retrieve", "-m", tiny_bert, "--in-domain", pairs, "--exclude", "own", "--top-k", 20, "--json",
+        tmp_path / "r.json", "--report", tmp_path / "r.md", check=0,
+    )  # fmt: skip
+    report = json.loads((tmp_path / "r.json").read_text())
+    result = report["results"]["in-domain"]
+    assert [key for key in result if key.startswith("recall")] == ["recall@1", "recall@5", "recall@10", "recall@20"]
+    assert (result["queries"], result["corpus"], result["exclude"]) == (4, 24, "own")
+    assert report["protocol"]["queries"] == "first sentences of the 4 of 12 pairs with the highest score, 2"
+    assert report["protocol"]["exclude"] == "own"
+    assert "comes before it" in report["protocol"]["ties"]
+    assert "the 4 of 12 pairs with the highest score, 2" in done.stderr
+    assert f"{result['recall@5']:.2f}" in (tmp_path / "r.md").read_text()
+
+
+def test_models_are_compared_and_not_loaded_again(pairs, tiny_bert, tiny_roberta, invoke, monkeypatch):
+    call = ["retrieve", "-m", tiny_bert, "-m", tiny_roberta, "--in-domain", pairs, "--json", "-"]
+    one, two = json.loads(invoke(*call, check=0).stdout)
+    assert "compared" not in one
+    assert two["compared"]["with"] == str(tiny_bert)
+    difference = two["compared"]["tasks"]["recall@5"]
+    recalls = [each["results"]["in-domain"]["recall@5"] for each in (one, two)]
+    assert difference["difference"] == pytest.approx(recalls[1] - recalls[0])
+    monkeypatch.setattr("sentcli.encoder.sentence_encoder.SentenceEncoder.load", None)
+    again = json.loads(invoke(*call, check=0).stdout)
+    assert [each["results"] for each in again] == [one["results"], two["results"]]
+    assert [each["cached"] for each in again] == [["in-domain"]] * 2
+
+
+def test_print_stands_beside_the_recalls_of_sts_b(pairs, tmp_path, tiny_bert, invoke):
+    rows = [line.split("\t") for line in Path(pairs).read_text().splitlines()[1:]]
+    stsb = _write(tmp_path, "sts-test.csv", "".join(f"g\tf\t2012\t1\t{n}\t{a}\t{b}\n" for a, b, n in rows))
+    call = ("retrieve", "-m", tiny_bert, "--in-domain", stsb, "--json", "-", "--against")
+    report = json.loads(invoke(*call, "infocse-bert-base", check=0).stdout)
+    printed = {task: one["published"] for task, one in report["against"]["tasks"].items()}
+    assert printed == {"recall@1": 80.41, "recall@5": 100, "recall@10": 100}
+    measured = report["against"]["tasks"]["recall@5"]
+    assert measured["measured"] == report["results"]["in-domain"]["recall@5"]
+    assert measured["range"] == report["results"]["in-domain"]["intervals"]["recall@5"]
+    failed = invoke(*call, "micse-bert-base", check=2)
+    assert "nothing is printed of micse-bert-base for recall@1" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--query-prompt", "q: "], "--query-prompt: with --in-domain queries and corpus are the same sentences"),
+        (["--doc-prompt", ""], "--doc-prompt: with --in-domain"),
+        (["--query-length", "9"], "--query-length: with --in-domain"),
+        (["--against", "micse-bert-base"], "papers print in-domain retrieval in STS-B's test pairs"),
+    ],
+)
+def test_options_without_meaning_are_refused(pairs, tiny_bert, invoke, options, words):
+    assert words in invoke("retrieve", "-m", tiny_bert, "--in-domain", pairs, *options, check=2).stderr
+
+
+def test_a_model_is_needed(pairs, invoke):
+    assert "--in-domain needs a model (-m)" in invoke("retrieve", "--in-domain", pairs, check=2).stderr
+
+
+# Real data
+
+
+@pytest.fixture
+def sts_b(data):
+    path = data / "senteval" / "STS" / "STSBenchmark" / "sts-test.csv"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    return path
+
+
+def test_the_queries_of_sts_b_are_the_golden_rows(sts_b):
+    folder = os.environ.get("SENTCLI_GOLDEN")
+    if not folder or not (golden := Path(folder) / "stsb_retrieval_pairs.npz").exists():
+        pytest.skip("golden rows: set SENTCLI_GOLDEN")
+    table = pair_tables.read(str(sts_b))
+    assert np.flatnonzero(table.positive).tolist() == np.load(golden)["query_row_index"].tolist()
+    assert (len(table), table.positive.sum()) == (1379, 97)
+
+
+RECALLS = {
+    "equal-text-except-gold": ([80.41, 94.85, 97.94], [100, 100, 100]),
+    "own": ([64.95, 90.72, 95.88], [68.04, 97.94, 100]),
+    "equal-text": ([80.41, 94.85, 97.94], [100, 100, 100]),
+    "s2-only": ([76.29, 98.97, 100], [91.75, 100, 100]),
+}
+"""Of MiniLM on STS-B's test split, and the bounds."""
+
+
+def test_recalls_of_minilm(minilm, sts_b):
+    from sentcli import SentenceEncoder
+    from sentcli.evaluation import vectors
+
+    table = pair_tables.read(str(sts_b))
+    encoded = vectors.encode(SentenceEncoder.load(minilm), [*table.first, *table.second])
+    for exclude, (recalls, bounds) in RECALLS.items():
+        score = in_domain.score(table, encoded, exclude)
+        assert [round(score.recall(k), 2) for k in (1, 5, 10)] == recalls
+        assert [round(score.bound(k), 2) for k in (1, 5, 10)] == bounds
+        assert (len(score.ranks), score.corpus) == (97, 1379 if exclude == "s2-only" else 2758)

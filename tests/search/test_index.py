@@ -1,0 +1,455 @@
+"""Indexes find what exact search finds, are added to, survive interruption, and refuse what does not belong to them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sentcli.errors import DataError, InputError
+from sentcli.search import ann, exact, index, recall
+from sentcli.search.ann import FaissIndex
+from sentcli.search.blocks import Blocks
+from sentcli.search.corpus import open_index
+from sentcli.search.index import IndexManifest, Wanted
+from sentcli.search.searcher import build
+from sentcli.search.stored import Stored
+from tests.search.conftest import clustered, write_directory
+
+pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
+
+QUERIES = clustered(50, 16, seed=3)
+
+
+def make(folder, kind, **options):
+    """Build an index; return its manifest and how many rows were added."""
+    return index.build(Stored.open(folder), Wanted(kind, **options), lambda count: None, lambda step: None)
+
+
+def opened(folder, name=None, **options):
+    return open_index(Stored.open(folder), name, options.get("similarity"), options.get("query_prompt"), "cpu")
+
+
+def shared(found, others):
+    """Share of the positions that two searches have in common."""
+    return np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(found.tolist(), others.tolist(), strict=True)])
+
+
+def everything(stored, similarity="cosine"):
+    """All rows of each query by similarity, and the similarities."""
+    true = exact.search(QUERIES, stored.blocks.arrays, len(stored.blocks), similarity=similarity)
+    return true.positions.tolist(), true.scores.tolist()
+
+
+# Kinds
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq", "sq8", "IVF20,SQ8", "HNSW8,Flat"])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_an_index_finds_what_exact_search_finds(directory, kind, similarity):
+    manifest, added = make(directory, kind, similarity=similarity)
+    assert (manifest.rows, added) == (3000, 3000)
+    found = opened(directory).searcher.search(QUERIES, 10)
+    stored = Stored.open(directory)
+    true = exact.search(QUERIES, stored.blocks.arrays, 10, similarity=similarity)
+    assert shared(found.positions, true.positions) >= (0.5 if similarity == "dot" else 0.75 if kind == "ivfpq" else 0.9)
+    known = [dict(zip(*row, strict=True)) for row in zip(*everything(stored, similarity), strict=True)]
+    for one, positions, scores in zip(known, found.positions.tolist(), found.scores.tolist(), strict=True):
+        close = 1e-5 if kind != "sq8" else 1e-2
+        assert all(
+            one[p] == pytest.approx(s, abs=close, rel=close) for p, s in zip(positions, scores, strict=True) if p >= 0
+        )
+    assert np.array_equal(found.scores, -np.sort(-found.scores, axis=1)), "best first"
+
+
+def test_the_measured_recall_is_the_recall(directory):
+    manifest, _ = make(directory, "ivf", settings={"nprobe": 1})
+    assert manifest.recall["chosen"]["effort"] == 1
+    stored = Stored.open(directory)
+    own, rows = stored.blocks.sample(1000)
+    true = exact.search(rows, stored.blocks.arrays, 11).positions
+    found = opened(directory).searcher.search(rows, 11).positions
+    counted = [
+        len((set(t) - {q}) & (set(f) - {q})) / 10
+        for q, t, f in zip(own.tolist(), true.tolist(), found.tolist(), strict=True)
+    ]
+    assert 0.1 < manifest.recall["chosen"]["recall"] < 0.99
+    assert manifest.recall["chosen"]["recall"] == pytest.approx(np.mean(counted), abs=0.002)
+
+
+def test_the_least_effort_that_reaches_the_recall_is_taken(directory):
+    low, _ = make(directory, "ivf", target=0.5)
+    high, added = make(directory, "ivf", target=0.99)
+    assert added == 0, "the same index, measured anew"
+    assert low.efforts["nprobe"] < high.efforts["nprobe"]
+    for manifest, target in ((low, 0.5), (high, 0.99)):
+        points = manifest.recall["points"]
+        assert manifest.recall["chosen"] == next(point for point in points if point["recall"] >= target)
+        assert opened(directory).searcher.efforts.keys() == {"nprobe"}
+    assert opened(directory).searcher.efforts == high.efforts
+    assert opened(directory).recall == high.recall["chosen"]["recall"]
+
+
+def test_queries_of_ones_own_are_measured(directory):
+    manifest, _ = make(directory, "hnsw", queries=QUERIES)
+    assert (manifest.recall["queries"], manifest.recall["of"]) == (50, "queries")
+
+
+def test_equal_rows_count_as_each_other():
+    same = np.ones((300, 8), np.float32)
+    found = build("hnsw", same)
+    curve = recall.tune(found, recall.of_rows(Blocks([same]), "cosine"))
+    assert curve.chosen.recall == 1.0
+
+
+@pytest.mark.parametrize("length", [0.01, 30, 1000])
+def test_the_recall_of_exact_search_is_one_whatever_the_lengths(length):
+    vectors = clustered(2000, 16) * np.float32(length)
+    found = build("Flat", vectors, "dot")
+    assert recall.tune(found, recall.of_rows(Blocks([vectors]), "dot")).chosen.recall == 1.0
+
+
+def test_effort_rises_until_the_recall_is_reached_however_slow(directory, monkeypatch):
+    monkeypatch.setattr(recall, "time", Slow())
+    manifest, _ = make(directory, "ivf", target=0.99)
+    assert manifest.recall["chosen"]["recall"] >= 0.99
+    assert len(manifest.recall["points"]) > 1
+
+
+class Slow:
+    """A clock by which every search takes longer than the one before."""
+
+    now, step = 0.0, 1.0
+
+    def perf_counter(self):
+        self.step *= 3
+        self.now += self.step
+        return self.now
+
+
+def test_flat_is_exact_and_builds_nothing(directory):
+    manifest, _ = make(directory, "flat")
+    assert manifest.files == []
+    found = opened(directory)
+    assert found.recall is None
+    true = exact.search(QUERIES, Stored.open(directory).blocks.arrays, 10)
+    assert np.array_equal(found.searcher.search(QUERIES, 10).positions, true.positions)
+
+
+def test_codes_are_compared_exactly_in_the_end(directory):
+    make(directory, "ivfpq", target=0.9)
+    found = opened(directory).searcher
+    assert found.recipe.rescore > 1
+    best = found.search(QUERIES, 5)
+    known = [dict(zip(*row, strict=True)) for row in zip(*everything(Stored.open(directory)), strict=True)]
+    wanted = [[known[q][p] for p in best.positions[q].tolist()] for q in range(50)]
+    np.testing.assert_allclose(best.scores, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("hsnw", r"unknown index 'hsnw' \(did you mean 'hnsw'\?\); one of flat, hnsw, ivf, ivfpq, sq8"),
+        ("IVF4096,Falt", "faiss does not take the index 'IVF4096,Falt' for 16 dimensions"),
+        ("IVF9,PQ5", "faiss does not take the index 'IVF9,PQ5' for 16 dimensions"),
+        ("IVF5000,Flat", "3000 rows are too few to train this index"),
+    ],
+)
+def test_a_kind_that_does_not_fit_is_refused_and_leaves_nothing(directory, kind, words):
+    with pytest.raises(InputError, match=words):
+        make(directory, kind)
+    assert list((directory / "indexes").glob("*")) == []
+
+
+def test_product_codes_need_rows(tmp_path):
+    write_directory(tmp_path / "small", clustered(100, 16))
+    with pytest.raises(InputError, match="ivfpq needs at least 624 rows, there are 100: flat is exact"):
+        make(tmp_path / "small", "ivfpq")
+
+
+def test_a_refused_parameter_does_not_stay(directory):
+    make(directory, "hnsw")
+    write_directory(directory, clustered(300, 16, seed=9), append=True)
+    with pytest.raises(InputError, match="this index has no parameter 'nprobe'"):
+        make(directory, "hnsw", settings={"nprobe": 4})
+    assert make(directory, "hnsw")[1] == 300
+
+
+def test_an_effort_that_was_set_gives_way_to_a_recall(directory):
+    assert make(directory, "hnsw", settings={"efSearch": 1})[0].efforts == {"efSearch": 1}
+    manifest, _ = make(directory, "hnsw", target=0.999)
+    assert manifest.efforts["efSearch"] > 1
+    assert manifest.recall["chosen"]["recall"] >= 0.999
+
+
+@pytest.mark.parametrize("parameter", ["nprobe", "efSearhc"])
+def test_a_parameter_that_the_index_lacks_is_refused(directory, parameter):
+    words = "this index has no parameter 'nprobe'" if parameter == "nprobe" else "did you mean 'efSearch'"
+    with pytest.raises(InputError, match=words):
+        make(directory, "hnsw", settings={parameter: 3})
+
+
+# Files and shards
+
+
+def test_several_files_are_one_index(directory, tmp_path):
+    one, _ = make(directory, "HNSW16,Flat")
+    whole = opened(directory).searcher.search(QUERIES, 10)
+    several, _ = make(directory, "Flat", file_rows=700)
+    assert len(one.files) == 1
+    assert [(file.first, file.rows) for file in several.files] == [
+        (0, 700),
+        (700, 700),
+        (1400, 700),
+        (2100, 700),
+        (2800, 200),
+    ]
+    found = opened(directory, "Flat").searcher.search(QUERIES, 10)
+    true = exact.search(QUERIES, Stored.open(directory).blocks.arrays, 10)
+    assert np.array_equal(found.positions, true.positions)
+    np.testing.assert_allclose(found.scores, true.scores, atol=1e-6)
+    assert shared(found.positions, whole.positions) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq"])
+@pytest.mark.parametrize("file_rows", [None, 1300])
+def test_rows_that_came_since_are_found_and_then_added(directory, kind, file_rows):
+    make(directory, kind, file_rows=file_rows)
+    new = clustered(500, 16, seed=9)
+    write_directory(directory, new, append=True)
+    before = opened(directory)
+    assert before.unindexed == 500
+    assert before.searcher.search(new, 1).positions[:, 0].tolist() == list(range(3000, 3500)), "searched exactly"
+    manifest, added = make(directory, kind, file_rows=file_rows)
+    assert (manifest.rows, added) == (3500, 500)
+    after = opened(directory)
+    assert after.unindexed == 0
+    assert np.mean(after.searcher.search(new, 1).positions[:, 0] == np.arange(3000, 3500)) > 0.95
+    names = {path.name for path in (directory / "indexes" / kind).iterdir()}
+    assert names == {"index.json", "trained.faiss", *(file.name for file in manifest.files)}, "nothing is left over"
+
+
+def test_an_interrupted_build_goes_on(directory, monkeypatch):
+    whole, _ = make(directory, "ivf", file_rows=1000)
+    kept = opened(directory).searcher.search(QUERIES, 10)
+    files, write = [], FaissIndex.write
+
+    def stop(self, path):
+        if len(self) and len(files) == 2:
+            path.write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+        files.append(path)
+        write(self, path)
+
+    monkeypatch.setattr(FaissIndex, "write", stop)
+    with pytest.raises(OSError, match="No space left"):
+        make(directory, "ivf", file_rows=1000, overwrite=True)
+    assert IndexManifest.read(directory / "indexes" / "ivf").files == whole.files, "the old one is there"
+    monkeypatch.undo()
+    progress = []
+    wanted = Wanted("ivf", file_rows=1000, overwrite=True)
+    manifest, _ = index.build(Stored.open(directory), wanted, progress.append, lambda step: None)
+    assert progress[0] == 1000, "rows that were there"
+    assert [file.sha256 for file in manifest.files] == [file.sha256 for file in whole.files]
+    assert np.array_equal(opened(directory).searcher.search(QUERIES, 10).positions, kept.positions)
+    assert [path.name for path in (directory / "indexes").iterdir()] == ["ivf"]
+
+
+@pytest.mark.parametrize("left", ["rows-0000000000-0000000007.faiss", ".rows-0000000000-0000000009.faiss.77.partial"])
+def test_what_an_interrupted_run_left_is_cleared(directory, left):
+    make(directory, "ivf")
+    (directory / "indexes" / "ivf" / left).write_bytes(b"left over")
+    make(directory, "ivf")
+    assert not (directory / "indexes" / "ivf" / left).exists()
+    assert index.check(Stored.open(directory), "ivf") == []
+
+
+def test_a_damaged_beginning_is_begun_again(directory):
+    work = directory / "indexes" / ".ivf.building"
+    work.mkdir(parents=True)
+    (work / "index.json").write_text("{")
+    assert make(directory, "ivf")[1] == 3000
+    assert not work.exists()
+
+
+def test_one_process_builds_at_a_time(directory):
+    from filelock import FileLock
+
+    (directory / "indexes").mkdir()
+    with FileLock(directory / "indexes" / ".ivf.lock"), pytest.raises(InputError, match="another process builds"):
+        make(directory, "ivf")
+    assert make(directory, "ivf")[1] == 3000
+
+
+def test_equal_rows_are_all_found_over_files(tmp_path):
+    write_directory(tmp_path / "d", np.repeat(clustered(40, 16), 5, axis=0), shard_rows=30)
+    make(tmp_path / "d", "Flat", file_rows=17)
+    found = opened(tmp_path / "d").searcher.search(clustered(40, 16), 5)
+    assert np.sort(found.positions, axis=1).tolist() == [list(range(5 * i, 5 * i + 5)) for i in range(40)]
+
+
+# What does not belong together
+
+
+def test_vectors_that_have_changed_are_refused(directory):
+    make(directory, "hnsw")
+    for path in directory.iterdir():
+        if path.is_file():
+            path.unlink()
+    write_directory(directory, clustered(3000, 16, seed=5))
+    for use in (opened, lambda folder: make(folder, "hnsw")):
+        with pytest.raises(InputError, match="the vectors have changed since the index hnsw was built"):
+            use(directory)
+    assert make(directory, "hnsw", overwrite=True)[1] == 3000
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
+@pytest.mark.parametrize("damage", ["torn", "missing", "other"])
+def test_a_damaged_file_is_named(directory, kind, damage):
+    manifest, _ = make(directory, kind)
+    path = directory / "indexes" / kind / manifest.files[0].name
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-1] if damage == "torn" else b"xxxx" + content[4:])
+    words = {
+        "torn": f"is torn: {len(content) - 1} bytes, not {len(content)}",
+        "missing": "is missing",
+        "other": r"cannot read it \(.*\); build it again; it was written by faiss 1",
+    }
+    with pytest.raises(InputError, match=words[damage]) as caught:
+        opened(directory)
+    assert str(path) in str(caught.value)
+    assert index.check(Stored.open(directory), kind), "the check finds it, too"
+
+
+@pytest.mark.parametrize("which", ["rows", "trained"])
+def test_a_changed_byte_is_found_by_the_check(directory, which):
+    manifest, _ = make(directory, "hnsw")
+    assert index.check(Stored.open(directory), "hnsw") == []
+    path = directory / "indexes" / "hnsw" / (manifest.files[0].name if which == "rows" else "trained.faiss")
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    assert index.check(Stored.open(directory), "hnsw") == [f"{path} is damaged (its SHA-256 differs)"]
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"format": 99}', '{"format": 1, "files": [], "odd": 1}', "[]"])
+def test_a_damaged_manifest_is_named(directory, content):
+    make(directory, "hnsw")
+    (directory / "indexes" / "hnsw" / "index.json").write_text(content)
+    with pytest.raises(InputError, match=r"index\.json is damaged .* build the index again with --overwrite"):
+        opened(directory)
+
+
+def test_similarity_and_query_prompt_are_pinned(directory):
+    make(directory, "ivf", similarity="dot", query_prompt="q: ")
+    assert opened(directory).query_prompt == "q: "
+    assert opened(directory, similarity="dot", query_prompt="q: ").searcher.similarity == "dot"
+    with pytest.raises(InputError, match="was built for similarity 'dot', not 'cosine'"):
+        opened(directory, similarity="cosine")
+    with pytest.raises(InputError, match="was built for the query prompt 'q: ', not 'x'"):
+        opened(directory, query_prompt="x")
+    with pytest.raises(InputError, match="was built with similarity 'dot', not 'cosine'"):
+        make(directory, "ivf", query_prompt="q: ")
+    flat = opened(directory, "flat")
+    assert (flat.searcher.similarity, flat.query_prompt) == ("dot", "q: "), "as the index"
+    make(directory, "hnsw")
+    with pytest.raises(InputError, match="built for the query prompt '', not 'x'"):
+        opened(directory, "hnsw", query_prompt="x")
+    assert opened(directory, "hnsw", query_prompt="").searcher.parts, "the model's own"
+
+
+def test_inner_products_need_lengths(tmp_path):
+    write_directory(tmp_path / "d", clustered(100, 16), settings={"output_dtype": "int8"})
+    with pytest.raises(InputError, match="holds vectors in int8, each scaled by itself: only their cosine is known"):
+        make(tmp_path / "d", "hnsw", similarity="dot")
+    with pytest.raises(InputError, match="only their cosine is known"):
+        opened(tmp_path / "d", similarity="dot")
+
+
+def test_an_index_of_another_kind_under_the_same_name_is_refused(directory):
+    make(directory, "IVF10,Flat")
+    with pytest.raises(InputError, match="was built with kind 'IVF10,Flat', not 'IVF10-Flat'"):
+        make(directory, "IVF10-Flat")
+    make(directory, "sq8")
+    make(directory, "SQ8")
+    assert Stored.open(directory).indexes == ["faiss-ivf10-flat", "faiss-sq8", "sq8"]
+
+
+def test_an_index_is_chosen_by_name(directory):
+    make(directory, "hnsw")
+    make(directory, "IVF10,Flat")
+    with pytest.raises(InputError, match="has the indexes faiss-ivf10-flat, hnsw: choose one with --index, or flat"):
+        opened(directory)
+    for name in ("IVF10,Flat", "faiss-ivf10-flat"):
+        assert opened(directory, name).searcher.recipe.factory == "IVF10,Flat"
+    assert opened(directory, "flat").recall is None
+    with pytest.raises(
+        InputError, match=r"has no index 'ivf'.*; it has faiss-ivf10-flat, hnsw: sentcli index .* --type ivf"
+    ):
+        opened(directory, "ivf")
+
+
+def test_another_width_is_refused(directory):
+    make(directory, "hnsw")
+    with pytest.raises(InputError, match="query vectors are 8 wide, the index is 16"):
+        opened(directory).searcher.search(np.ones((1, 8), np.float32), 3)
+
+
+def test_an_index_of_faiss_of_other_rows_is_refused(directory):
+    make(directory, "hnsw")
+    place = directory / "indexes" / "hnsw"
+    found = json.loads((place / "index.json").read_text())
+    found["files"][0]["rows"] = 2999
+    (place / "index.json").write_text(json.dumps(found))
+    with pytest.raises(DataError, match="holds 3000 rows, not 2999"):
+        opened(directory)
+
+
+# GPUs
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+def test_an_index_goes_to_the_gpu_if_faiss_can(directory, monkeypatch, kind):
+    """A stand-in for faiss-gpu: what is there of it is called, and a graph stays where it is."""
+    import faiss
+
+    make(directory, kind)
+    copied = []
+
+    def copy(resources, number, found):
+        if kind == "hnsw":
+            raise RuntimeError("not implemented for this type of index")
+        copied.append(number)
+        return found
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
+    stored = Stored.open(directory)
+    on_gpu = open_index(stored, None, None, None, "cuda:1").searcher
+    assert copied == ([] if kind == "hnsw" else [1])
+    assert on_gpu.efforts == opened(directory).searcher.efforts
+    assert np.array_equal(on_gpu.search(QUERIES, 3).positions, opened(directory).searcher.search(QUERIES, 3).positions)
+
+
+# In memory
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq", "sq8", "flat"])
+def test_an_index_in_memory_is_tuned(kind):
+    vectors = clustered(2000, 24)
+    found = build(kind, vectors)
+    true = exact.search(vectors[:100], [vectors], 10)
+    assert shared(found.search(vectors[:100], 10).positions, true.positions) >= 0.85
+    assert found.described()["kind"] == kind
+
+
+def test_recipes_grow_with_the_corpus():
+    assert [ann.recipe("ivf", rows, 384).factory for rows in (1, 100, 10_000, 10**6, 10**8)] == [
+        "IVF1,Flat", "IVF2,Flat", "IVF256,Flat", "IVF4096,Flat", "IVF32768,Flat",
+    ]  # fmt: skip
+    assert ann.recipe("ivfpq", 3000, 384).factory == "OPQ48,IVF76,PQ48x6"
+    assert ann.recipe("ivfpq", 10**6, 384).factory == "OPQ48,IVF4096,PQ48"
+    assert ann.recipe("ivfpq", 10**6, 100).factory == "OPQ10,IVF4096,PQ10"
