@@ -12,6 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any, Protocol
 
 from sentcli.encoder.encoding import Encoded, EncodeStats, OnLong, Progress
@@ -114,7 +115,8 @@ class ProcessEngine:
     def submit(self, texts: Sequence[str]) -> Future[Encoded]:
         """Encode texts in the next process that is free."""
         try:
-            future = self.pool.submit(_encode_in_process, list(texts), self.job)
+            with _ctrl_c_held():  # this may start a process
+                future = self.pool.submit(_encode_in_process, list(texts), self.job)
         except BrokenProcessPool as error:
             raise SentcliError("a process that encodes has died (out of memory?)") from error
         if self.progress is not None:
@@ -137,6 +139,20 @@ class ProcessEngine:
             process.join(10)
 
 
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Hold Ctrl-C back from processes that are started here while they cannot yet ignore it (not on Windows)."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it would let go of the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _encoder: SentenceEncoder | Exception | None = None
 """Of a worker process: what encodes, or why there is nothing that does."""
 
@@ -145,6 +161,8 @@ def _start(load: dict[str, Any], devices: Any, threads: int) -> None:
     """Load the encoder of a worker process; it ends when the process that started it is gone, or says so."""
     global _encoder
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one acts
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

@@ -149,6 +149,18 @@ def test_ctrl_c_is_left_to_the_process_that_started_the_workers(source, whole, t
     assert contents(out) == contents(whole)
 
 
+def test_ctrl_c_does_not_reach_workers_that_are_still_starting(source, whole, tiny_bert, tmp_path):
+    out = tmp_path / "out"
+    with started(source, out, tiny_bert) as process:
+        wait_for(lambda: len(workers_of(process)) == 2, "two workers", process)
+        for worker in workers_of(process):
+            os.kill(worker, signal.SIGINT)
+        errors = process.communicate(timeout=60)[1]
+    assert "Traceback" not in errors
+    assert process.returncode == 0, errors
+    assert contents(out) == contents(whole)
+
+
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_whole_group_is_no_traceback(source, whole, tiny_bert, tmp_path, kind):
     out = tmp_path / "out"
