@@ -177,6 +177,14 @@ def train(
     sts: Annotated[
         bool, typer.Option("--sts", help="Score the seven STS tasks of --eval-data at the end.", rich_help_panel=DATA)
     ] = False,
+    log_geometry: Annotated[
+        bool,
+        typer.Option(
+            "--log-geometry",
+            help="Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
     log_to: Annotated[
         list[str] | None,
         typer.Option(metavar="tensorboard|wandb", help="Also log to this tracker.", rich_help_panel=options.OUTPUT),
@@ -263,6 +271,7 @@ def train(
             resume=resume,
             save_every=save_every,
             sts=sts,
+            log_geometry=log_geometry,
             assignments=[
                 *_key_values(set_ or []),
                 *([("aux_init", aux_init)] if aux_init is not None else []),

@@ -48,10 +48,14 @@ class TrainingView:
             speed = f"{moment.sentences_per_second:,.0f} sentences/s"
             console.note(f"step {moment.step} of {moment.total}: {terms}, {self.dev}{speed}")
 
-    def scored(self, step: int, score: float, best: bool) -> None:
-        """Say a score of the dev set on a line of its own."""
+    def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
+        """Say the numbers of the dev set on a line of their own."""
+        from sentcli.training.keeper import SCORE
+
+        score = values[SCORE]
+        more = "".join(f", {name} {value:.3f}" for name, value in values.items() if name != SCORE)
         self.dev = f"dev {score:.2f}, "
-        console.note(f"step {step}: STS-B dev {score:.2f}{' (best so far)' if best and step else ''}")
+        console.note(f"step {step}: STS-B dev {score:.2f}{' (best so far)' if best and step else ''}{more}")
 
     def _share(self, name: str) -> str:
         share = self.shares.get(name)
@@ -101,10 +105,10 @@ class Both:
         for observer in self.observers:
             observer.step(moment)
 
-    def scored(self, step: int, score: float, best: bool) -> None:
+    def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """After each evaluation."""
         for observer in self.observers:
-            observer.scored(step, score, best)
+            observer.scored(step, values, best)
 
 
 def introduce(prepared: Prepared) -> None:

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 from sentcli.processes import agree, is_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sentcli.encoder.torch_model import TorchEncoder
     from sentcli.training.model import TrainingModel
     from sentcli.training.run_folder import RunFolder
     from sentcli.training.state import Observer
 
-    Score = Callable[[TorchEncoder], float]
+    Score = Callable[[TorchEncoder], Mapping[str, float]]
+
+
+SCORE = "dev_spearman"
+"""Which of the numbers of an evaluation says what is better; the others are logged beside it."""
 
 
 @dataclass
@@ -62,8 +66,8 @@ class BestKeeper:
         self.model.eval()
         found = {number: self.score(encoder) for number, encoder in self.model.candidates().items()}
         self.model.train()
-        number = max(found, key=lambda n: found[n])
-        scores, score = self.scores, found[number]
+        number = max(found, key=lambda n: found[n][SCORE])
+        scores, score = self.scores, found[number][SCORE]
         scores.last, scores.last_step = score, step
         better = scores.best is None or score > scores.best
         scores.since_best = 0 if better else scores.since_best + 1
@@ -72,9 +76,9 @@ class BestKeeper:
             self.folder.keep_best(self.model.products(number), step)
         if step == 0:
             scores.start = score
-        self.folder.log({"step": step, "dev_spearman": score, "best": better})
+        self.folder.log({"step": step, **found[number], "best": better})
         if self.observer is not None:
-            self.observer.scored(step, score, better)
+            self.observer.scored(step, found[number], better)
 
     @property
     def stopped(self) -> bool:

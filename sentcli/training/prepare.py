@@ -72,6 +72,8 @@ class TrainRequest:
     """Steps between two checkpoints; 0 for none."""
     sts: bool = False
     """Score the kept weights on the seven STS tasks at the end."""
+    log_geometry: bool = False
+    """Log alignment and uniformity of STS-B dev at every evaluation."""
     assignments: list[tuple[str, Any]] = field(default_factory=list)
     """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
     recipe: Recipe | None = None
@@ -180,6 +182,8 @@ def read_inputs(request: TrainRequest, method: Method) -> Inputs:
         method.settings.check(len(corpus.sentences), launched())
         _check_objectives(method)
     dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
+    if request.log_geometry and request.eval_data is None:
+        raise InputError("--log-geometry measures STS-B dev of --eval-data, which is missing")
     if request.sts and request.eval_data is None:
         raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
     test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None

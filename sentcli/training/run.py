@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from sentcli.analysis.pair_geometry import pair_geometry
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts, vectors
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.report import bytes_depend_on, environment
 from sentcli.training import loop
+from sentcli.training.keeper import SCORE
 from sentcli.training.model_card import model_card
 from sentcli.training.run_folder import WEIGHTS, RunFolder
 from sentcli.training.state import Observer, TrainResult
@@ -83,12 +85,12 @@ def _tested(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
     encoder, dev = prepared.encoder, prepared.dev
 
-    def score(module: TorchEncoder) -> float:
+    def score(module: TorchEncoder) -> dict[str, float]:
         assert dev is not None
         own = encoder.torch_module
         encoder.backend.module = module  # type: ignore[attr-defined]
         try:
-            return sts.evaluate(encoder, dev, "dev").tasks[0].spearman
+            return _dev_values(encoder, dev, geometry=prepared.request.log_geometry)
         finally:
             encoder.backend.module = own  # type: ignore[attr-defined]
 
@@ -108,6 +110,17 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     return result
 
 
+def _dev_values(encoder: SentenceEncoder, dev: dict[str, list[sts.Pairs]], *, geometry: bool) -> dict[str, float]:
+    """Return what is logged of the dev set: `keeper.SCORE`, and alignment and uniformity if asked for."""
+    ((task, subsets),) = dev.items()
+    found = vectors.encode(encoder, sts.sentences(dev))
+    values = {SCORE: sts.score(task, subsets, found).spearman}
+    if geometry:
+        measured = pair_geometry(found, subsets)
+        values |= {"alignment": measured.alignment, "uniformity": measured.uniformity}
+    return values
+
+
 def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     """Compute what the method computes instead of training; its result is kept whatever the dev set says."""
     assert prepared.method.fit is not None
@@ -119,25 +132,26 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         assert finished.results is not None
         return _finished(prepared, finished, TrainResult(**finished.results))
 
-    def score(encoder: SentenceEncoder) -> float | None:
+    def score(encoder: SentenceEncoder) -> dict[str, float] | None:
         if dev is None:
             return None
-        value = sts.evaluate(encoder, dev, "dev").tasks[0].spearman
+        values = _dev_values(encoder, dev, geometry=request.log_geometry)
         if observer is not None:
-            observer.scored(0, value, False)
-        return value
+            observer.scored(0, values, False)
+        return values
 
     before = score(prepared.encoder)
     began, sentences = time.perf_counter(), prepared.corpus.sentences
     encoder = prepared.method.fit.fit(prepared.encoder, list(sentences))
     speed = len(sentences) / (time.perf_counter() - began)
     after = score(encoder)
-    result = _tested(prepared, encoder, TrainResult(before, after, 0, after, 0, speed, 0))
+    first, last = (None if values is None else values[SCORE] for values in (before, after))
+    result = _tested(prepared, encoder, TrainResult(first, last, 0, last, 0, speed, 0))
     # what can fail has been done: only now is an older folder replaced
     folder = _folder(prepared)
-    for value, fitted in ((before, False), (after, True)):
-        if value is not None:
-            folder.log({"step": 0, "dev_spearman": value, "fitted": fitted})
+    for values, fitted in ((before, False), (after, True)):
+        if values is not None:
+            folder.log({"step": 0, **values, "fitted": fitted})
     config = configuration(prepared, result, encoder)
     folder.finish(encoder, nn.Identity(), config, model_card(config))
     return result

@@ -16,6 +16,8 @@ from sentcli.training.gradients import Gradients, Step, random_states, set_rando
 from sentcli.training.optimizer import make_optimizer, set_rate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sentcli.methods import Method
     from sentcli.training.batches import Batch
     from sentcli.training.keeper import BestKeeper
@@ -47,8 +49,8 @@ class Observer(Protocol):
     def step(self, moment: Moment) -> None:
         """After each optimiser step."""
 
-    def scored(self, step: int, score: float, best: bool) -> None:
-        """After each evaluation on the dev set."""
+    def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
+        """After each evaluation on the dev set: `keeper.SCORE` and what else was measured."""
 
 
 @dataclass(frozen=True)

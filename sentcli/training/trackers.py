@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +33,9 @@ class _Tracker:
         speed = {"sentences_per_second": moment.sentences_per_second}
         self.send(moment.step, {**terms, **shares, **{f"train/{k}": v for k, v in {**used, **speed}.items()}})
 
-    def scored(self, step: int, score: float, best: bool) -> None:
-        """Send a score of the dev set."""
-        self.send(step, {"dev/spearman": score})
+    def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
+        """Send the numbers of the dev set."""
+        self.send(step, {f"dev/{name.removeprefix('dev_')}": value for name, value in values.items()})
 
 
 class _TensorBoard(_Tracker):
