@@ -10,9 +10,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.floating[Any]]
 
-BLOCK = 4096
-"""Rows and columns of the distances that are held at once: 64 MiB."""
-
 
 def alignment(first: Floats, second: Floats) -> float:
     """Mean squared distance between the unit vectors of positive pairs; lower is closer.
@@ -38,16 +35,9 @@ def uniformity(vectors: Floats) -> float:
     Raises:
         ValueError: for fewer than two vectors.
     """
-    check_rows(vectors, 2)
-    twice = (2 * unit_rows(vectors)).astype(np.float32)  # |x - y|^2 = 2 - 2 x.y, so the products are 4 x.y
-    total = 0.0
-    for start in range(0, len(twice), BLOCK):
-        for other in range(start, len(twice), BLOCK):
-            terms = twice[start : start + BLOCK] @ twice[other : other + BLOCK].T
-            terms -= 4
-            np.exp(np.minimum(terms, 0, out=terms), out=terms)
-            total += float((np.triu(terms, k=1) if other == start else terms).sum(dtype=np.float64))
-    return float(np.log(total / (len(twice) * (len(twice) - 1) / 2)))
+    from sentcli.analysis.all_pairs import all_pairs
+
+    return all_pairs(vectors, 0).uniformity
 
 
 def check_rows(vectors: Floats, least: int) -> None:

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.analysis.geometry import check_rows
-from sentcli.search.exact import search
-from sentcli.search.neighbours import not_own
+from sentcli.analysis.all_pairs import AllPairs, all_pairs
 
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.floating[Any]]
-
-TOGETHER = 4096
-"""Rows whose neighbours are looked for at once."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +31,8 @@ class Hubness:
         return asdict(self)
 
 
-def occurrences(vectors: Floats, k: int = 10) -> npt.NDArray[np.int64]:
-    """Return of how many other rows each row is one of the `k` nearest by cosine ``[n]``.
+def hubness(vectors: Floats, k: int = 10) -> Hubness:
+    """Return how unevenly rows are among the `k` nearest of others by cosine; see `of_occurrences`.
 
     Args:
         vectors: ``[n, d]``, n at least 2.
@@ -46,24 +41,17 @@ def occurrences(vectors: Floats, k: int = 10) -> npt.NDArray[np.int64]:
     Raises:
         ValueError: for fewer than two vectors.
     """
-    check_rows(vectors, 2)
-    found = np.zeros(len(vectors), np.int64)
-    k = min(k, len(vectors) - 1)
-    for start in range(0, len(vectors), TOGETHER):
-        rows = np.arange(start, min(start + TOGETHER, len(vectors)))
-        positions = search(vectors[start : start + TOGETHER], [vectors], k + 1).positions
-        found += np.bincount(positions[not_own(positions, rows)], minlength=len(vectors))
-    return found
+    return of_occurrences(all_pairs(vectors, k))
 
 
-def hubness(vectors: Floats, k: int = 10) -> Hubness:
-    """Return how unevenly rows are among the `k` nearest of others; arguments and errors are those of `occurrences`."""
+def of_occurrences(found: AllPairs) -> Hubness:
+    """Return the measures of k-occurrences that have been counted."""
     from scipy.stats import skew
 
-    counts = occurrences(vectors, k)
+    counts = found.occurrences
     same = bool((counts == counts[0]).all())
     return Hubness(
-        k=min(k, len(vectors) - 1),
+        k=found.k,
         skewness=0.0 if same else float(skew(counts)),
         antihubs=float((counts == 0).mean()),
         largest=int(counts.max()),

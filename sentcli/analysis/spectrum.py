@@ -116,3 +116,22 @@ def isotropy(vectors: Floats) -> float:
         negative += np.exp(-along).sum(axis=0)
     both = np.concatenate([positive, negative])
     return float(both.min() / both.max())
+
+
+def whitened(vectors: Floats, least: float = 1e-6) -> Doubles:
+    """Return the centred vectors times ``U diag(1 / sqrt(S)) U^T`` of their covariance (ZCA).
+
+    Args:
+        vectors: ``[n, d]``, n at least 1.
+        least: directions with less variance than this share of the largest are left out, since they are noise.
+
+    Raises:
+        ValueError: for no vectors.
+    """
+    mean, second = covariance(vectors)
+    values, directions = np.linalg.eigh(second)
+    kept = values > least * max(float(values[-1]), np.finfo(float).tiny)
+    basis = directions[:, kept]
+    matrix = (basis / np.sqrt(values[kept])) @ basis.T
+    found: Doubles = (np.asarray(vectors, np.float64) - mean) @ matrix
+    return found

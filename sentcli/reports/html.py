@@ -6,8 +6,10 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
+from sentcli.figures.figure import Figure
+from sentcli.figures.write import inline
 from sentcli.printable import safe
-from sentcli.reports.page import RANKED, SECOND, Page, Section, Style, between
+from sentcli.reports.page import RANKED, SECOND, DotPlot, Page, Section, Style, between
 from sentcli.reports.svg import draw
 
 if TYPE_CHECKING:
@@ -29,8 +31,18 @@ def render(page: Page, style: Style) -> str:
         bold=style.bold,
         intervals=intervals,
         ranked=f"{RANKED}{SECOND}.",
-        drawings={i: draw(one.figure, intervals) for i, one in enumerate(page.sections) if one.figure is not None},
+        drawings={
+            i: draw(one.figure, intervals) for i, one in enumerate(page.sections) if isinstance(one.figure, DotPlot)
+        },
+        charts={i: _chart(one.figure) for i, one in enumerate(page.sections) if isinstance(one.figure, Figure)},
     )
+
+
+def _chart(figure: Figure) -> list[str]:
+    """Return the panels of a figure; what they hold of results is escaped by what draws them."""
+    from markupsafe import Markup
+
+    return [Markup(panel) for panel in inline(figure)]
 
 
 def _environment() -> Environment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sentcli.figures.figure import Figure
 from sentcli.printable import safe
 from sentcli.reports.page import RANKED, SECOND, Cell, Page, Section, Style, Table, between
 
@@ -55,8 +56,22 @@ def _section(section: Section, style: Style, number: int) -> list[str]:
     parts = [rf"\{LEVELS[section.level]}*{{{escape(section.title)}}}", *map(escape, section.text)]
     if section.table is not None:
         parts.append(_table(section.table, style, f"tab:{_slug(section.title)}-{number}"))
+    if isinstance(section.figure, Figure) and style.figures:
+        parts.append(_figure(section.figure, style.figures))
     parts += [rf"\noindent{{\footnotesize\ttfamily\raggedright {escape(line)}\par}}" for line in section.code]
     return parts
+
+
+def _figure(figure: Figure, folder: str) -> str:
+    lines = [
+        r"\begin{figure}[htbp]",
+        r"\centering",
+        rf"\includegraphics[width=\linewidth]{{\detokenize{{{folder}/{figure.name}.png}}}}",
+        rf"\caption{{{escape(f'{figure.title}. {figure.note}'.rstrip())}}}",
+        rf"\label{{fig:{_slug(figure.name)}}}",
+        r"\end{figure}",
+    ]
+    return "\n".join(lines)
 
 
 def _slug(title: str) -> str:

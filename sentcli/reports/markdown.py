@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sentcli.figures.figure import Figure
 from sentcli.printable import safe
 from sentcli.reports.page import RANKED, Cell, Page, Section, Style, Table, between
 
@@ -36,6 +37,9 @@ def _section(section: Section, style: Style) -> list[str]:
     parts = [f"{'#' * section.level} {escape(section.title)}", *map(_paragraph, section.text)]
     if section.table is not None:
         parts += _table(section.table, section.caption, style)
+    if isinstance(section.figure, Figure) and style.figures:
+        note = f"{section.figure.title}. {section.figure.note}".rstrip()
+        parts += [f"![{escape(section.figure.alt)}](<{style.figures}/{section.figure.name}.png>)", escape(note)]
     if section.code:
         code = "\n".join(map(safe, section.code))
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", code)), default=0))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from sentcli.figures.figure import Figure
 
 Rank = Literal["", "best", "second"]
 MISSING = "\N{EN DASH}"
@@ -103,7 +106,7 @@ class Section:
     text: tuple[str, ...] = ()
     """Paragraphs."""
     table: Table | None = None
-    figure: DotPlot | None = None
+    figure: DotPlot | Figure | None = None
     code: tuple[str, ...] = ()
     """Lines of a shell."""
     level: int = 2
@@ -136,6 +139,8 @@ class Style:
     """Mark the best of each column."""
     intervals: bool | None = None
     """Show the 95 % intervals in tables and figures; None: in HTML only, where there is room."""
+    figures: str = ""
+    """Folder beside the page that holds its figures as PNG; HTML holds them itself."""
 
 
 def number(value: float | None, pattern: str = "{:.2f}") -> Cell:

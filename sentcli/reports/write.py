@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sentcli.errors import InputError
+from sentcli.figures.figure import Figure
+from sentcli.figures.write import save
 from sentcli.reports.page import Page, Style
 
 SUFFIXES = (".html", ".md", ".tex")
@@ -36,7 +39,7 @@ def render(page: Page, suffix: str, style: Style | None = None) -> str:
 
 
 def write_page(page: Page, targets: Sequence[Path], style: Style | None = None) -> None:
-    """Write a page to files, each atomically; what is there is replaced.
+    """Write a page to files, each atomically; what is there is replaced. Markdown and LaTeX have figures beside them.
 
     Args:
         page: what is shown.
@@ -45,8 +48,13 @@ def write_page(page: Page, targets: Sequence[Path], style: Style | None = None) 
     """
     from sentcli.io.atomic import replacing
 
+    figures = [section.figure for section in page.sections if isinstance(section.figure, Figure)]
     for target in targets:
-        text = render(page, target.suffix.lower(), style)
         target.parent.mkdir(parents=True, exist_ok=True)
+        beside = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
+        for figure in figures if beside else ():
+            (target.parent / beside).mkdir(exist_ok=True)
+            save(figure, target.parent / beside)
+        text = render(page, target.suffix.lower(), replace(style or Style(), figures=beside))
         with replacing(target) as temporary:
             temporary.write_text(text, "utf-8", newline="\n")

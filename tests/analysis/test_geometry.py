@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.analysis import spectrum
-from sentcli.analysis.hubness import hubness, occurrences
+from sentcli.analysis.all_pairs import all_pairs
+from sentcli.analysis.hubness import hubness
 
 
 def normal(rows, dimension, seed=0):
@@ -50,18 +51,21 @@ def test_isotropy_by_its_definition():
     assert spectrum.isotropy(normal(20_000, 6)) > 0.95 > spectrum.isotropy(vectors)
 
 
-@pytest.mark.parametrize("k", [1, 5, 100])
-def test_occurrences_are_those_of_scikit_learn(k):
+@pytest.mark.parametrize(("rows", "k", "block", "together"), [
+    (60, 1, 7, 3), (60, 5, 16, 4), (60, 59, 16, 4), (60, 100, 64, 64), (61, 10, 20, 64), (2, 1, 1, 1), (257, 10, 64, 8),
+])  # fmt: skip
+def test_occurrences_are_those_of_scikit_learn(rows, k, block, together, monkeypatch):
     from sklearn.neighbors import NearestNeighbors
 
-    pytest.importorskip("faiss", reason="neighbours come with the extra sentcli[cpu]")
-    vectors = normal(60, 8)
-    found = NearestNeighbors(n_neighbors=min(k, 59), metric="cosine").fit(vectors).kneighbors(return_distance=False)
-    assert occurrences(vectors, k).tolist() == np.bincount(found.ravel(), minlength=60).tolist()
+    monkeypatch.setattr("sentcli.analysis.all_pairs.BLOCK", block)
+    monkeypatch.setattr("sentcli.analysis.all_pairs.TOGETHER", together)
+    vectors = normal(rows, 8)
+    neighbours = NearestNeighbors(n_neighbors=min(k, rows - 1), metric="cosine").fit(vectors)
+    found = neighbours.kneighbors(return_distance=False)
+    assert all_pairs(vectors, k).occurrences.tolist() == np.bincount(found.ravel(), minlength=rows).tolist()
 
 
 def test_a_hub_is_found():
-    pytest.importorskip("faiss", reason="neighbours come with the extra sentcli[cpu]")
     around = np.eye(30, dtype=np.float32)
     hub = np.ones((1, 30), np.float32)
     found = hubness(np.concatenate([around, hub]), k=1)
@@ -70,7 +74,7 @@ def test_a_hub_is_found():
     assert hubness(np.ones((50, 4), np.float32)).largest >= 10, "equal rows are each other's neighbours"
 
 
-@pytest.mark.parametrize("function", [spectrum.anisotropy, occurrences, spectrum.isotropy, spectrum.singular_values])
+@pytest.mark.parametrize("function", [spectrum.anisotropy, all_pairs, spectrum.isotropy, spectrum.singular_values])
 def test_too_few_vectors_are_refused(function):
     with pytest.raises(ValueError, match="must be"):
         function(np.empty((0, 3), np.float32))
@@ -80,9 +84,7 @@ def test_too_few_vectors_are_refused(function):
 def test_uniformity_in_blocks_is_that_of_all_pairs(rows, monkeypatch):
     from scipy.spatial.distance import pdist
 
-    from sentcli.analysis import geometry
-
-    monkeypatch.setattr(geometry, "BLOCK", 3)
+    monkeypatch.setattr("sentcli.analysis.all_pairs.BLOCK", 3)
     vectors = normal(rows, 5)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = np.log(np.exp(-2 * pdist(unit.astype(np.float64), "sqeuclidean")).mean())

@@ -1,0 +1,124 @@
+"""What needs the cosine of every pair of rows: uniformity and nearest neighbours, in one pass over blocks of pairs.
+
+Each product is computed once, for both rows of a pair. Only blocks are held, never all pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.analysis.geometry import check_rows, unit_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Floats = npt.NDArray[np.floating[Any]]
+
+BLOCK = 2048
+"""Rows and columns of the products that are held at once: 16 MiB."""
+TOGETHER = 64
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """Of n rows."""
+
+    uniformity: float
+    """See `geometry.uniformity`."""
+    occurrences: npt.NDArray[np.int64]
+    """Of how many other rows each row is one of the k nearest by cosine ``[n]``."""
+    k: int
+
+
+def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
+    """Look at every pair of rows.
+
+    Args:
+        vectors: ``[n, d]``, n at least 2.
+        k: neighbours; at most n - 1 count. 0: uniformity alone.
+
+    Raises:
+        ValueError: for fewer than two vectors.
+    """
+    import torch
+
+    check_rows(vectors, 2)
+    k = min(k, len(vectors) - 1)
+    twice = torch.from_numpy((2 * unit_rows(vectors)).astype(np.float32))  # products are 4 cos, as the formula wants
+    blocks = [_Nearest(part, start * BLOCK, k) for start, part in enumerate(torch.split(twice, BLOCK))]
+    total = 0.0
+    with torch.no_grad():
+        for i, rows in enumerate(blocks):
+            for columns in blocks[i:]:
+                products = rows.vectors @ columns.vectors.T
+                if columns is rows:
+                    products.fill_diagonal_(-torch.inf)
+                elif k:
+                    columns.take(products, rows.first, across=True)
+                if k:
+                    rows.take(products, columns.first)
+                total += float(products.exp_().sum(1).sum(dtype=torch.float64)) / (2 if columns is rows else 1)
+    pairs = len(vectors) * (len(vectors) - 1) / 2
+    found = torch.cat([block.positions for block in blocks]).numpy()
+    return AllPairs(float(np.log(total / pairs)) - 4, np.bincount(found.ravel(), minlength=len(vectors)), k)
+
+
+class _Nearest:
+    """The k best columns so far of each row of a block."""
+
+    def __init__(self, vectors: Tensor, first: int, k: int) -> None:
+        import torch
+
+        self.vectors, self.first, self.k = vectors, first, k
+        self.scores = torch.full((len(vectors), k), -torch.inf)
+        self.positions = torch.zeros((len(vectors), k), dtype=torch.int64)
+
+    def take(self, products: Tensor, first: int, *, across: bool = False) -> None:
+        """Take products with other rows, of which the first has number `first`.
+
+        The largest of `TOGETHER` neighbouring products says whether one of them can be among the best.
+
+        Args:
+            products: ``[rows, others]``.
+            first: see above.
+            across: they are ``[others, rows]``; to transpose them would be slow.
+        """
+        import torch
+        from torch.nn.functional import pad
+
+        least, others = self.scores[:, -1], products.shape[0 if across else 1]
+        if bool(least.isneginf().all()) and self.k < others:
+            best = products.topk(self.k, 0 if across else 1)
+            self.scores, positions = (found.T if across else found for found in best)
+            self.positions = positions + first
+            return
+        if missing := -others % TOGETHER:
+            products = pad(products, (0, 0, 0, missing) if across else (0, missing), value=-torch.inf)
+        if across:
+            wide = products.view(-1, TOGETHER, len(self.vectors))
+            rows, parts = (least[:, None] < wide.amax(1).T).nonzero().unbind(1)
+            near = wide[parts, :, rows]
+        else:
+            wide = products.view(len(self.vectors), -1, TOGETHER)
+            rows, parts = (wide.amax(2) > least[:, None]).nonzero().unbind(1)
+            near = wide[rows, parts]
+        entries, within = (near > least[rows, None]).nonzero().unbind(1)
+        if len(entries):
+            self._merge(rows[entries], near[entries, within], parts[entries] * TOGETHER + within + first)
+
+    def _merge(self, rows: Tensor, scores: Tensor, positions: Tensor) -> None:
+        """Put new entries among the best; they come in the order of their rows."""
+        import torch
+
+        touched, places, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
+        column = torch.arange(len(places)) - (counts.cumsum(0) - counts)[places] + self.k
+        found = torch.full((len(touched), self.k + int(counts.max())), -torch.inf)
+        numbers = torch.zeros(found.shape, dtype=torch.int64)
+        found[:, : self.k], numbers[:, : self.k] = self.scores[touched], self.positions[touched]
+        found[places, column], numbers[places, column] = scores, positions
+        best = found.topk(self.k)
+        self.scores[touched], self.positions[touched] = best.values, numbers.gather(1, best.indices)
