@@ -5,6 +5,20 @@ from sentcli.cli.base import app
 
 # In the order in which --help lists them.
 from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
+from sentcli.cli import analyze_geometry
 # isort: on
 
-__all__ = ["app", "data", "doctor", "encode", "export", "index", "report", "retrieve", "senteval", "sts_eval", "train"]
+__all__ = [
+    "analyze_geometry",
+    "app",
+    "data",
+    "doctor",
+    "encode",
+    "export",
+    "index",
+    "report",
+    "retrieve",
+    "senteval",
+    "sts_eval",
+    "train",
+]

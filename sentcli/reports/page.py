@@ -107,6 +107,8 @@ class Section:
     """Paragraphs."""
     table: Table | None = None
     figure: DotPlot | Figure | None = None
+    file: str = ""
+    """Name of the table's CSV, where one is written."""
     code: tuple[str, ...] = ()
     """Lines of a shell."""
     level: int = 2

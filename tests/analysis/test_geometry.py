@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.analysis import spectrum
+from sentcli.analysis import spectrum, uniformity
 from sentcli.analysis.all_pairs import all_pairs
 from sentcli.analysis.hubness import hubness
 
@@ -88,4 +88,4 @@ def test_uniformity_in_blocks_is_that_of_all_pairs(rows, monkeypatch):
     vectors = normal(rows, 5)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = np.log(np.exp(-2 * pdist(unit.astype(np.float64), "sqeuclidean")).mean())
-    assert geometry.uniformity(vectors) == pytest.approx(expected, abs=1e-6)
+    assert uniformity(vectors) == pytest.approx(expected, abs=1e-6)

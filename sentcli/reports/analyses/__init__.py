@@ -1,0 +1,1 @@
+"""Sections of pages about what is inside models: one file for each kind of analysis."""
