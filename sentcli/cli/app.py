@@ -5,11 +5,12 @@ from sentcli.cli.base import app
 
 # In the order in which --help lists them.
 from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
-from sentcli.cli import analyze_geometry
+from sentcli.cli import analyze_geometry, analyze_sweeps
 # isort: on
 
 __all__ = [
     "analyze_geometry",
+    "analyze_sweeps",
     "app",
     "data",
     "doctor",

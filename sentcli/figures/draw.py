@@ -89,6 +89,8 @@ def _axis(axes: Axes, axis: Axis, which: str, *, downwards: bool = False) -> Non
     kept.set_label_text(safe(axis.label))
     if axis.log:
         getattr(axes, f"set_{which}scale")("log")
+        kept.set_major_formatter(lambda value, _: f"{value:g}")
+        kept.set_minor_formatter(lambda *_: "")
     if axis.names:
         angle = {"rotation": 45, "ha": "right"} if which == "x" and max(map(len, axis.names)) > 4 else {}
         getattr(axes, f"set_{which}ticks")(range(len(axis.names)), [_short(name) for name in axis.names], **angle)
@@ -142,13 +144,20 @@ def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
         points = axes.scatter(mark.x, mark.y, c=mark.values, cmap=style.SCALE, norm=scale, **edge, **look)
     else:
         points = axes.scatter(mark.x, mark.y, c=colour, alpha=1.0 if mark.large else 0.6, linewidths=0, **look)
-    for x, y, label in zip(mark.x, mark.y, mark.labels if mark.shown else (), strict=False):
-        axes.annotate(
-            _short(label), (x, y), xytext=(6, 4), textcoords="offset points", fontsize=8, annotation_clip=True
-        )
     if mark.shown:
-        axes.margins(x=0.25, y=0.12)
+        _names(axes, mark)
     return points if len(mark.values) else None
+
+
+def _names(axes: Axes, mark: Dots) -> None:
+    """Write a name beside each point, on the side where there is room."""
+    x = np.asarray(mark.x, float)
+    middle = (x.min() + x.max()) / 2
+    for across, y, label in zip(x, mark.y, mark.labels, strict=True):
+        side = -1 if across > middle else 1
+        where: Any = {"xytext": (7 * side, 4), "textcoords": "offset points", "ha": "right" if side < 0 else "left"}
+        axes.annotate(_short(label), (across, y), fontsize=8, **where).set_in_layout(False)
+    axes.margins(x=0.15, y=0.12)
 
 
 def _norm(panel: Panel, values: Any) -> Any:
