@@ -105,6 +105,7 @@ def report(
     loading = analyzing.Loading(pooling, max_length, backend, precision, device, rerun)
     objects, inside = report_models.measured(wanted, loading, data, texts, against)
     runs += [run for one in objects for run in read_object(finite(one))]
+    labels += report_models.short_names(wanted.models, runs, [*groups, *labels])
     page = collect(runs, Choices(title, tuple(groups), tuple(labels)), inside)
     write_page(page, output, Style(bold, intervals))
     console.note(f"wrote {', '.join(map(str, output))}")

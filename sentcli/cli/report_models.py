@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.reports.page import Section
+    from sentcli.reports.runs import Run
+    from sentcli.reports.systems import Pattern
 
 MAPPED = 2000
 """Texts on a map."""
@@ -50,6 +53,16 @@ def asked(names: Sequence[str]) -> Asked:
         else:
             models.append(name)
     return Asked(files, runs, models)
+
+
+def short_names(models: Sequence[str], runs: Sequence[Run], given: Sequence[Pattern]) -> list[Pattern]:
+    """Return labels for models that are paths, unless they are among those that the user calls otherwise."""
+    from sentcli.reports.systems import Pattern
+
+    called = analyzing.labels(models)
+    paths = {run.model for run in runs if called.get(run.model, run.model) != run.model}
+    named = {run.model for run in runs if any(pattern.matches(run) for pattern in given)}
+    return [Pattern("--name", called[model], glob.escape(model)) for model in sorted(paths - named)]
 
 
 def measured(
