@@ -217,7 +217,8 @@ def test_sweep(invoke, tmp_path):
 
 def test_low_shot(invoke, tmp_path, trained, tiny_bert, downstream):
     """From a sweep that was really run."""
-    (tmp_path / "sweep.toml").write_text('seeds = [1, 2]\n[[grid]]\nmethod = ["simcse", "informin-cl"]\nlimit = [16, 48]\n')
+    grid = ["seeds = [1, 2]", "[[grid]]", 'method = ["simcse", "informin-cl"]', "limit = [16, 48]"]
+    (tmp_path / "sweep.toml").write_text("\n".join(grid))
     call = ["train", "--sweep", tmp_path / "sweep.toml", "-m", tiny_bert, "--data", trained.parent / "text.txt"]
     call += ["-o", tmp_path / "sweep", "--max-steps", 2, "--batch-size", 8, "--eval-data", downstream]
     invoke(*call, check=0)
