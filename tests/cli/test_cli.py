@@ -10,7 +10,9 @@ from sentcli import __version__
 from sentcli.cli.app import app
 
 COMMANDS = list(get_command(app).commands)
-DATA = [f"data {name}" for name in get_command(app).commands["data"].commands]
+DATA, ANALYZE = (
+    [f"{group} {name}" for name in get_command(app).commands[group].commands] for group in ("data", "analyze")
+)
 
 
 def test_commands():
@@ -24,9 +26,12 @@ def test_commands():
         "retrieve",
         "report",
         "doctor",
+        "analyze",
         "data",
     ]
     assert DATA == ["data list", "data get", "data verify"]
+    kinds = ["geometry", "map", "similarity", "attention", "objectives", "low-shot", "sweep", "compare"]
+    assert sorted(ANALYZE) == sorted(f"analyze {kind}" for kind in kinds)
 
 
 def test_help_imports_nothing_heavy_and_is_fast():
@@ -47,7 +52,7 @@ def test_help_imports_nothing_heavy_and_is_fast():
     assert min(seconds) < 0.35
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *DATA])
+@pytest.mark.parametrize("command", [*COMMANDS, *DATA, *ANALYZE])
 def test_every_help_text_has_examples_of_its_command(invoke, command):
     text = invoke(*command.split(), "--help", check=0).stdout
     assert "Examples:" in text
