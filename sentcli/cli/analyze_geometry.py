@@ -79,9 +79,9 @@ def geometry(
 
     analyzing.check(output, overwrite=overwrite)
     above = _above(positives_above)
-    runs = [read_metrics(path) for path in paths or [] if is_run(path)]
-    stored = [(str(path), _stored(path)) for path in paths or [] if not is_run(path)]
-    trained = [str(path) for path in paths or [] if is_run(path) and (path / "config.json").exists()]
+    runs = {str(path): read_metrics(path) for path in paths or [] if is_run(path)}
+    stored = {str(path): _stored(path) for path in paths or [] if not is_run(path)}
+    trained = [run for run in runs if (Path(run) / "config.json").exists()]
     models = [*(model or []), *(trained if data or pairs or texts else [])]
     tasks = analyzing.read_stsb(data, pairs, split) if data or pairs else {}
     own = analyzing.read_texts(texts, text_field, limit) if texts else []
@@ -90,7 +90,7 @@ def geometry(
     if not (models or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
     loading = analyzing.Loading(pooling, max_length, backend, precision, device, rerun)
-    called = analyzing.labels([*models, *(name for name, _ in stored)])
+    called = analyzing.labels([*models, *stored])
     measure = GeometryMeasure(tasks, own, above, neighbours, data if sts else None, called)
     found: list[Measured] = []
     reports: list[Report] = []
@@ -98,13 +98,14 @@ def geometry(
         one, report = measure.model(candidate)
         found.append(one)
         reports.append(report)
-    for name, vectors in stored:
+    for name, vectors in stored.items():
         one, report = measure.vectors(name, vectors)
         found.append(one)
         reports.append(report)
-    _say_unlogged(runs)
-    objects = [report.to_dict() for report in reports] + [_curves(run) for run in runs if not trained or not models]
-    analyzing.finish("geometry", output, sections(found, runs, measure.chosen), objects, json)
+    reports += [_curves(name, run) for name, run in runs.items() if name not in models]
+    _say_unlogged(list(runs.values()))
+    made = sections(found, list(runs.values()), measure.chosen)
+    analyzing.finish("geometry", output, made, [report.to_dict() for report in reports], json)
 
 
 def _above(text: str) -> float | None:
@@ -135,8 +136,13 @@ def _say_unlogged(runs: list[RunMetrics]) -> None:
             console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
 
 
-def _curves(run: RunMetrics) -> dict[str, Any]:
-    return {"command": "analyze", "model": run.name, "protocol": {"kind": "geometry"}, "results": list(run.evaluations)}
+def _curves(name: str, run: RunMetrics) -> Report:
+    """Return the report of a run that is not measured as a model."""
+    from sentcli.report import Report, environment
+
+    return Report(
+        "analyze", name, {"kind": "geometry"}, {"evaluations": list(run.evaluations)}, environment(None, None)
+    )
 
 
 class GeometryMeasure:

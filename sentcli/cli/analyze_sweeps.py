@@ -113,11 +113,9 @@ def sweep(
 
 
 def _object(kind: str, runs: Sequence[SweepRun], curves: Sequence[Curve], choices: dict[str, Any]) -> dict[str, Any]:
-    models = list(dict.fromkeys(str(run.record.get("model")) for run in runs))
-    return {
-        "command": "analyze",
-        "model": ", ".join(models),
-        "protocol": {"kind": kind, **choices, "runs": len(runs)},
-        "results": [curve.to_dict() for curve in curves],
-        "environment": runs[0].record.get("environment", {}),
-    }
+    from sentcli.report import Report, environment
+
+    models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
+    protocol = {"kind": kind, **choices, "runs": len(runs)}
+    results = {"curves": [curve.to_dict() for curve in curves]}
+    return Report("analyze", models, protocol, results, environment(None, None)).to_dict()

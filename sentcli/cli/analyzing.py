@@ -213,6 +213,7 @@ def finish(
         title: of the page.
     """
     from sentcli import __version__
+    from sentcli.figures.figure import Figure
     from sentcli.figures.write import save, save_rows
     from sentcli.io.atomic import replacing
     from sentcli.report import finite, write_report
@@ -225,8 +226,8 @@ def finish(
         folder.mkdir()
         write_page(page, [folder / PAGE])
         for section in sections:
-            if section.figure is not None and hasattr(section.figure, "rows"):
-                save(section.figure, folder)  # type: ignore[arg-type]
+            if isinstance(section.figure, Figure):
+                save(section.figure, folder)
             if section.table is not None and section.file:
                 save_rows(folder / f"{section.file}.csv", *_plain(section.table))
         text = json_format.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False)

@@ -226,10 +226,10 @@ def test_low_shot(invoke, tmp_path, trained, tiny_bert, downstream):
     invoke("analyze", "low-shot", tmp_path / "sweep", "-o", out, "--published", check=0)
     found = json.loads((out / "analysis.json").read_text())
     assert found["protocol"]["baseline"] == "simcse"
-    assert [(c["system"], [p["value"] for p in c["points"]]) for c in found["results"]] == [
+    assert [(c["system"], [p["value"] for p in c["points"]]) for c in found["results"]["curves"]] == [
         ("simcse", [16, 48]), ("informin-cl", [16, 48]),
     ]  # fmt: skip
-    assert all(p["best_dev_spearman"]["runs"] == 2 for curve in found["results"] for p in curve["points"])
+    assert all(p["best_dev_spearman"]["runs"] == 2 for curve in found["results"]["curves"] for p in curve["points"])
     assert "low-shot-best-dev-spearman-over.csv" in {path.name for path in out.iterdir()}
     wrong = invoke("analyze", "low-shot", tmp_path / "sweep", "--baseline", "simce", "-o", tmp_path / "b", check=2)
     assert "did you mean 'simcse'" in wrong.stderr
