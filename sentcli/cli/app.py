@@ -5,10 +5,11 @@ from sentcli.cli.base import app
 
 # In the order in which --help lists them.
 from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
-from sentcli.cli import analyze_geometry
+from sentcli.cli import analyze_geometry, analyze_attention
 # isort: on
 
 __all__ = [
+    "analyze_attention",
     "analyze_geometry",
     "app",
     "data",

@@ -141,7 +141,8 @@ def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
         edge = {"edgecolors": style.INK, "linewidths": 0.6} if mark.large else {"linewidths": 0}
         points = axes.scatter(mark.x, mark.y, c=mark.values, cmap=style.SCALE, norm=scale, **edge, **look)
     else:
-        points = axes.scatter(mark.x, mark.y, c=colour, alpha=1.0 if mark.large else 0.6, linewidths=0, **look)
+        edge = {"edgecolors": style.INK, "linewidths": 1.2, "zorder": 3} if mark.large else {"linewidths": 0}
+        points = axes.scatter(mark.x, mark.y, c=colour, alpha=1.0 if mark.large else 0.6, **edge, **look)
     for x, y, label in zip(mark.x, mark.y, mark.labels if mark.shown else (), strict=False):
         axes.annotate(
             _short(label), (x, y), xytext=(6, 4), textcoords="offset points", fontsize=8, annotation_clip=True
