@@ -91,7 +91,7 @@ def geometry(
         raise InputError("give models (-m), folders of training runs, or vectors")
     loading = analyzing.Loading(pooling, max_length, backend, precision, device, rerun)
     called = analyzing.labels([*models, *(name for name, _ in stored)])
-    measure = _Measure(tasks, own, above, neighbours, data if sts else None, called)
+    measure = GeometryMeasure(tasks, own, above, neighbours, data if sts else None, called)
     found: list[Measured] = []
     reports: list[Report] = []
     for candidate in loading.candidates(models):
@@ -139,8 +139,8 @@ def _curves(run: RunMetrics) -> dict[str, Any]:
     return {"command": "analyze", "model": run.name, "protocol": {"kind": "geometry"}, "results": list(run.evaluations)}
 
 
-class _Measure:
-    """What is measured, the same for all models."""
+class GeometryMeasure:
+    """What is measured, the same for all models; `report` does so too."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentcli.cli import console, options
+from sentcli.cli import analyzing, console, options, scores
 from sentcli.cli.base import command
 
 PAGE = "Page"
@@ -15,9 +15,13 @@ PAGE = "Page"
 
 @command("report")
 def report(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="JSON of sts-eval, senteval or retrieve.", show_default=False),
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|RUN|MODEL...",
+            help="JSON of sts-eval, senteval or retrieve; folders of training runs; models.",
+            show_default=False,
+        ),
     ],
     output: Annotated[
         list[Path],
@@ -54,34 +58,54 @@ def report(
             rich_help_panel=PAGE,
         ),
     ] = None,
+    data: analyzing.Data = None,
+    texts: analyzing.TextsFile = None,
+    against: scores.AgainstOption = None,
+    pooling: options.Pooling = None,
+    max_length: options.MaxLength = None,
+    backend: options.Backend = "auto",
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    rerun: options.Rerun = False,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Write evaluation results as a page for people: HTML, Markdown or LaTeX.
+    """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
-    Reads what sts-eval, senteval and retrieve wrote with --json. Rows are
+    Of files that sts-eval, senteval and retrieve wrote with --json: rows are
     models, columns tasks. Numbers of different protocols stand in different
-    tables, and each table says its protocol.
+    tables, and each table says its protocol. Of training runs: curves, results,
+    configuration and environment. Of models and finished runs: with --data the
+    seven STS tasks, geometry and similarity, with --texts a map.
 
     \b
     Examples:
       sentcli report sts.json senteval.json -o report.html
+      sentcli report runs/simcse runs/micse minilm --data downstream --texts sentences.txt -o report.html
       sentcli report a.json b.json -o table.tex -o table.md --name "ours=runs/my-model"
       sentcli report seed-*.json minilm.json -o report.html --group "SimCSE=seed-*.json"
     """  # noqa: D301
+    from sentcli.cli import report_models
     from sentcli.errors import InputError
     from sentcli.io.atomic import check_output
+    from sentcli.report import finite
     from sentcli.reports.collect import Choices, collect
     from sentcli.reports.page import Style
-    from sentcli.reports.runs import read_runs
+    from sentcli.reports.runs import read_object, read_runs
     from sentcli.reports.systems import parse_patterns
     from sentcli.reports.write import check_suffix, write_page
 
+    wanted = report_models.asked(names)
     for target in output:
         check_suffix(target)
-        if target.resolve() in {file.resolve() for file in files}:
+        if target.resolve() in {file.resolve() for file in wanted.files}:
             raise InputError(f"-o {target} would replace an input; choose another file")
         check_output(target, overwrite=overwrite)
-    groups, names = parse_patterns("--group", group or []), parse_patterns("--name", name or [])
-    page = collect(read_runs(files), Choices(title, tuple(groups), tuple(names)))
+    groups, labels = parse_patterns("--group", group or []), parse_patterns("--name", name or [])
+    runs = read_runs(wanted.files)
+    loading = analyzing.Loading(pooling, max_length, backend, precision, device, rerun)
+    objects, inside = report_models.measured(wanted, loading, data, texts, against)
+    runs += [run for one in objects for run in read_object(finite(one))]
+    labels += report_models.short_names(wanted.models, runs, [*groups, *labels])
+    page = collect(runs, Choices(title, tuple(groups), tuple(labels)), inside)
     write_page(page, output, Style(bold, intervals))
     console.note(f"wrote {', '.join(map(str, output))}")

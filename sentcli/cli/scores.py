@@ -173,15 +173,34 @@ def finish(
     """Compare the models with the first and with print; write one object for a model or a list for several, and pages.
 
     Args:
+        reports: as `compared`, like `measured`, `found` and `kind`.
+        measured: see there.
+        found: see there.
+        target: of the JSON.
+        pages: files of the report for people.
+        kind: see there.
+    """
+    from sentcli.report import write_report
+
+    objects = compared(reports, measured, found, kind=kind)
+    if target is not None:
+        write_report(objects[0] if len(objects) == 1 else objects, target)
+    if pages:
+        _write_pages(objects, pages)
+
+
+def compared(
+    reports: Sequence[Report], measured: Sequence[Measured], found: Published | None, *, kind: str | None = None
+) -> list[dict[str, Any]]:
+    """Compare the models with the first and with print; return one object for each.
+
+    Args:
         reports: of the models.
         measured: their scores; print is compared with the first kind.
         found: what a paper prints, if that is asked for.
-        target: of the JSON.
-        pages: files of the report for people.
         kind: which printed scores are meant, a key of `published.PREFIXES`; None is the command's.
     """
     from sentcli.evaluation.published import compare
-    from sentcli.report import write_report
 
     names = [report.model for report in reports]
     for one in measured if len(reports) > 1 else ():
@@ -191,16 +210,13 @@ def finish(
             report.compared["tasks"] |= {task: each.to_dict() for task, each in difference.items()}
     objects: list[dict[str, Any]] = [report.to_dict() for report in reports]
     if found is not None:
-        compared = compare(found, kind or reports[0].command, measured[0].scores, measured[0].intervals)
-        source = found.source_of([one.task for one in compared], kind or reports[0].command)
-        _show_against(f"{found.name}: {found.title} ({source})", compared, measured[0].digits)
-        tasks = {one.task: one.to_dict() for one in compared}
+        beside = compare(found, kind or reports[0].command, measured[0].scores, measured[0].intervals)
+        source = found.source_of([one.task for one in beside], kind or reports[0].command)
+        _show_against(f"{found.name}: {found.title} ({source})", beside, measured[0].digits)
+        tasks = {one.task: one.to_dict() for one in beside}
         for each in objects:
             each["against"] = {"name": found.name, "title": found.title, "source": source, "tasks": tasks}
-    if target is not None:
-        write_report(objects[0] if len(objects) == 1 else objects, target)
-    if pages:
-        _write_pages(objects, pages)
+    return objects
 
 
 def _write_pages(objects: Sequence[dict[str, Any]], pages: Sequence[Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,8 +12,10 @@ from sentcli.cli import console, options, scores
 from sentcli.cli.base import command
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.candidate import Candidate
     from sentcli.evaluation.relatedness import GradedTask
     from sentcli.evaluation.sts import Pairs, STSResult
+    from sentcli.report import Report
 
 
 @command("sts-eval")
@@ -78,8 +81,7 @@ def sts_eval(
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
     from sentcli.errors import InputError
-    from sentcli.evaluation import relatedness, significance, sts
-    from sentcli.report import Report
+    from sentcli.evaluation import significance
 
     wanted = _read(data, pairs or [], scores.task_names(tasks), split, regression)
     found = scores.system(against, "sts-eval", wanted)
@@ -93,6 +95,34 @@ def sts_eval(
         for name in model
     ]
     draws = significance.DRAWS if intervals else 0
+    reports, results = measure(
+        candidates, wanted, split if data is not None else None, draws, aggregation, regression=regression
+    )
+    scores.finish(reports, [scores.correlations(results)], found, json, pages)
+
+
+def measure(
+    candidates: Sequence[Candidate],
+    wanted: Mapping[str, list[Pairs] | GradedTask],
+    split: str | None,
+    draws: int,
+    aggregation: str = "all",
+    *,
+    regression: bool = False,
+) -> tuple[list[Report], list[STSResult]]:
+    """Score models on tasks and print a table for each.
+
+    Args:
+        candidates: the models.
+        wanted: tasks by name.
+        split: of a SentEval folder; None for pairs of one's own.
+        draws: samples of the pairs, for intervals.
+        aggregation: a key of `sts.AGGREGATIONS`.
+        regression: the tasks train a head.
+    """
+    from sentcli.evaluation import relatedness, significance, sts
+    from sentcli.report import Report
+
     measurements = [
         relatedness.measurement(task, draws, console.counting)
         if isinstance(task, relatedness.GradedTask)
@@ -104,25 +134,26 @@ def sts_eval(
         "aggregation": sts.AGGREGATIONS[aggregation].title,
         "similarity": "regression" if regression else "cosine",
         **({"regression": relatedness.PROTOCOL} if regression else {}),
-        "split": split if data is not None else None,
+        "split": split,
         "interval_draws": draws,
     }
     reports, results = [], []
     for candidate in candidates:
         report = Report("sts-eval", candidate.name)
-        result = sts.STSResult(split, tuple(candidate.measure(measurements, console.encoding_texts)), aggregation)
+        found = candidate.measure(measurements, console.encoding_texts)
+        result = sts.STSResult(split or "test", tuple(found), aggregation)
         report.average, report.average_pearson = result.average, result.average_pearson
         if len(result.tasks) > 1 and result.average_draws is not None:
             report.average_interval = significance.interval(result.average_draws)
         if regression:
             scores.show_regression(candidate.name, result)
         else:
-            what = f"STS {split}" if data is not None else "pairs"
+            what = f"STS {split}" if split is not None else "pairs"
             _show(f"{candidate.name}: {what}, pooling {candidate.spec.pooling}, Spearman of cosines", result)
         scores.end(report, candidate, protocol, {task.task: task.to_dict() for task in result.tasks})
         reports.append(report)
         results.append(result)
-    scores.finish(reports, [scores.correlations(results)], found, json, pages)
+    return reports, results
 
 
 def _read(

@@ -15,6 +15,7 @@ from sentcli.printable import safe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure as Canvas
     from matplotlib.figure import SubFigure
 
@@ -77,11 +78,20 @@ def _panel(part: SubFigure, panel: Panel) -> None:
     if panel.square:
         axes.set_aspect("equal", adjustable="datalim")
     if colours is not None and panel.scale:
-        bar = part.colorbar(colours, ax=axes, label=panel.scale)
-        bar.outline.set_visible(False)
+        _colour_bar(part.colorbar(colours, ax=axes, label=panel.scale), log=panel.scale_log)
     handles, labels = axes.get_legend_handles_labels()
     if panel.legend and len(labels) > 1:
         part.legend(handles, labels, loc="outside lower left", ncols=2 if len(labels) > 2 else len(labels))
+
+
+def _colour_bar(bar: Colorbar, *, log: bool) -> None:
+    from matplotlib.ticker import LogLocator
+
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    if log:
+        bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        bar.ax.yaxis.set_minor_formatter(lambda *_: "")
 
 
 def _axis(axes: Axes, axis: Axis, which: str, *, downwards: bool = False) -> None:
@@ -89,6 +99,8 @@ def _axis(axes: Axes, axis: Axis, which: str, *, downwards: bool = False) -> Non
     kept.set_label_text(safe(axis.label))
     if axis.log:
         getattr(axes, f"set_{which}scale")("log")
+        kept.set_major_formatter(lambda value, _: f"{value:g}")
+        kept.set_minor_formatter(lambda *_: "")
     if axis.names:
         angle = {"rotation": 45, "ha": "right"} if which == "x" and max(map(len, axis.names)) > 4 else {}
         getattr(axes, f"set_{which}ticks")(range(len(axis.names)), [_short(name) for name in axis.names], **angle)
@@ -143,13 +155,20 @@ def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
     else:
         edge = {"edgecolors": style.INK, "linewidths": 1.2, "zorder": 3} if mark.large else {"linewidths": 0}
         points = axes.scatter(mark.x, mark.y, c=colour, alpha=1.0 if mark.large else 0.6, **edge, **look)
-    for x, y, label in zip(mark.x, mark.y, mark.labels if mark.shown else (), strict=False):
-        axes.annotate(
-            _short(label), (x, y), xytext=(6, 4), textcoords="offset points", fontsize=8, annotation_clip=True
-        )
     if mark.shown:
-        axes.margins(x=0.25, y=0.12)
+        _names(axes, mark)
     return points if len(mark.values) else None
+
+
+def _names(axes: Axes, mark: Dots) -> None:
+    """Write a name beside each point, on the side where there is room."""
+    x = np.asarray(mark.x, float)
+    middle = (x.min() + x.max()) / 2
+    for across, y, label in zip(x, mark.y, mark.labels, strict=True):
+        side = -1 if across > middle else 1
+        where: Any = {"xytext": (7 * side, 4), "textcoords": "offset points", "ha": "right" if side < 0 else "left"}
+        axes.annotate(_short(label), (across, y), fontsize=8, **where).set_in_layout(False)
+    axes.margins(x=0.15, y=0.12)
 
 
 def _norm(panel: Panel, values: Any) -> Any:

@@ -25,12 +25,13 @@ class Choices:
     """Labels of models."""
 
 
-def collect(runs: Sequence[Run], choices: Choices | None = None) -> Page:
+def collect(runs: Sequence[Run], choices: Choices | None = None, inside: Sequence[Section] = ()) -> Page:
     """Make a page of some runs.
 
     Args:
         runs: of any commands and protocols; those of different protocols do not share a table.
         choices: title, seeds, labels.
+        inside: what else the page shows, between the scores and how they were measured.
 
     Raises:
         InputError: if a pattern matches nothing, or the seeds of a system differ in a setting.
@@ -40,19 +41,20 @@ def collect(runs: Sequence[Run], choices: Choices | None = None) -> Page:
     check_patterns(choices.names, runs)
     found = [_scores(group, title, choices) for group, title in _titled(protocols.tables(runs))]
     several = len(found) > 1
+    commands = ", ".join(dict.fromkeys(run.command for run in runs))
     sections = [section for scores in found for section in _sections(scores, several)]
     return Page(
         title=choices.title or _title(found),
-        sections=(*sections, *_about(found)),
-        text=(
-            f"Made by sentcli {__version__} from the results of {', '.join(dict.fromkeys(r.command for r in runs))}.",
-        ),
+        sections=(*sections, *inside, *(_about(found) if found else ())),
+        text=(f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}.",),
     )
 
 
 def _title(found: Sequence[Scores]) -> str:
     rows = [system for scores in found for system in scores.systems]
     names = list(dict.fromkeys(row.label if row.grouped else row.members[0].name for row in rows))
+    if not names:
+        return "Report"
     return f"Evaluation of {names[0] if len(names) == 1 else f'{len(names)} models'}"
 
 

@@ -584,7 +584,7 @@ def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_ste
     step = 0
 
     def score(encoder):
-        return scores[id(encoder)] + (5 if step == best_step else 0)
+        return {"dev_spearman": scores[id(encoder)] + (5 if step == best_step else 0)}
 
     keeper = BestKeeper(model, RunFolder(tmp_path / "m"), score, None)
     snapshots = {}

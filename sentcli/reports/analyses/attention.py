@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BINS = 24
 """Of the histograms, in each direction."""
+CENTROIDS = "Large marks are centroids"
 COSINE, NATS = "cosine of the sentence vectors", "attention mutual information (nats)"
 
 
@@ -54,6 +55,8 @@ def sections(found: Sequence[Attended], sentence: str, tokens: Sequence[int], ch
         Section("Layers and heads", table=_heads_table(found), file="heads"),
         Section("Two views, head by head", figure=_heads_figure(found)),
     ]
+    if changed := _changes(found):
+        made.append(Section("Heads that differ from the first model's", figure=changed))
     for i, (one, length) in enumerate(zip(found, tokens, strict=True)):
         name = "attention-views" if len(found) == 1 else f"attention-views-{i + 1}"
         title = "One sentence" if len(found) == 1 else f"One sentence: {one.name}"
@@ -90,7 +93,7 @@ def _cloud(name: str, group: PairGroup, series: int, origin: Doubles | None = No
     """Return the pairs and their centroid, relative to an origin."""
     left, low = np.zeros(2) if origin is None else origin
     x, y = group.cosine - left, group.information - low
-    return Dots(name, x, y, series=series), Dots(f"their centroid ({name})", [x.mean()], [y.mean()], series, large=True)
+    return Dots(name, x, y, series=series), Dots(f"centroid, {name}", [x.mean()], [y.mean()], series, large=True)
 
 
 def _panel(title: str, clouds: Sequence[tuple[Dots, Dots]], axes: tuple[Axis, Axis]) -> Panel:
@@ -107,15 +110,16 @@ def _scatter(found: Sequence[Attended]) -> Figure:
     panels, about = [], []
     for one in found:
         pairs = one.pairs
-        clouds = [_cloud("positive pairs", pairs.positives, 0), _cloud("negative pairs", pairs.negatives, 1)]
-        panels.append(_panel(f"{one.name}: centroids {pairs.distance:.2f} apart", clouds, axes))
+        clouds = [_cloud("positives", pairs.positives, 0), _cloud("negatives", pairs.negatives, 1)]
+        panels.append(_panel(f"{one.name}: {pairs.distance:.2f} apart", clouds, axes))
         (x, y), (u, v) = pairs.positives.centroid, pairs.negatives.centroid
         about.append(
             f"{one.name}: positive pairs lie around cosine {x:.2f} and {y:.2f} nats, negative pairs around {u:.2f} "
             f"and {v:.2f}; cosine tells them apart with AUC {pairs.auc('cosine'):.3f}, mutual information with "
             f"{pairs.auc('information'):.3f}"
         )
-    return Figure("cosine-mi", "Cosine against attention mutual information", "; ".join(about), tuple(panels))
+    note = f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
+    return Figure("cosine-mi", "Cosine against attention mutual information", "; ".join(about), tuple(panels), note)
 
 
 def _trees_table(found: Sequence[Attended]) -> Table:
@@ -148,12 +152,12 @@ def _trees_figure(found: Sequence[Attended]) -> Figure:
     panels, about = [], []
     for (one, trees), clouds in zip(split, made, strict=True):
         x, y = trees.offset
-        panels.append(_panel(f"{one.name}: centroids {np.hypot(x, y):.2f} apart", clouds, axes))
+        panels.append(_panel(f"{one.name}: {np.hypot(x, y):.2f} apart", clouds, axes))
         about.append(
             f"{one.name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
             f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
         )
-    note = "Each group is drawn relative to the centroid of the other, so that the centroids mirror each other"
+    note = f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that the centroids mirror each other"
     title = "Pairs of different texts, by whether their dependency trees are equal"
     return Figure("trees", title, "; ".join(about), tuple(panels), note)
 
@@ -197,6 +201,28 @@ def _heads_figure(found: Sequence[Attended]) -> Figure:
     return Figure("heads", title, "; ".join(about), tuple(panels))
 
 
+def _changes(found: Sequence[Attended]) -> Figure | None:
+    """Return the mutual information of every head minus that of the first model, of models of the same size."""
+    first = found[0]
+    changes = [
+        (one, one.pairs.information - first.pairs.information)
+        for one in found[1:]
+        if one.pairs.information.shape == first.pairs.information.shape
+    ]
+    panels, about = [], []
+    for one, values in changes:
+        axes = [Axis(what, names=tuple(str(i + 1) for i in range(size))) for what, size in _sides(values)]
+        unit, limits = f"nats more than {first.name}", _span([values for _, values in changes])
+        panels.append(Panel(one.name, axes[1], axes[0], (Grid("change", values),), unit, limits))
+        layer, head = np.unravel_index(np.abs(values).argmax(), values.shape)
+        about.append(
+            f"{one.name}: {values.mean():+.3f} nats on average, most in layer {layer + 1}, head {head + 1} "
+            f"({values[layer, head]:+.3f})"
+        )
+    title = f"Mutual information of two views in each head, minus that of {first.name}"
+    return Figure("heads-change", title, "; ".join(about), tuple(panels)) if panels else None
+
+
 def _sides(values: Doubles) -> tuple[tuple[str, int], tuple[str, int]]:
     return ("layer", values.shape[0]), ("head", values.shape[1])
 
@@ -219,11 +245,11 @@ def _histograms(one: Attended, name: str, sentence: str, tokens: int) -> Figure:
         panels.append(Panel(title, *axes, (grid,), "positions", (1.0, max(most, 2.0)), scale_log=True))
     least, greatest = (pick(one.slices, key=lambda part: part.information) for pick in (min, max))
     about = (
-        f"{one.name}, {len(one.slices)} joint histograms: the points lie closest to the diagonal in {_called(greatest)}, "
-        f"and spread most in {_called(least)}"
+        f"{one.name}, {len(one.slices)} joint histograms: the points lie closest to the diagonal in "
+        f"{_called(greatest)}, and spread most in {_called(least)}"
     )
     title = f"{one.name}: attention of two dropout views of one sentence of {tokens} tokens"
-    note = f"Weights that dropout removed in either view are left out. The sentence: \N{LEFT DOUBLE QUOTATION MARK}"
+    note = "Weights that dropout removed in either view are left out. The sentence: \N{LEFT DOUBLE QUOTATION MARK}"
     return Figure(name, title, about, tuple(panels), f"{note}{sentence}\N{RIGHT DOUBLE QUOTATION MARK}", heads)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sentcli.analysis.summary import Geometry
 
 ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
-LOGGED = {"dev_spearman": "STS-B dev (Spearman x 100)", "alignment": ALIGNMENT, "uniformity": UNIFORMITY}
+LOGGED = {"dev_spearman": "STS-B dev (Spearman × 100)", "alignment": ALIGNMENT, "uniformity": UNIFORMITY}
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _scatter(found: Sequence[Measured]) -> Figure:
         + (f", STS {one.sts:.2f}" if one.sts is not None else "")
         for one, pairs in placed
     )
-    scale = "STS average (Spearman x 100)" if coloured else ""
+    scale = "STS average (Spearman × 100)" if coloured else ""
     panel = Panel("Lower left is better", Axis(UNIFORMITY), Axis(ALIGNMENT), (dots,), scale, legend=False)
     return Figure("alignment-uniformity", "Alignment against uniformity", about, (panel,))
 
@@ -125,4 +125,4 @@ def training_curves(runs: Sequence[RunMetrics]) -> Figure:
                 words.append(f"{run.name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
         if lines:
             panels.append(Panel(label.split(" (")[0], Axis("optimiser step"), Axis(label), tuple(lines)))
-    return Figure("training-curves", "Evaluations of the training runs", "; ".join(words), tuple(panels))
+    return Figure("training-curves", "Evaluations of the training runs", "; ".join(words), tuple(panels), columns=3)

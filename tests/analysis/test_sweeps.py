@@ -1,0 +1,110 @@
+"""Curves of sweeps: which runs are one system, what is varied, means over seeds."""
+
+import copy
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from sentcli.analysis import sweeps
+from sentcli.errors import DataError, InputError
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+STUDY, RATES = RESULTS / "first-study.jsonl", RESULTS / "first-sweep.jsonl"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write runs as results.jsonl; each is what differs from a run of the first study."""
+    like = json.loads(STUDY.read_text("utf-8").splitlines()[0])
+
+    def made(*runs, name="results.jsonl"):
+        lines = []
+        for i, changes in enumerate(runs):
+            record = copy.deepcopy(like)
+            record |= {"digest": str(i), "method": changes.get("method", "simcse"), "seed": changes.get("seed", 42)}
+            record["point"] = {key: value for key, value in changes.items() if key not in ("sts", "dev", "sentences")}
+            record["identity"]["data"][0]["sentences"] = changes.get("sentences", 1000)
+            record["results"] |= {"sts_average": changes.get("sts"), "best_dev_spearman": changes.get("dev", 80.0)}
+            lines.append(json.dumps(record))
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+        return path
+
+    return made
+
+
+def test_rates_of_two_sweeps_are_one_curve_with_the_default_of_the_method():
+    found = {curve.system: curve for curve in sweeps.over(sweeps.read_runs([STUDY, RATES]), "learning_rate")}
+    rates = [rate for rate, _ in found["infocse"].values("sts_average")]
+    assert rates == [7e-06, 3e-05, 1e-04], "the first is the method's default, which no point of the sweep says"
+    assert "micse" not in found and "micse, warmup_steps 0" in found, "another setting makes another system"
+    lines = [json.loads(line) for line in STUDY.read_text("utf-8").splitlines()]
+    scores = [line["results"]["sts_average"] for line in lines if line["method"] == "infocse"]
+    first = found["infocse"].values("sts_average")[0][1]
+    assert (first.mean, first.sd) == pytest.approx((statistics.fmean(scores), statistics.stdev(scores)))
+    assert first.runs == 2
+
+
+def test_low_shot_groups_by_system_and_size(write):
+    path = write(
+        {"method": "simcse", "fraction": 0.1, "seed": 1, "sentences": 100, "sts": 60.0},
+        {"method": "simcse", "fraction": 0.1, "seed": 2, "subset_seed": 2, "sentences": 100, "sts": 62.0},
+        {"method": "simcse", "limit": 1000, "sentences": 1000, "sts": 70.0},
+        {"method": "simcse", "fraction": 0.1, "sentences": 100, "positives_only": True, "sts": 40.0},
+        {"method": "simcse", "fraction": 1.0, "sentences": 1000, "positives_only": True, "sts": 41.0},
+    )
+    plain, alone = sweeps.low_shot(sweeps.read_runs([path]))
+    assert [plain.system, alone.system] == ["simcse", "simcse, positives_only True"]
+    (small, spread), (large, single) = plain.values("sts_average")
+    assert (small, large) == (100, 1000)
+    assert (spread.mean, spread.sd, spread.runs) == (61.0, pytest.approx(2**0.5), 2)
+    assert single.sd is None and single.band == (70.0, 70.0)
+
+
+def test_a_score_that_a_run_lacks_is_left_out(write):
+    path = write({"limit": 10, "sentences": 10, "sts": 50.0}, {"limit": 20, "sentences": 20, "sts": None})
+    (curve,) = sweeps.low_shot(sweeps.read_runs([path]))
+    assert [size for size, _ in curve.values("sts_average")] == [10]
+    assert [size for size, _ in curve.values("best_dev_spearman")] == [10, 20]
+
+
+def test_what_is_varied_is_found(write):
+    assert sweeps.varied(sweeps.read_runs([RATES])) == ["learning_rate"]
+    assert "warmup_steps" in sweeps.varied(sweeps.read_runs([STUDY, RATES]))
+    path = write({"views.count": 3}, {"views.count": 2}, {"contrastive.temperature": 0.1})
+    runs = sweeps.read_runs([path])
+    assert sweeps.varied(runs) == ["views.count", "contrastive.temperature"]
+    (curve,) = sweeps.over(runs, "views.count")
+    assert [x for x, _ in curve.points] == [2, 3], "the default of the method counts"
+
+
+def test_settings_are_ordered_as_numbers_and_words(write):
+    path = write({"whitening": "zca"}, {"whitening": "pca"}, {"whitening": None}, {"rate": 10.0}, {"rate": 2.0})
+    runs = sweeps.read_runs([path])
+    assert [x for x, _ in sweeps.over(runs, "rate")[0].points] == [2.0, 10.0]
+    assert [x for x, _ in sweeps.over(runs, "whitening")[0].points] == ["pca", "zca"]
+
+
+def test_published_curves_are_whole():
+    found = {one.name: one for one in sweeps.published_low_shot()}
+    assert found["micse"].mean == (73.68, 76.40, 76.38, 78.13)
+    assert all(len(one.mean) == len(one.shares) >= len(one.sd) for one in found.values())
+
+
+def test_bad_input_is_one_message(write, tmp_path):
+    with pytest.raises(InputError, match="no file"):
+        sweeps.read_runs([tmp_path / "none.jsonl"])
+    with pytest.raises(InputError, match="not the folder of a sweep"):
+        sweeps.read_runs([tmp_path])
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(InputError, match="is empty"):
+        sweeps.read_runs([tmp_path / "empty.jsonl"])
+    (tmp_path / "other.jsonl").write_text('{"digest": "a"}\n')
+    with pytest.raises(DataError, match="'point' is missing"):
+        sweeps.read_runs([tmp_path / "other.jsonl"])
+    with pytest.raises(InputError, match="same number of sentences"):
+        sweeps.low_shot(sweeps.read_runs([STUDY]))
+    with pytest.raises(InputError, match=r"did you mean 'learning_rate'"):
+        sweeps.over(sweeps.read_runs([STUDY]), "learning_rat")
