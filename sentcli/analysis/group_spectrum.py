@@ -83,12 +83,15 @@ def divisors_of(width: int) -> list[int]:
 
 
 def _eigenvalues(second: Doubles, order: npt.NDArray[np.int64], groups: int) -> Doubles:
+    """Return the eigenvalues of each group, largest first; those that are rounding errors are 0."""
     columns = order.reshape(groups, -1)
-    values: Doubles = np.linalg.eigvalsh(second[columns[:, :, None], columns[:, None, :]])[:, ::-1]
-    return np.clip(values, 0, None)
+    blocks = second[columns[:, :, None], columns[:, None, :]]
+    values: Doubles = np.asarray(np.linalg.eigvalsh(blocks)[:, ::-1], np.float64)
+    values[values < values[:, :1] * values.shape[1] * np.finfo(float).eps] = 0
+    return values
 
 
 def _conditions(eigenvalues: Doubles) -> Doubles:
     largest, smallest = eigenvalues[:, 0], eigenvalues[:, -1]
-    regular = smallest > largest * eigenvalues.shape[1] * np.finfo(float).eps
-    return np.divide(largest, smallest, out=np.full(len(eigenvalues), np.inf), where=regular)
+    made: Doubles = np.divide(largest, smallest, out=np.full(len(eigenvalues), np.inf), where=smallest > 0)
+    return made

@@ -77,7 +77,7 @@ def objectives(
     if texts and not names:
         raise InputError("--texts: none of the runs is finished, so there is no model: -m names one")
     lines = analyzing.read_texts(texts, text_field, limit) if texts else []
-    called = analyzing.labels(dict.fromkeys([*(model or []), *map(str, runs)]))
+    called = analyzing.labels(list(dict.fromkeys([*(model or []), *map(str, runs)])))
     reports = {str(path): Report("analyze", str(path), {"kind": "objectives"}, run.to_dict()) for path, run in found}
     spectra = []
     count = groups or next((run.groups for _, run in found if run.groups), 0)

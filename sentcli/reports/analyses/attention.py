@@ -70,14 +70,14 @@ def _pairs_table(found: Sequence[Attended]) -> Table:
     rows = []
     for one in found:
         positive, negative = one.pairs.positives.centroid, one.pairs.negatives.centroid
-        values = (positive[0], negative[0], positive[1], negative[1], one.pairs.distance)
-        values = (*values, one.pairs.auc("cosine"), one.pairs.auc("information"))
+        values = [positive[0], negative[0], positive[1], negative[1], one.pairs.distance]
+        values += [one.pairs.auc("cosine"), one.pairs.auc("information")]
         rows.append(Row((word(one.name), *(number(float(value), "{:.4f}") for value in values))))
     notes = (
-        f"Means of {len(found[0].pairs.positives.cosine):,} positive pairs (+, two dropout views of a text) and as many "
-        "negative ones (\N{MINUS SIGN}, views of two texts). MI: attention mutual information in nats.",
-        "Centroids apart: distance of the two means in the plane of cosine and nats. AUC: how often a positive pair has "
-        "the greater value than a negative one; 0.5 is chance.",
+        f"Means of {len(found[0].pairs.positives.cosine):,} positive pairs (+, two dropout views of a text) and as "
+        "many negative ones (\N{MINUS SIGN}, views of two texts). MI: attention mutual information in nats.",
+        "Centroids apart: distance of the two means in the plane of cosine and nats. AUC: how often a positive pair "
+        "has the greater value than a negative one; 0.5 is chance.",
     )
     return Table("Positives and negatives", tuple(columns), tuple(rows), notes)
 
@@ -134,8 +134,8 @@ def _trees_table(found: Sequence[Attended]) -> Table:
             numbers = [number(float(value), "{:.4f}") for value in values]
             rows.append(Row((word(one.name), word(name), number(len(group.cosine), "{:,.0f}"), *numbers)))
         notes = [
-            f"{trees.texts:,} texts share their tree with another one, in {trees.pairs:,} pairs. Trees are equal if part "
-            "of speech, head and relation of every word are.",
+            f"{trees.texts:,} texts share their tree with another one, in {trees.pairs:,} pairs. Trees are equal if "
+            "part of speech, head and relation of every word are.",
             "Normalised: minus the centroid of the other group.",
         ]
     return Table("Negatives by their dependency trees", tuple(columns), tuple(rows), tuple(notes))
@@ -157,7 +157,7 @@ def _trees_figure(found: Sequence[Attended]) -> Figure:
             f"{one.name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
             f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
         )
-    note = f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that the centroids mirror each other"
+    note = f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that they mirror each other"
     title = "Pairs of different texts, by whether their dependency trees are equal"
     return Figure("trees", title, "; ".join(about), tuple(panels), note)
 

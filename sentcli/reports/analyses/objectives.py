@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.group_spectrum import GroupSpectra
     from sentcli.analysis.loss_terms import LossTerms
+
+    Doubles = npt.NDArray[np.floating[Any]]
 
 STEP = Axis("optimiser step")
 
@@ -76,7 +78,7 @@ def _shares_figure(runs: Sequence[tuple[str, LossTerms]]) -> Figure:
         for i, term in enumerate(run.terms):
             kept = [(step, 100 * share) for step, share in zip(term.share_steps, term.shares, strict=True) if share > 0]
             if kept:
-                lines.append(Line(term.name, *zip(*kept, strict=True), series=i))  # type: ignore[misc]
+                lines.append(Line(term.name, [step for step, _ in kept], [share for _, share in kept], series=i))
         panels.append(Panel(name, STEP, Axis("share of the gradient (%)", log=True), tuple(lines)))
         means = ", ".join(f"{term.name} {100 * (term.mean_share or 0):.3g} %" for term in run.terms)
         about.append(f"{name}, mean shares: {means}")
@@ -135,37 +137,47 @@ def _every_group(spectra: Sequence[tuple[str, GroupSpectra]]) -> Table:
 def _groups_figure(spectra: Sequence[tuple[str, GroupSpectra]]) -> Figure:
     values, sizes, about = [], [], []
     for i, (name, found) in enumerate(spectra):
-        ranks = np.arange(1, found.eigenvalues.shape[1] + 1)
-        least, greatest = found.eigenvalues.min(axis=0), found.eigenvalues.max(axis=0)
-        values.append(Line(name, ranks, np.median(found.eigenvalues, axis=0), least, greatest, series=i))
-        counts = [count for count, conditions in found.by_count.items() if np.isfinite(conditions).all()]
-        medians, low, high = (
-            [float(pick(found.by_count[count])) for count in counts] for pick in (np.median, np.min, np.max)
-        )
-        sizes.append(Line(name, counts, medians, low, high, series=i))
+        ranks = range(found.eigenvalues.shape[1])
+        values.append(_banded(name, ranks, list(found.eigenvalues.T), i))
+        sizes.append(_banded(name, list(found.by_count), list(found.by_count.values()), i))
         about.append(
             f"{name}: the median condition number of {len(found.eigenvalues)} groups is "
-            f"{np.median(found.conditions):.3g}, the largest {found.conditions.max():.3g}"
+            f"{np.median(found.conditions):.3g}, the largest {_significant(float(found.conditions.max())).text}"
         )
+    columns = max(found.eigenvalues.shape[1] for _, found in spectra)
+    ranked = Axis("eigenvalue of a group, largest first", names=_names(columns))
     axis = Axis("condition number", log=True)
     panels = [
-        _ranks(values, max(found.eigenvalues.shape[1] for _, found in spectra)),
+        Panel("Eigenvalues", ranked, Axis("eigenvalue", log=True), tuple(values)),
         Panel("Condition numbers", Axis("group, largest first"), axis, tuple(_sorted(spectra))),
         Panel("Other numbers of groups", Axis("groups", log=True), axis, tuple(sizes)),
     ]
-    note = "Lines are medians over the groups, bands reach from the least to the greatest"
+    note = (
+        "Lines are medians over the groups, bands reach from the 5th to the 95th percentile; what is singular, or not "
+        "positive, is left out"
+    )
     title = "Covariance of the whitening groups"
     return Figure("whitening-groups", title, "; ".join(about), tuple(panels), note, columns=3)
 
 
-def _ranks(lines: Sequence[Line], columns: int) -> Panel:
-    x = Axis("eigenvalue of a group, largest first", limits=(0.5, columns + 0.5))
-    return Panel("Eigenvalues", x, Axis("eigenvalue", log=True), tuple(lines))
+def _names(columns: int) -> tuple[str, ...]:
+    """Return the numbers from 1, so many of them that there is room for."""
+    step = -(-columns // 12)
+    return tuple(str(i + 1) if i % step == 0 else "" for i in range(columns))
+
+
+def _banded(name: str, x: Sequence[int], groups: Sequence[Doubles], series: int) -> Line:
+    """Return medians with a band, where they can stand on a logarithmic axis."""
+    ends = np.array([np.percentile(values, (50, 5, 95), method="nearest") for values in groups])
+    ends[~np.isfinite(ends) | (ends <= 0)] = np.nan
+    kept = np.isfinite(ends[:, 0])
+    middle, low, high = ends[kept].T
+    return Line(name, np.asarray(x)[kept], middle, low, high, series=series)
 
 
 def _sorted(spectra: Sequence[tuple[str, GroupSpectra]]) -> list[Line]:
     made = []
     for i, (name, found) in enumerate(spectra):
-        conditions: npt.NDArray[np.float64] = np.sort(found.conditions[np.isfinite(found.conditions)])[::-1]
+        conditions: Doubles = np.sort(found.conditions[np.isfinite(found.conditions)])[::-1]
         made.append(Line(name, np.arange(1, len(conditions) + 1), conditions, series=i, markers=False))
     return made
