@@ -49,6 +49,9 @@ class Trees:
 
     equal: PairGroup
     unequal: PairGroup
+    as_long: PairGroup | None
+    """Unequal trees, but as many tokens: equal trees come with equal lengths, which raise the mutual information, too.
+    None if there is no such pair."""
     texts: int
     """That share their tree with another one."""
     pairs: int
@@ -66,6 +69,7 @@ class Trees:
             "pairs_with_equal_trees": self.pairs,
             "equal": self.equal.to_dict(),
             "unequal": self.unequal.to_dict(),
+            "unequal_as_long": None if self.as_long is None else self.as_long.to_dict(),
             "centroid_distance": float(np.linalg.norm(self.offset)),
         }
 
@@ -145,15 +149,20 @@ def attention_pairs(
     rho, information = (np.mean(part, axis=0) for part in zip(*heads, strict=True))
     split = None
     if trees is not None:
-        equal = equal_pairs(trees)
-        chosen = sorted(rng.choice(len(equal), min(len(equal), MOST), replace=False).tolist())
-        same = []
-        for number in chosen:
-            i, j = equal[number]
-            same.append(_compared(views.of(i), views.of(j), layers, slicing))
-            tick(1)
+        equal, as_long = equal_pairs(trees), equally_long_pairs(trees, views.lengths[:texts])
+
+        def some(pairs: Sequence[Pair], most: int) -> PairGroup:
+            found = []
+            for number in sorted(rng.choice(len(pairs), min(len(pairs), most), replace=False).tolist()):
+                i, j = pairs[number]
+                found.append(_compared(views.of(i), views.of(j), layers, slicing))
+                tick(1)
+            return _group(found)
+
         other = [pair for pair, (i, j) in zip(negatives, drawn, strict=True) if trees[i] != trees[j]]
-        split = Trees(_group(same), _group(other), len({i for pair in equal for i in pair}), len(equal))
+        control = some(as_long, texts) if as_long else None
+        sharing = len({i for pair in equal for i in pair})
+        split = Trees(some(equal, MOST), _group(other), control, sharing, len(equal))
     return AttentionPairs(rho, information, _group(positives), _group(negatives), split)
 
 
@@ -163,6 +172,16 @@ def equal_pairs(trees: Sequence[str]) -> list[Pair]:
     for number, tree in enumerate(trees):
         groups[tree].append(number)
     return sorted(pair for group in groups.values() for pair in combinations(group, 2))
+
+
+def equally_long_pairs(trees: Sequence[str], lengths: Sequence[int]) -> list[Pair]:
+    """Return the pairs of numbers of texts that have as many tokens and unequal trees, in order."""
+    return [(i, j) for i, j in equal_pairs([str(length) for length in lengths]) if trees[i] != trees[j]]
+
+
+def tree_pairs(trees: Sequence[str], lengths: Sequence[int]) -> int:
+    """Return how many pairs `attention_pairs` compares beyond one a text."""
+    return min(len(equal_pairs(trees)), MOST) + min(len(equally_long_pairs(trees, lengths)), len(trees))
 
 
 def _compared(one: Views, two: Views, layers: Sequence[int], slicing: str) -> tuple[float, float]:

@@ -62,6 +62,11 @@ class DropoutViews:
             surgery.set_dropout(self.module, dropout)
         self.module.train()
 
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each text, special ones included."""
+        return [len(ids) for ids in self.tokens.ids]
+
     def close(self) -> None:
         """Put the encoder back into evaluation mode."""
         self.module.eval()

@@ -178,7 +178,7 @@ class _Look:
 
     def at(self, candidate: Candidate, label: str) -> tuple[Attended, Report]:
         """Measure a model."""
-        from sentcli.analysis.attention_pairs import attention_pairs, equal_pairs
+        from sentcli.analysis.attention_pairs import attention_pairs, tree_pairs
         from sentcli.analysis.attention_views import DropoutViews
         from sentcli.report import Report, environment
         from sentcli.reports.analyses.attention import Attended
@@ -188,7 +188,7 @@ class _Look:
         views = DropoutViews(candidate.encoder, [*self.texts, *self._own()], self.seed, self.dropout)
         layers = self._layers(views)
         slices, tokens = self._slices(views, layers)
-        total = len(self.texts) + (min(len(equal_pairs(self.trees)), 2000) if self.trees else 0)
+        total = len(self.texts) + (tree_pairs(self.trees, views.lengths[: len(self.texts)]) if self.trees else 0)
         with console.counting(f"comparing with {candidate.name}", total) as tick:
             pairs = attention_pairs(views, len(self.texts), layers, self.slicing, self.seed, self.trees, tick)
         views.close()
@@ -229,7 +229,7 @@ class _Look:
         """Return the slices of the sentence that is shown, and its tokens in this model."""
         from sentcli.analysis.attention_views import slices_of
 
-        number = self._number([len(ids) for ids in views.tokens.ids])
+        number = self._number(views.lengths)
         self.shown = [*self.texts, *self._own()][number]
         weights = views.of(number).weights
         heads = range(self.first_head - 1, min(self.first_head - 1 + HEADS, weights.shape[2]))

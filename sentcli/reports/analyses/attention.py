@@ -129,14 +129,17 @@ def _trees_table(found: Sequence[Attended]) -> Table:
     for one in found:
         trees = one.pairs.trees
         assert trees is not None
-        for name, group, sign in (("equal", trees.equal, 1), ("unequal", trees.unequal, -1)):
-            values = (*group.centroid, *(sign * trees.offset))
+        groups = [("equal", trees.equal, trees.unequal), ("unequal", trees.unequal, trees.equal)]
+        groups += [("unequal, as long", trees.as_long, trees.equal)] if trees.as_long is not None else []
+        for name, group, other in groups:
+            values = (*group.centroid, *(group.centroid - other.centroid))
             numbers = [number(float(value), "{:.4f}") for value in values]
             rows.append(Row((word(one.name), word(name), number(len(group.cosine), "{:,.0f}"), *numbers)))
         notes = [
             f"{trees.texts:,} texts share their tree with another one, in {trees.pairs:,} pairs. Trees are equal if "
             "part of speech, head and relation of every word are.",
-            "Normalised: minus the centroid of the other group.",
+            "Normalised: minus the centroid of the other group. As long: pairs of texts with as many tokens, since "
+            "those with equal trees have that, too, and it raises the mutual information.",
         ]
     return Table("Negatives by their dependency trees", tuple(columns), tuple(rows), tuple(notes))
 
