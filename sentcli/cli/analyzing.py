@@ -94,6 +94,8 @@ class Loading:
     precision: str = "auto"
     device: str = "auto"
     rerun: bool = False
+    normalize: bool | None = None
+    """Force vectors of length 1 on or off."""
 
     def candidates(self, models: Sequence[str]) -> list[Candidate]:
         """Return models, which are loaded when their vectors are not known.
@@ -105,7 +107,14 @@ class Loading:
             raise InputError(f"-m {twice} is given twice")
         return [
             options.candidate(
-                name, self.backend, self.precision, self.device, self.pooling, None, self.max_length, rerun=self.rerun
+                name,
+                self.backend,
+                self.precision,
+                self.device,
+                self.pooling,
+                self.normalize,
+                self.max_length,
+                rerun=self.rerun,
             )
             for name in models
         ]

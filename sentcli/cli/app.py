@@ -5,11 +5,13 @@ from sentcli.cli.base import app
 
 # In the order in which --help lists them.
 from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
-from sentcli.cli import analyze_geometry, analyze_sweeps
+from sentcli.cli import analyze_geometry, analyze_sweeps, analyze_attention, analyze_objectives
 # isort: on
 
 __all__ = [
+    "analyze_attention",
     "analyze_geometry",
+    "analyze_objectives",
     "analyze_sweeps",
     "app",
     "data",

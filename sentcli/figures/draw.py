@@ -15,6 +15,7 @@ from sentcli.printable import safe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure as Canvas
     from matplotlib.figure import SubFigure
 
@@ -22,6 +23,8 @@ MANY = 3000
 """Points beyond which dots are drawn as pixels in an SVG."""
 LONGEST = 40
 """Characters of a name in a legend or beside a point."""
+WIDE = 28
+"""Characters of a name that leaves no room for another one beside it in a legend."""
 
 
 def require() -> None:
@@ -77,11 +80,27 @@ def _panel(part: SubFigure, panel: Panel) -> None:
     if panel.square:
         axes.set_aspect("equal", adjustable="datalim")
     if colours is not None and panel.scale:
-        bar = part.colorbar(colours, ax=axes, label=panel.scale)
-        bar.outline.set_visible(False)
+        _colour_bar(part.colorbar(colours, ax=axes, label=panel.scale), log=panel.scale_log)
     handles, labels = axes.get_legend_handles_labels()
     if panel.legend and len(labels) > 1:
-        part.legend(handles, labels, loc="outside lower left", ncols=2 if len(labels) > 2 else len(labels))
+        part.legend(handles, labels, loc="outside lower left", ncols=1 if max(map(len, labels)) > WIDE else 2)
+
+
+def _colour_bar(bar: Colorbar, *, log: bool) -> None:
+    bar.outline.set_visible(False)
+    if log:
+        _log_ticks(bar.ax.yaxis)
+
+
+def _log_ticks(axis: Any) -> None:
+    """Label a logarithmic axis with plain numbers; one that spans few decades also between the powers of ten."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    low, high = sorted(axis.get_view_interval())
+    if low > 0 and high / low < 100:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 5 else MaxNLocator(5))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(lambda *_: "")
 
 
 def _axis(axes: Axes, axis: Axis, which: str, *, downwards: bool = False) -> None:
@@ -89,8 +108,7 @@ def _axis(axes: Axes, axis: Axis, which: str, *, downwards: bool = False) -> Non
     kept.set_label_text(safe(axis.label))
     if axis.log:
         getattr(axes, f"set_{which}scale")("log")
-        kept.set_major_formatter(lambda value, _: f"{value:g}")
-        kept.set_minor_formatter(lambda *_: "")
+        _log_ticks(kept)
     if axis.names:
         angle = {"rotation": 45, "ha": "right"} if which == "x" and max(map(len, axis.names)) > 4 else {}
         getattr(axes, f"set_{which}ticks")(range(len(axis.names)), [_short(name) for name in axis.names], **angle)
@@ -143,7 +161,8 @@ def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
         edge = {"edgecolors": style.INK, "linewidths": 0.6} if mark.large else {"linewidths": 0}
         points = axes.scatter(mark.x, mark.y, c=mark.values, cmap=style.SCALE, norm=scale, **edge, **look)
     else:
-        points = axes.scatter(mark.x, mark.y, c=colour, alpha=1.0 if mark.large else 0.6, linewidths=0, **look)
+        edge = {"edgecolors": style.INK, "linewidths": 1.2, "zorder": 3} if mark.large else {"linewidths": 0}
+        points = axes.scatter(mark.x, mark.y, c=colour, alpha=1.0 if mark.large else 0.6, **edge, **look)
     if mark.shown:
         _names(axes, mark)
     return points if len(mark.values) else None

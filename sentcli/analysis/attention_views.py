@@ -1,0 +1,184 @@
+"""The attention of two dropout views of a text: what miCSE (Klein and Nabi, ACL 2023) trains and looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sentcli.encoder import attention, surgery
+from sentcli.encoder.tokenizing import pad
+from sentcli.errors import InputError
+from sentcli.objectives.attention_mi import SMALLEST, attention_mutual_information, correlation, mutual_information
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+    Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Views:
+    """Two encodings of one text, which differ by dropout."""
+
+    weights: Tensor
+    """``[2, L, H, T, T]`` after softmax and dropout: views, all layers, heads, queries, keys; no padding."""
+    vectors: Tensor
+    """``[2, d]``."""
+
+
+class DropoutViews:
+    """Encodes texts twice with dropout, one text at a time, so that nothing is padded.
+
+    Each text has random numbers of its own, made of the seed and the text's number: its views are the same whenever
+    they are asked for, whatever other texts there are, and need not be kept.
+
+    Args:
+        encoder: is put into training mode; `close` undoes that.
+        texts: what to encode.
+        seed: of dropout.
+        dropout: rate everywhere, instead of the model's own.
+    """
+
+    def __init__(
+        self, encoder: SentenceEncoder, texts: Sequence[str], seed: int = 0, dropout: float | None = None
+    ) -> None:
+        self.name, self.seed = encoder.model, seed
+        self.module = encoder.torch_module
+        self.tokenizer = encoder.tokenizer
+        self.device = next(self.module.parameters()).device
+        prompt = encoder.prompt_text()
+        self.prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
+        self.tokens = self.tokenizer(texts, prompt)
+        self.depth = surgery.depth(self.module.backbone)
+        attention.install(self.module.backbone)
+        if dropout is not None:
+            surgery.set_dropout(self.module, dropout)
+        self.module.train()
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each text, special ones included."""
+        return [len(ids) for ids in self.tokens.ids]
+
+    def close(self) -> None:
+        """Put the encoder back into evaluation mode."""
+        self.module.eval()
+
+    def of(self, number: int) -> Views:
+        """Return the two views of a text, on the CPU in float32.
+
+        Raises:
+            InputError: if the model gives no attention weights.
+        """
+        rows = pad(self.tokens, [number, number], self.tokenizer.pad_id)
+        batch = {name: torch.from_numpy(array).to(self.device) for name, array in rows.items()}
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.no_grad(), torch.random.fork_rng(devices):
+            torch.manual_seed(int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]))
+            try:
+                found = self.module.features(batch, self.prompt_length, attention_layers=range(self.depth))
+            except InputError as error:
+                raise InputError(f"{self.name}: {error}") from error
+        assert found.sentence is not None
+        weights = torch.stack([found.attentions[layer] for layer in range(self.depth)], dim=1)
+        return Views(weights.float().cpu(), found.sentence.float().cpu())
+
+    def check(self) -> int:
+        """Try the model on the first text and return its number of heads.
+
+        Raises:
+            InputError: if it gives no attention weights, or dropout does not make the views differ.
+        """
+        views = self.of(0)
+        if bool((views.weights[0] == views.weights[1]).all()):
+            raise InputError(
+                f"{self.name}: the two views of a text are the same, since this model has no dropout; try --dropout 0.1"
+            )
+        return int(views.weights.shape[2])
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One head of one layer in two views of one text."""
+
+    layer: int
+    """From 0, like the head."""
+    head: int
+    first: Doubles
+    """Natural logarithms of the weights ``[n]`` where both views have weight."""
+    second: Doubles
+    correlation: float
+    information: float
+    """Mutual information in nats."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; layer and head count from 1."""
+        return {
+            "layer": self.layer + 1,
+            "head": self.head + 1,
+            "positions": len(self.first),
+            "rho": self.correlation,
+            "mi": self.information,
+        }
+
+
+def by_head(weights: Tensor) -> tuple[Doubles, Doubles]:
+    """Return rho and mutual information (nats) of two views, for every layer and head (miCSE, eq. 4).
+
+    Args:
+        weights: ``[2, L, H, T, T]``; positions where a view has no weight, such as dropped ones, are left out.
+
+    Returns:
+        Two arrays ``[L, H]``.
+    """
+    one, two = weights.double().flatten(3).flatten(1, 2)
+    mask = (one > SMALLEST) & (two > SMALLEST)
+    rho = correlation(one.where(mask, 1).log(), two.where(mask, 1).log(), mask)
+    shape = tuple(weights.shape[1:3])
+    return rho.view(shape).numpy(), mutual_information(one, two, mask).view(shape).numpy()
+
+
+def slices_of(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> list[Slice]:
+    """Return the logarithms of the weights of two views for some layers and heads (miCSE, fig. 8).
+
+    Args:
+        weights: ``[2, L, H, T, T]``.
+        layers: which, from 0.
+        heads: which, from 0.
+    """
+    rho, information = by_head(weights)
+    found = []
+    for layer in layers:
+        for head in heads:
+            one, two = weights[:, layer, head].double().flatten(1)
+            mask = (one > SMALLEST) & (two > SMALLEST)
+            first, second = (part[mask].log().numpy() for part in (one, two))
+            found.append(Slice(layer, head, first, second, float(rho[layer, head]), float(information[layer, head])))
+    return found
+
+
+def pair_information(first: Tensor, second: Tensor, layers: Sequence[int], slicing: str) -> float:
+    """Return the attention mutual information of two texts or views in nats: the mean over slices (miCSE, eq. 5).
+
+    Every position counts where both have weight, without the draw of 150 and the factor of the authors' code. Of texts
+    of different lengths, positions up to the shorter one's length count.
+
+    Args:
+        first: ``[L, H, T, T]`` without padding.
+        second: ``[L, H, T', T']``.
+        layers: which, from 0.
+        slicing: as in `attention_mutual_information`.
+    """
+    width = min(first.shape[-1], second.shape[-1])
+    one, two = (weights[list(layers), None, :, :width, :width].double() for weights in (first, second))
+    found = attention_mutual_information(
+        one, two, torch.tensor([width]), slicing, samples=None, scale_by_share=False, real_queries=True
+    )
+    return float(found)

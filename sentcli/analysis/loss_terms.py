@@ -1,0 +1,122 @@
+"""The terms of a run's loss over its steps, and what part each has in the gradient."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentcli.analysis.run_metrics import read_config, read_metrics
+
+RUN = "run.json"
+SHARE = "share_"
+OTHERS = ("step", "loss", "learning_rate", "grad_norm", "sentences_per_second")
+"""What a line of an optimiser step holds beside the terms and their shares."""
+GROUPED = ("shuffled-group", "group")
+"""Kinds of the whitening head that cut the columns into groups."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One objective of a run."""
+
+    name: str
+    weight: float | None
+    """It has in the loss; None if the run does not say."""
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    """Unweighted, of each step."""
+    share_steps: tuple[int, ...]
+    shares: tuple[float, ...]
+    """Norm of the weighted term's gradient at the encoder over the sum of the norms of all terms, where measured."""
+
+    @property
+    def mean_share(self) -> float | None:
+        """Over the steps where it was measured."""
+        return float(np.mean(self.shares)) if self.shares else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "weight": self.weight,
+            "mean_share": self.mean_share,
+            "share_steps": list(self.share_steps),
+            "shares": list(self.shares),
+            "first": self.values[0] if self.values else None,
+            "last": self.values[-1] if self.values else None,
+        }
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """The terms of one run."""
+
+    terms: tuple[Term, ...]
+    steps: int
+    """The last one that was logged."""
+    finished: bool
+    groups: int | None = None
+    """That its head whitens, 0 for groups of two columns; None if it whitens no groups."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether the shares of several terms were logged."""
+        return len(self.terms) > 1 and any(term.shares for term in self.terms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "steps": self.steps,
+            "finished": self.finished,
+            "terms": {term.name: term.to_dict() for term in self.terms},
+        }
+
+
+def read_terms(folder: Path) -> LossTerms:
+    """Read the terms of a run, finished or not.
+
+    Raises:
+        InputError: if it has no metrics, or has not made a step; DataError for what is damaged.
+    """
+    from sentcli.errors import InputError
+
+    found = read_metrics(folder)
+    if not found.steps:
+        raise InputError(f"{folder} has not logged an optimiser step yet")
+    method = _method(folder)
+    names = dict.fromkeys(key for line in found.steps for key in line if not key.startswith(SHARE))
+    terms = []
+    for name in names:
+        if name in OTHERS:
+            continue
+        steps, values = found.column(name, found.steps)
+        share_steps, shares = found.column(f"{SHARE}{name}", found.steps)
+        weight = method.get(name, {}).get("weight")
+        terms.append(Term(name, weight, tuple(steps), tuple(values), tuple(share_steps), tuple(shares)))
+    head = method.get("head", {})
+    groups = head.get("num_groups", 0) if head.get("kind") in GROUPED else None
+    return LossTerms(tuple(terms), found.steps[-1]["step"], bool(read_config(folder)), groups)
+
+
+def _method(folder: Path) -> dict[str, Any]:
+    """Return the settings of the method, sections by name; empty if the run does not say them."""
+    config = read_config(folder)
+    if not config and (folder / RUN).is_file():
+        try:
+            config = json.loads((folder / RUN).read_text("utf-8"))
+        except ValueError:
+            config = {}
+    method = config.get("method") if isinstance(config, dict) else None
+    sections = method.items() if isinstance(method, dict) else ()
+    return {name: section for name, section in sections if isinstance(section, dict)}
+
+
+def thinned(
+    steps: tuple[int, ...], values: tuple[float, ...], most: int = 300
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return means of neighbouring steps, at their last one, so that a curve has at most so many points."""
+    parts = np.array_split(np.arange(len(steps)), min(most, len(steps)))
+    return tuple(steps[part[-1]] for part in parts), tuple(float(np.mean([values[i] for i in part])) for part in parts)

@@ -1,0 +1,124 @@
+"""Dependency trees of texts, written as a line each: equal lines are equal trees (miCSE, fig. 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import DataError, InputError, MissingExtraError, one_line
+
+if TYPE_CHECKING:
+    Word = tuple[str, int, str]
+    """Part of speech, number of the head (from 1; 0 for the root), relation."""
+
+SPACY, SPACY_MODEL = "spacy", "en_core_web_sm"
+
+
+def linearised(words: Iterable[Word]) -> str:
+    """Return a tree as one line: part of speech, head and relation of each word in the order of the sentence.
+
+    >>> linearised([("DET", 2, "det"), ("NOUN", 3, "nsubj"), ("VERB", 0, "root")])
+    'DET<2:det NOUN<3:nsubj VERB<0:root'
+    """
+    return " ".join(f"{part}<{head}:{relation}" for part, head, relation in words)
+
+
+def read_conllu(path: Path, limit: int | None = None) -> dict[str, str]:
+    """Read the sentences of a CoNLL-U file with their trees, by universal part of speech and relation.
+
+    Words of multi-word tokens count, the tokens and empty nodes do not.
+
+    Args:
+        path: each sentence in it has a line ``# text = ...``.
+        limit: distinct sentences at most, the first.
+
+    Returns:
+        Text to tree, each distinct text once.
+
+    Raises:
+        DataError: for a sentence without text or tree; MissingExtraError.
+        InputError: if the file cannot be read, or is empty.
+    """
+    try:
+        import conllu
+    except ImportError as error:
+        raise MissingExtraError("conllu", "trees", "reading CoNLL-U") from error
+    found: dict[str, str] = {}
+    try:
+        with path.open(encoding="utf-8") as handle:
+            for number, sentence in enumerate(_sentences(conllu, handle, path), 1):
+                text = sentence.metadata.get("text")
+                if not text:
+                    raise DataError(path, "it has no line '# text = ...'", line=number, unit="sentence")
+                found.setdefault(text, linearised(_words(sentence, path, number)))
+                if len(found) == limit:
+                    break
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(path, "not UTF-8 text") from error
+    if not found:
+        raise InputError(f"{path} holds no sentence")
+    return found
+
+
+def _sentences(conllu: Any, handle: Any, path: Path) -> Iterator[Any]:
+    sentences = conllu.parse_incr(handle)
+    number = 0
+    while True:
+        number += 1
+        try:
+            yield next(sentences)
+        except StopIteration:
+            return
+        except conllu.exceptions.ParseException as error:
+            raise DataError(path, f"not CoNLL-U: {one_line(error)}", line=number, unit="sentence") from error
+
+
+def _words(sentence: Any, path: Path, number: int) -> Iterator[Word]:
+    words = [token for token in sentence if isinstance(token.get("id"), int)]
+    if not words:
+        raise DataError(path, "it has no words", line=number, unit="sentence")
+    for token in words:
+        part, head, relation = (token.get(key) for key in ("upos", "head", "deprel"))
+        if part in (None, "_") or relation in (None, "_") or not isinstance(head, int):
+            problem = f"word {token['id']} lacks part of speech, head or relation (columns 4, 7 and 8)"
+            raise DataError(path, problem, line=number, unit="sentence")
+        yield str(part), head, str(relation)
+
+
+def is_spacy(trees: str) -> bool:
+    """Say whether ``--trees`` asks for spaCy."""
+    return trees == SPACY or trees.startswith(f"{SPACY}:")
+
+
+def parse_with_spacy(trees: str, texts: Sequence[str]) -> list[str]:
+    """Parse texts with spaCy and return their trees.
+
+    Args:
+        trees: ``spacy``, or ``spacy:MODEL``.
+        texts: what to parse.
+
+    Raises:
+        InputError: if spaCy or its model is not installed, or the model does not parse.
+    """
+    name = trees.partition(":")[2] or SPACY_MODEL
+    try:
+        import spacy
+    except ImportError as error:
+        raise InputError(
+            f"--trees {trees} needs spaCy, which is not installed: pip install spacy, then python -m spacy download "
+            f"{name}; or give a CoNLL-U file"
+        ) from error
+    try:
+        parser = spacy.load(name)
+    except OSError as error:
+        raise InputError(f"--trees {trees}: spaCy has no model {name}: python -m spacy download {name}") from error
+    found = []
+    for document in parser.pipe(texts):
+        words = [(w.pos_, 0 if w.head.i == w.i else w.head.i + 1, w.dep_) for w in document]
+        if not all(part and relation for part, _, relation in words):
+            raise InputError(f"--trees {trees}: {name} gives no parts of speech or no dependencies")
+        found.append(linearised(words))
+    return found
