@@ -5,11 +5,14 @@ from sentcli.cli.base import app
 
 # In the order in which --help lists them.
 from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
-from sentcli.cli import analyze_geometry
+from sentcli.cli import analyze_geometry, analyze_map, analyze_similarity, analyze_compare
 # isort: on
 
 __all__ = [
+    "analyze_compare",
     "analyze_geometry",
+    "analyze_map",
+    "analyze_similarity",
     "app",
     "data",
     "doctor",

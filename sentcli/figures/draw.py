@@ -10,7 +10,7 @@ import numpy as np
 
 from sentcli.errors import MissingExtraError
 from sentcli.figures import style
-from sentcli.figures.figure import Area, Axis, Bars, Dots, Figure, Grid, Line, Mark, Panel
+from sentcli.figures.figure import Area, Axis, Bars, Dots, Figure, Grid, Line, Mark, Names, Panel
 from sentcli.printable import safe
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 MANY = 3000
-"""Points beyond which dots are drawn as pixels in an SVG."""
+"""Points of a panel beyond which dots are drawn as pixels in an SVG."""
 LONGEST = 40
 """Characters of a name in a legend or beside a point."""
 
@@ -54,7 +54,7 @@ def drawn(figure: Figure, panels: tuple[Panel, ...], columns: int) -> Iterator[C
     look: Any = style.settings(f"{figure.name} {figure.panels.index(panels[0])}")  # its keys are no plain strings
     with mpl.rc_context(look):
         width, height = style.PANEL
-        canvas = Canvas(figsize=(width * columns, height * lines), layout="constrained")
+        canvas = Canvas(figsize=(width * columns, figure.height * height * lines), layout="constrained")
         FigureCanvasAgg(canvas)
         parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
         for part, panel in zip(parts, panels, strict=False):
@@ -76,6 +76,8 @@ def _panel(part: SubFigure, panel: Panel) -> None:
     _axis(axes, panel.y, "y", downwards=bool(bars) or any(isinstance(m, Grid) and not len(m.y) for m in panel.marks))
     if panel.square:
         axes.set_aspect("equal", adjustable="datalim")
+    if panel.bare:
+        axes.set(xticks=[], yticks=[])
     if colours is not None and panel.scale:
         bar = part.colorbar(colours, ax=axes, label=panel.scale)
         bar.outline.set_visible(False)
@@ -119,6 +121,8 @@ def _mark(axes: Axes, mark: Mark, panel: Panel) -> Any:
         return _grid(axes, mark, panel)
     if isinstance(mark, Dots):
         return _dots(axes, mark, panel)
+    if isinstance(mark, Names):
+        return _names(axes, mark)
     colour, marker, dashes = _look(mark.series)
     if isinstance(mark, Area):
         top = np.asarray(mark.y) + mark.base
@@ -135,7 +139,8 @@ def _mark(axes: Axes, mark: Mark, panel: Panel) -> Any:
 def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
     colour, marker, _ = _look(mark.series)
     size = 60 if mark.large else 14 if len(mark.x) <= 500 else 7
-    look: dict[str, Any] = {"marker": marker, "s": size, "label": _short(mark.name), "rasterized": len(mark.x) > MANY}
+    many = sum(len(other.x) for other in panel.marks if isinstance(other, Dots)) > MANY
+    look: dict[str, Any] = {"marker": marker, "s": size, "label": _short(mark.name), "rasterized": many}
     if len(mark.values):
         scale = _norm(panel, np.asarray(mark.values, float))
         edge = {"edgecolors": style.INK, "linewidths": 0.6} if mark.large else {"linewidths": 0}
@@ -149,6 +154,14 @@ def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
     if mark.shown:
         axes.margins(x=0.25, y=0.12)
     return points if len(mark.values) else None
+
+
+def _names(axes: Axes, mark: Names) -> None:
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground=style.PAPER)]
+    for x, y, label in zip(mark.x, mark.y, mark.labels, strict=True):
+        axes.text(x, y, _short(label), ha="center", va="center", weight="bold", path_effects=halo, zorder=4)
 
 
 def _norm(panel: Panel, values: Any) -> Any:
