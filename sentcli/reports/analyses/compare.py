@@ -69,8 +69,8 @@ def _figure(found: Compared, names: tuple[str, str], texts: Sequence[str]) -> Fi
     )
     means = [cosines.mean(axis=1) for cosines in found.cosines]
     dots = Dots("texts", means[0], means[1], values=found.shared, labels=list(texts))
-    x, y = (Axis(f"{name}: mean cosine of the neighbours") for name in names)
-    where = Panel("Where they change", x, y, (dots,), "shared neighbours", (0, k), legend=False)
+    x, y = (Axis(f"cosine in {short(name, 36)}") for name in names)
+    where = Panel("Mean cosine of the neighbours", x, y, (dots,), "shared neighbours", (0, k), legend=False)
     sizes = (float(counts[0]) / n, float(counts[-1]) / n)
     few = found.shared <= k // 3
     near = ", ".join(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LABELS_SHOWN = 12
 """Labels at most that have colours; where there are more, clusters have them."""
 
+AROUND = 0.08
+"""Radius around a point, of the width of a map, in which the most texts of a cluster make the place of its number."""
+
 
 @dataclass(frozen=True)
 class Labelled:
@@ -75,9 +78,8 @@ def _figure(found: Sequence[Named], texts: Sequence[str], labelled: Labelled | N
         for one in found
     )
     note = "Colour and marker: " + coloured
-    note += (
-        "" if shown else ", matched between panels; a number stands amid its texts. Words: what sets a cluster apart"
-    )
+    if shown is None:
+        note += ", the same in all panels where they share texts enough; words: what sets a cluster apart"
     return Figure("map", "Maps of the texts (t-SNE)", words, panels, note, height=1.25)
 
 
@@ -93,7 +95,9 @@ def _marks(one: Named, texts: Sequence[str], labelled: Labelled | None) -> tuple
         x, y = one.map.layout.positions[inside].T
         marks.append(Dots(name, x, y, series=group, labels=[texts[int(i)] for i in inside]))
     if labelled is None:
-        places = np.array([_amid(one.map.layout.positions[groups == group]) for group in names])
+        positions = one.map.layout.positions
+        near = AROUND * float(np.ptp(positions, axis=0).max())
+        places = np.array([_amid(positions[groups == group], near) for group in names])
         marks.append(Names("clusters", places[:, 0], places[:, 1], [str(group + 1) for group in names]))
     return tuple(marks)
 
@@ -102,10 +106,13 @@ def _title(cluster: Cluster) -> str:
     return " ".join([f"{cluster.number + 1}", ", ".join(cluster.words)]).strip()
 
 
-def _amid(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the point that is nearest to the median of all: it lies among them, whatever their shape."""
-    chosen: npt.NDArray[np.float64] = points[np.square(points - np.median(points, axis=0)).sum(axis=1).argmin()]
-    return chosen
+def _amid(points: npt.NDArray[np.float64], near: float) -> npt.NDArray[np.float64]:
+    """Return the point that has most others around it."""
+    from scipy.spatial import KDTree
+
+    chosen = KDTree(points).query_ball_point(points, near, return_length=True).argmax()
+    found: npt.NDArray[np.float64] = points[chosen]
+    return found
 
 
 def _numbers(found: Sequence[Named]) -> Table:

@@ -102,12 +102,12 @@ def _scatter(found: Sequence[Similar], pairs: ScoredPairs) -> Figure:
     names = [f"{one} | {two}" for one, two in zip(pairs.first, pairs.second, strict=True)]
     limits = _limits(found)
     panels = []
-    for i, one in enumerate(found):
+    for one in found:
         held = [(part, (part.low + part.high) / 2) for part in one.bins(pairs) if part.mean is not None]
         mean, spread = (np.array([getattr(part, key) or 0.0 for part, _ in held]) for key in ("mean", "deviation"))
         middle = [place for _, place in held]
-        line = Line("mean and standard deviation of a bin", middle, mean, mean - spread, mean + spread, series=i + 1)
-        dots = Dots("pairs", pairs.gold, one.cosines, series=i, labels=names)
+        line = Line("mean and standard deviation of a bin", middle, mean, mean - spread, mean + spread, series=1)
+        dots = Dots("pairs", pairs.gold, one.cosines, labels=names)
         title = f"{one.name} (Spearman {one.score.spearman:.1f})"
         panels.append(Panel(title, Axis(GOLD), Axis(COSINE, limits=limits), (dots, line), legend=False))
     words = "; ".join(
@@ -132,13 +132,13 @@ def _limits(found: Sequence[Similar]) -> tuple[float, float]:
 
 def _ridge(found: Sequence[Similar], pairs: ScoredPairs) -> Figure:
     limits = _limits(found)
-    at, numbers = np.linspace(*limits, GRID), bin_numbers(pairs.gold, pairs.edges)
+    at, numbers = np.linspace(max(limits[0], -1), min(limits[1], 1), GRID), bin_numbers(pairs.gold, pairs.edges)
     names, panels = pairs.bin_names, []
-    for i, one in enumerate(found):
+    for one in found:
         heights = [density(one.cosines[numbers == part], at) for part in range(len(names))]
         scale = RIDGE / max(max(float(height.max()) for height in heights), 1e-12)
         areas = tuple(
-            Area(f"gold {name}", at, scale * height, base=float(part), series=i)
+            Area(f"gold {name}", at, scale * height, base=float(part))
             for part, (name, height) in enumerate(zip(names, heights, strict=True))
         )
         y = Axis(GOLD, names=tuple(names), limits=(-0.15, len(names) - 0.02))
