@@ -32,6 +32,10 @@ class AllPairs:
     occurrences: npt.NDArray[np.int64]
     """Of how many other rows each row is one of the k nearest by cosine ``[n]``."""
     k: int
+    neighbours: npt.NDArray[np.int64]
+    """The k nearest other rows of each row, nearest first ``[n, k]``."""
+    cosines: Floats
+    """Their cosines ``[n, k]``."""
 
 
 def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
@@ -64,7 +68,9 @@ def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
                 total += float(products.exp_().sum(1).sum(dtype=torch.float64)) / (2 if columns is rows else 1)
     pairs = len(vectors) * (len(vectors) - 1) / 2
     found = torch.cat([block.positions for block in blocks]).numpy()
-    return AllPairs(float(np.log(total / pairs)) - 4, np.bincount(found.ravel(), minlength=len(vectors)), k)
+    cosines = torch.cat([block.scores for block in blocks]).numpy() / 4
+    occurrences = np.bincount(found.ravel(), minlength=len(vectors))
+    return AllPairs(float(np.log(total / pairs)) - 4, occurrences, k, found, cosines)
 
 
 class _Nearest:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sentcli.errors import MissingExtraError
 from sentcli.figures import style
-from sentcli.figures.figure import Area, Axis, Bars, Dots, Figure, Grid, Line, Mark, Panel
+from sentcli.figures.figure import Area, Axis, Bars, Dots, Figure, Grid, Line, Mark, Names, Panel
 from sentcli.printable import safe
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 MANY = 3000
-"""Points beyond which dots are drawn as pixels in an SVG."""
+"""Points of a panel beyond which dots are drawn as pixels in an SVG."""
 LONGEST = 40
 """Characters of a name in a legend or beside a point."""
 WIDE = 28
@@ -57,7 +57,7 @@ def drawn(figure: Figure, panels: tuple[Panel, ...], columns: int) -> Iterator[C
     look: Any = style.settings(f"{figure.name} {figure.panels.index(panels[0])}")  # its keys are no plain strings
     with mpl.rc_context(look):
         width, height = style.PANEL
-        canvas = Canvas(figsize=(width * columns, height * lines), layout="constrained")
+        canvas = Canvas(figsize=(width * columns, figure.height * height * lines), layout="constrained")
         FigureCanvasAgg(canvas)
         parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
         for part, panel in zip(parts, panels, strict=False):
@@ -79,6 +79,8 @@ def _panel(part: SubFigure, panel: Panel) -> None:
     _axis(axes, panel.y, "y", downwards=bool(bars) or any(isinstance(m, Grid) and not len(m.y) for m in panel.marks))
     if panel.square:
         axes.set_aspect("equal", adjustable="datalim")
+    if panel.bare:
+        axes.set(xticks=[], yticks=[])
     if colours is not None and panel.scale:
         _colour_bar(part.colorbar(colours, ax=axes, label=panel.scale), log=panel.scale_log)
     handles, labels = axes.get_legend_handles_labels()
@@ -139,6 +141,9 @@ def _mark(axes: Axes, mark: Mark, panel: Panel) -> Any:
         return _grid(axes, mark, panel)
     if isinstance(mark, Dots):
         return _dots(axes, mark, panel)
+    if isinstance(mark, Names):
+        _names(axes, mark)
+        return None
     colour, marker, dashes = _look(mark.series)
     if isinstance(mark, Area):
         top = np.asarray(mark.y) + mark.base
@@ -155,7 +160,8 @@ def _mark(axes: Axes, mark: Mark, panel: Panel) -> Any:
 def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
     colour, marker, _ = _look(mark.series)
     size = 60 if mark.large else 14 if len(mark.x) <= 500 else 7
-    look: dict[str, Any] = {"marker": marker, "s": size, "label": _short(mark.name), "rasterized": len(mark.x) > MANY}
+    many = sum(len(other.x) for other in panel.marks if isinstance(other, Dots)) > MANY
+    look: dict[str, Any] = {"marker": marker, "s": size, "label": _short(mark.name), "rasterized": many}
     if len(mark.values):
         scale = _norm(panel, np.asarray(mark.values, float))
         edge = {"edgecolors": style.INK, "linewidths": 0.6} if mark.large else {"linewidths": 0}
@@ -164,11 +170,11 @@ def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
         edge = {"edgecolors": style.INK, "linewidths": 1.2, "zorder": 3} if mark.large else {"linewidths": 0}
         points = axes.scatter(mark.x, mark.y, c=colour, alpha=1.0 if mark.large else 0.6, **edge, **look)
     if mark.shown:
-        _names(axes, mark)
+        _labels(axes, mark)
     return points if len(mark.values) else None
 
 
-def _names(axes: Axes, mark: Dots) -> None:
+def _labels(axes: Axes, mark: Dots) -> None:
     """Write a name beside each point, on the side where there is room."""
     x = np.asarray(mark.x, float)
     middle = (x.min() + x.max()) / 2
@@ -177,6 +183,14 @@ def _names(axes: Axes, mark: Dots) -> None:
         where: Any = {"xytext": (7 * side, 4), "textcoords": "offset points", "ha": "right" if side < 0 else "left"}
         axes.annotate(_short(label), (across, y), fontsize=8, **where).set_in_layout(False)
     axes.margins(x=0.15, y=0.12)
+
+
+def _names(axes: Axes, mark: Names) -> None:
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground=style.PAPER)]
+    for x, y, label in zip(mark.x, mark.y, mark.labels, strict=True):
+        axes.text(x, y, _short(label), ha="center", va="center", weight="bold", path_effects=halo, zorder=4)
 
 
 def _norm(panel: Panel, values: Any) -> Any:

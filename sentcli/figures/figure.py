@@ -129,7 +129,23 @@ def _centres(edges: Values, count: int) -> npt.NDArray[Any]:
     return (np.asarray(edges[:-1]) + np.asarray(edges[1:])) / 2 if len(edges) else np.arange(count)
 
 
-Mark = Line | Dots | Area | Bars | Grid
+@dataclass(frozen=True)
+class Names:
+    """Words that stand in a panel, such as the names of groups of dots."""
+
+    name: str
+    """What the words are."""
+    x: Values
+    y: Values
+    labels: Sequence[str]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the words and their places."""
+        for x, y, label in zip(self.x, self.y, self.labels, strict=True):
+            yield {"series": self.name, "x": x, "y": y, "label": label}
+
+
+Mark = Line | Dots | Area | Bars | Grid | Names
 
 
 @dataclass(frozen=True)
@@ -147,6 +163,8 @@ class Panel:
     legend: bool = True
     square: bool = False
     """As high as wide, with the same unit in both directions."""
+    bare: bool = False
+    """Neither ticks nor grid: positions on the axes have no meaning of their own."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +181,8 @@ class Figure:
     """What has to be known to read it."""
     columns: int = 2
     """Panels beside each other in the files; a page has as many as fit."""
+    height: float = 1.0
+    """Of a panel, relative to others: a long legend needs more."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield everything that is drawn, by names of `COLUMNS`."""

@@ -1,0 +1,92 @@
+"""Which texts have other neighbours in one model than in another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.analysis.neighbourhoods import nearest, shared, sureness
+
+if TYPE_CHECKING:
+    Floats = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Neighbours of n texts in two models, A and B; nearest first."""
+
+    k: int
+    neighbours: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    """Numbers of texts ``[n, k]``."""
+    cosines: tuple[Floats, Floats]
+    """``[n, k]``."""
+
+    @cached_property
+    def shared(self) -> npt.NDArray[np.int64]:
+        """Neighbours that a text has in both ``[n]``, 0 to k."""
+        return shared(*self.neighbours)
+
+    @property
+    def overlap(self) -> float:
+        """Mean share of the k neighbours that are the same, 0 to 1."""
+        return float(self.shared.mean() / self.k)
+
+    @property
+    def jaccard(self) -> float:
+        """Mean of shared over all neighbours that a text has in A or B, 0 to 1."""
+        return float((self.shared / (2 * self.k - self.shared)).mean())
+
+    @property
+    def same_nearest(self) -> float:
+        """Share of the texts whose nearest neighbour is the same."""
+        first, second = self.neighbours
+        return float((first[:, 0] == second[:, 0]).mean())
+
+    @property
+    def by_chance(self) -> float:
+        """The overlap to expect of neighbours drawn at random: k / (n - 1)."""
+        return self.k / (len(self.shared) - 1)
+
+    @property
+    def histogram(self) -> npt.NDArray[np.int64]:
+        """Texts that share 0, 1, ..., k neighbours ``[k + 1]``."""
+        return np.bincount(self.shared, minlength=self.k + 1)
+
+    @cached_property
+    def _sure(self) -> npt.NDArray[np.float64]:
+        """How near the neighbours are in both models ``[n]``."""
+        found: npt.NDArray[np.float64] = np.sum([sureness(cosines) for cosines in self.cosines], axis=0)
+        return found
+
+    def most_changed(self, count: int) -> list[int]:
+        """Return the texts that share the fewest neighbours; of equals those first whose neighbours are nearest.
+
+        A text whose neighbours are far in both models has no neighbours to speak of: that others change says little.
+        """
+        return [int(i) for i in np.lexsort((-self._sure, self.shared))[:count]]
+
+    def least_changed(self, count: int) -> list[int]:
+        """Return the texts that share the most neighbours; of equals those first whose neighbours are nearest."""
+        return [int(i) for i in np.lexsort((-self._sure, -self.shared))[:count]]
+
+
+def compare(first: Floats, second: Floats, k: int = 10) -> Compared:
+    """Compare the neighbours of the same texts in two models.
+
+    Args:
+        first: ``[n, d]``, n at least 2.
+        second: ``[n, e]``; row i is the same text as row i of `first`, d and e may differ.
+        k: neighbours by cosine; at most n - 1 count.
+
+    Raises:
+        ValueError: for fewer than two vectors, or different numbers of them.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"{len(first)} and {len(second)} vectors: not those of the same texts")
+    found = [nearest(vectors, k) for vectors in (first, second)]
+    neighbours = found[0].neighbours, found[1].neighbours
+    return Compared(found[0].k, neighbours, (found[0].cosines, found[1].cosines))

@@ -1,0 +1,269 @@
+"""Neighbours shared by two views, clusters, maps and bins of gold against their definitions written out."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentcli.analysis import clusters, gold, neighbourhoods
+from sentcli.analysis.all_pairs import all_pairs
+from sentcli.analysis.compare import compare
+from sentcli.analysis.mapping import MapSettings, mapped
+from sentcli.analysis.tsne import fitting_perplexity, tsne
+from sentcli.analysis.whitening import Whitening
+from sentcli.errors import InputError, MissingExtraError
+
+
+def normal(rows, dimension, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, dimension)).astype(np.float32)
+
+
+def grouped(groups=4, each=30, dimension=16, seed=0):
+    """Vectors in tight groups, and the group of each."""
+    centres = normal(groups, dimension, seed)
+    numbers = np.repeat(np.arange(groups), each)
+    return centres[numbers] + np.float32(0.1) * normal(len(numbers), dimension, seed + 1), numbers
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize(("rows", "k", "block"), [(40, 5, 64), (61, 7, 20), (130, 10, 32)])
+def test_nearest_are_those_of_scikit_learn_in_order(rows, k, block, monkeypatch):
+    from sklearn.neighbors import NearestNeighbors
+
+    monkeypatch.setattr("sentcli.analysis.all_pairs.BLOCK", block)
+    vectors = normal(rows, 8)
+    distances, expected = NearestNeighbors(n_neighbors=k, metric="cosine").fit(vectors).kneighbors()
+    found = all_pairs(vectors, k)
+    assert found.neighbours.tolist() == expected.tolist()
+    np.testing.assert_allclose(found.cosines, 1 - distances, atol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(2, 15), k=st.integers(1, 6), seed=st.integers(0, 99))
+def test_shared_counts_the_intersection_of_every_row(rows, k, seed):
+    rng = np.random.default_rng(seed)
+    first, second = (np.stack([rng.permutation(12)[:k] for _ in range(rows)]) for _ in range(2))
+    expected = [len(set(a) & set(b)) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    assert neighbourhoods.shared(first, second).tolist() == expected
+    assert neighbourhoods.overlap(first, second) == pytest.approx(np.mean(expected) / k)
+
+
+def test_same_group_by_hand():
+    neighbours, groups = np.array([[1, 2], [0, 2], [0, 1]]), np.array([0, 0, 1])
+    assert neighbourhoods.same_group(neighbours, groups) == pytest.approx((0.5 + 0.5 + 0) / 3)
+
+
+def test_a_model_has_its_own_neighbours_whatever_its_scale_or_rotation():
+    vectors = normal(80, 12)
+    rotation = np.linalg.qr(normal(12, 12, 1).astype(np.float64))[0]
+    same = compare(vectors, (3 * vectors @ rotation).astype(np.float32), 6)
+    assert same.overlap == same.jaccard == same.same_nearest == 1
+    assert same.histogram.tolist() == [0] * 6 + [80]
+
+
+def test_other_models_share_few_neighbours():
+    found = compare(normal(300, 12), normal(300, 20, 1), 10)
+    assert found.overlap == pytest.approx(found.by_chance, abs=0.02)
+    shares = found.shared / 10
+    assert found.jaccard == pytest.approx(np.mean(shares / (2 - shares)))
+    assert found.histogram.sum() == 300
+
+
+def test_the_text_that_moved_is_the_most_changed():
+    vectors, _ = grouped()
+    moved = vectors.copy()
+    moved[3] = vectors[100] + np.float32(0.01)
+    found = compare(vectors, moved, 10)
+    assert found.most_changed(1) == [3]
+    assert found.shared[3] == 0
+    assert 3 not in found.least_changed(30)
+
+
+def test_of_texts_that_share_as_many_those_with_near_neighbours_come_first():
+    vectors, other = normal(200, 6), normal(200, 6, 1)
+    found = compare(vectors, other, 5)
+    rows = found.most_changed(200)
+    assert sorted(rows) == list(range(200))
+    shared = found.shared[rows].tolist()
+    assert shared == sorted(shared)
+    none = [row for row in rows if found.shared[row] == 0]
+    sure = sum(neighbourhoods.sureness(cosines) for cosines in found.cosines)
+    assert sure[none].tolist() == sorted(sure[none], reverse=True)
+
+
+# Clusters
+
+
+def test_clusters_are_found_and_ordered_by_size():
+    vectors, numbers = grouped()
+    found, centres = clusters.k_means(vectors[10:], 4)
+    assert clusters.purity(found, numbers[10:]) == 1
+    assert clusters.adjusted_mutual_information(found, numbers[10:]) == pytest.approx(1)
+    sizes = np.bincount(found).tolist()
+    assert sizes == sorted(sizes, reverse=True) == [30, 30, 30, 20]
+    unit = vectors[10:] / np.linalg.norm(vectors[10:], axis=1, keepdims=True)
+    assert (((unit[:, None] - centres) ** 2).sum(2).argmin(1) == found).all(), "centres are in the clusters' order"
+
+
+def test_clusters_of_fewer_different_vectors_than_clusters():
+    vectors = np.repeat(np.eye(3, 5, dtype=np.float32), [9, 5, 7], axis=0)
+    found, centres = clusters.k_means(vectors, 6)
+    assert np.bincount(found).tolist() == [9, 7, 5]
+    assert len(centres) == 3
+
+
+def test_purity_by_hand():
+    assert clusters.purity(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 0])) == pytest.approx(3 / 5)
+
+
+def test_words_that_set_clusters_apart():
+    texts = ["the cat sat", "the cat ran", "a cat here", "ship at sea", "the ship sails", "ship and cat"]
+    assert [words[0] for words in clusters.words_apart(texts, np.array([0, 0, 0, 1, 1, 1]))] == ["cat", "ship"]
+    assert clusters.words_apart(["- -", "! ?", "..."], np.array([0, 1, 1])) == [[], []]
+
+
+def test_matched_clusters_keep_their_numbers_and_others_get_new_ones():
+    reference = np.array([0] * 10 + [1] * 10 + [2] * 10)
+    swapped = np.array([2] * 9 + [0] + [0] * 10 + [1] * 10)
+    assert clusters.match(reference, swapped, 3).tolist() == [0] * 9 + [1] + [1] * 10 + [2] * 10
+    scattered = np.array([0] * 10 + [1] * 10 + list(range(2, 12)))
+    found = clusters.match(reference, scattered, 7)
+    assert found[:20].tolist() == reference[:20].tolist()
+    assert sorted(set(found[20:].tolist())) == list(range(7, 17))
+
+
+# Maps
+
+
+def test_a_map_keeps_groups_apart_and_repeats_with_its_seed():
+    vectors, numbers = grouped()
+    texts = [f"{'red blue green grey'.split()[group]} number {i}" for i, group in enumerate(numbers)]
+    chosen = MapSettings(clusters=4, perplexity=10, seed=3, neighbours=5)
+    one, two = (mapped(vectors, texts, chosen, numbers) for _ in range(2))
+    assert one.map_purity == one.label_purity == 1
+    assert one.neighbour_overlap > 0.3
+    assert one.silhouette > 0.8
+    assert {cluster.words[0] for cluster in one.clusters} == {"red", "blue", "green", "grey"}
+    assert all(cluster.example.startswith(cluster.words[0]) for cluster in one.clusters)
+    assert one.layout.positions.tolist() == two.layout.positions.tolist()
+    assert one.groups.tolist() == two.groups.tolist()
+
+
+def test_perplexity_fits_the_texts():
+    assert fitting_perplexity(10, 30) == 3
+    assert fitting_perplexity(1000, 30) == 30
+
+
+def test_vectors_that_are_all_the_same_are_refused():
+    with pytest.raises(InputError, match="all vectors are the same"):
+        mapped(np.ones((20, 4), np.float32), ["x"] * 20, MapSettings(clusters=2))
+
+
+def test_many_texts_need_another_library(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "openTSNE", None)
+    monkeypatch.setattr("sentcli.analysis.tsne.MANY", 15)
+    with pytest.raises(MissingExtraError, match=r"more than 15 texts needs openTSNE.*sentcli\[maps\]"):
+        tsne(normal(16, 4))
+    assert len(tsne(normal(15, 4)).positions) == 15
+
+
+def test_the_other_library_makes_a_map_too(monkeypatch):
+    pytest.importorskip("openTSNE")
+    monkeypatch.setattr("sentcli.analysis.tsne.MANY", 50)
+    vectors, numbers = grouped()
+    found = tsne(vectors, 10)
+    assert found.library == "openTSNE"
+    near = neighbourhoods.nearest_on_map(found.positions, 5)
+    assert neighbourhoods.same_group(near, numbers) > 0.95
+
+
+# Whitening
+
+
+@pytest.mark.parametrize("way", ["zca", "groups:4", "groups:12"])
+def test_whitened_columns_have_variance_one(way):
+    vectors = normal(400, 12) @ normal(12, 12, 1)
+    found = Whitening.parse(way).apply(vectors)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(found.var(axis=0), 1, atol=0.03)
+
+
+def test_groups_whiten_what_stands_together_and_nothing_else():
+    vectors = normal(400, 12) @ normal(12, 12, 1)
+    order = np.random.default_rng(5).permutation(12)
+    covariance = np.cov(Whitening(4).apply(vectors, seed=5)[:, order].T, bias=True)
+    inside = np.kron(np.eye(4), np.ones((3, 3))).astype(bool)
+    np.testing.assert_allclose(covariance[inside], np.eye(12)[inside], atol=0.03)
+    assert np.abs(covariance[~inside]).max() > 0.1
+
+
+def test_a_dead_column_stays_dead():
+    vectors = normal(400, 12)
+    vectors[:, 3] = 0.25
+    found = Whitening(4).apply(vectors)
+    assert np.isfinite(found).all()
+    assert np.abs(found[:, 3]).max() < 1e-6
+
+
+@pytest.mark.parametrize("text", ["", "pca", "groups", "groups:", "groups:0", "groups:-2", "groups:x", "zca:3"])
+def test_unknown_ways_to_whiten_are_refused(text):
+    with pytest.raises(InputError, match="expected zca"):
+        Whitening.parse(text)
+
+
+def test_what_cannot_be_whitened_is_refused():
+    with pytest.raises(InputError, match="5 groups do not divide 12"):
+        Whitening(5).apply(normal(50, 12))
+    with pytest.raises(InputError, match="12 texts are too few for 12 dimensions"):
+        Whitening().apply(normal(12, 12))
+
+
+# Gold scores
+
+
+def test_bins_of_stss_scale_and_of_others():
+    assert gold.edges(np.array([0.2, 4.8])).tolist() == [0, 1, 2, 3, 4, 5]
+    np.testing.assert_allclose(gold.edges(np.array([0.0, 1.0])), [0, 0.2, 0.4, 0.6, 0.8, 1])
+    np.testing.assert_allclose(gold.edges(np.array([-1.0, 9.0])), [-1, 1, 3, 5, 7, 9])
+
+
+def test_a_bin_has_its_lower_end_and_the_last_both():
+    scores, cosines = np.array([0, 0.9, 1, 3, 5]), np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    found = gold.bins(cosines, scores, gold.edges(scores))
+    assert [part.pairs for part in found] == [2, 1, 0, 1, 1]
+    assert found[0].mean == pytest.approx(0.2)
+    assert found[0].deviation == pytest.approx(np.std([0.1, 0.3], ddof=1))
+    assert (found[1].deviation, found[2].mean) == (None, None)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 5)), min_size=2, max_size=30))
+def test_every_pair_is_in_one_bin_and_differences_cancel(pairs):
+    cosines, scores = np.array(pairs, float).T
+    found = gold.bins(cosines, scores, gold.edges(scores) if np.ptp(scores) else np.arange(6.0))
+    assert sum(part.pairs for part in found) == len(pairs)
+    differences = gold.rank_difference(cosines, scores)
+    assert differences.sum() == pytest.approx(0, abs=1e-9)
+    assert np.abs(differences).max() <= 1
+
+
+def test_pairs_that_a_model_sees_otherwise():
+    cosines, scores = np.array([0.1, 0.2, 0.9, 0.8, 0.5]), np.array([0.0, 1, 2, 5, 3])
+    differences = gold.rank_difference(cosines, scores)
+    np.testing.assert_allclose(differences, [0, 0, 0.5, -0.25, -0.25])
+    least, most = gold.disagreements(differences, 1)
+    assert least == [2]
+    assert most[0] in (0, 1)
+
+
+def test_density_is_one_in_sum_and_none_without_spread():
+    from scipy.integrate import trapezoid
+
+    at = np.linspace(-2, 2, 400)
+    assert trapezoid(gold.density(normal(50, 1)[:, 0] / 5, at), at) == pytest.approx(1, abs=0.01)
+    assert not gold.density(np.array([0.5, 0.5]), at).any()
+    assert not gold.density(np.array([]), at).any()

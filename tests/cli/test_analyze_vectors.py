@@ -1,0 +1,165 @@
+"""``analyze map``, ``similarity`` and ``compare`` from end to end, on tiny models."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from tests.conftest import save_backbone
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    return save_backbone(tmp_path_factory.mktemp("models") / "other-bert", seed=1)
+
+
+@pytest.fixture
+def pairs(tmp_path, sentences):
+    rng = np.random.default_rng(0)
+    kept = [s for s in sentences if s.strip() and "\t" not in s]
+    rows = [f"{a}\t{b}\t{rng.uniform(0, 5):.1f}" for a, b in zip(kept[:60], kept[60:120], strict=True)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n", "utf-8")
+    return path
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def distinct(path):
+    return list(dict.fromkeys(line for line in path.read_text("utf-8").split("\n") if line.strip()))
+
+
+def refused(invoke, words, *arguments):
+    result = invoke(*arguments, check=2)
+    assert "Traceback" not in result.stderr
+    assert words in " ".join(result.stderr.split())
+
+
+MAP = ("--clusters", 3, "--neighbours", 5)
+
+
+def test_map_of_two_models(invoke, text, tiny_bert, other, tmp_path):
+    out = tmp_path / "out"
+    invoke("analyze", "map", text, "-m", tiny_bert, "-m", other, *MAP, "--whiten", "groups:8", "-o", out, check=0)
+    found = json.loads((out / "analysis.json").read_text())
+    assert [one["model"] for one in found] == [str(tiny_bert), str(other)]
+    for one in found:
+        assert one["command"] == "analyze"
+        assert next(iter(one["protocol"])) == "kind"
+        assert (one["protocol"]["kind"], one["protocol"]["whitening"]) == ("map", "groups:8")
+        results = one["results"]
+        assert sum(cluster["size"] for cluster in results["clusters"]) == results["texts"] == len(distinct(text))
+        assert len(results["shared_neighbours"]) == 3
+        assert 0 <= results["whitened"]["map_purity"] <= 1
+    drawn = [row for row in rows_of(out / "map.csv") if row["series"] != "clusters"]
+    assert sorted({row["panel"] for row in drawn}) == sorted(
+        f"{name}{more}" for name in ("tiny-bert", "other-bert") for more in ("", ", whitened (8 shuffled groups)")
+    )
+    assert {row["label"] for row in drawn} == set(distinct(text))
+    assert {path.name for path in out.iterdir()} >= {"index.html", "map.png", "map.svg", "maps.csv", "clusters-4.csv"}
+
+
+def test_map_repeats_with_its_seed_and_compares_labels(invoke, tiny_bert, tmp_path, sentences):
+    kept = list(dict.fromkeys(s for s in sentences if s.strip() and "," not in s))
+    table = tmp_path / "table.csv"
+    table.write_text("body,topic\n" + "".join(f'"{s}",{"ab"[len(s) > 40]}\n' for s in kept), "utf-8")
+    found = []
+    for name in ("one", "two"):
+        out = tmp_path / name
+        invoke("analyze", "map", table, "--text-field", "body", "--label-field", "topic", "-m", tiny_bert, *MAP,
+               "-o", out, check=0)  # fmt: skip
+        found.append((out / "map.csv").read_bytes())
+        results = json.loads((out / "analysis.json").read_text())["results"]
+    assert found[0] == found[1]
+    assert results["label_purity"] >= 0.5
+    assert -1 <= results["adjusted_mutual_information"] <= 1
+    assert {row["series"] for row in rows_of(out / "map.csv")} == {"a", "b"}
+
+
+def test_map_refuses_what_it_cannot_map(invoke, text, tiny_bert, tmp_path):
+    start = ("analyze", "map", text, "-o", tmp_path / "out")
+    refused(invoke, "give models (-m)", *start)
+    refused(invoke, "expected zca", *start, "-m", tiny_bert, "--whiten", "pca")
+    refused(invoke, "5 groups do not divide 32 dimensions", *start, "-m", tiny_bert, "--whiten", "groups:5")
+    refused(invoke, "--clusters 500", *start, "-m", tiny_bert, "--clusters", 500)
+    refused(invoke, "no column 'topic' for labels", *start, "-m", tiny_bert, "--label-field", "topic")
+    few = tmp_path / "few.txt"
+    few.write_text("one\ntwo\nthree\n")
+    refused(invoke, "3 distinct texts", "analyze", "map", few, "-m", tiny_bert, "-o", tmp_path / "out")
+    few.write_text("same\n" * 30)
+    refused(invoke, "all 30 texts are the same", "analyze", "map", few, "-m", tiny_bert, "-o", tmp_path / "out")
+    refused(invoke, "none.txt", "analyze", "map", tmp_path / "none.txt", "-m", tiny_bert, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_similarity_has_the_correlations_of_sts_eval(invoke, pairs, tiny_bert, other, tmp_path):
+    out, scores = tmp_path / "out", tmp_path / "scores.json"
+    invoke("analyze", "similarity", "-m", tiny_bert, "-m", other, "--pairs", pairs, "--top", 4, "-o", out, check=0)
+    invoke("sts-eval", "-m", tiny_bert, "--pairs", pairs, "--json", scores, check=0)
+    found = json.loads((out / "analysis.json").read_text())
+    expected = json.loads(scores.read_text())["results"]["pairs"]
+    assert found[0]["results"]["spearman"] == pytest.approx(expected["spearman"])
+    assert found[0]["results"]["pearson"] == pytest.approx(expected["pearson"])
+    for one in found:
+        assert one["protocol"]["kind"] == "similarity"
+        assert sum(part["pairs"] for part in one["results"]["bins"]) == 60
+        least, most = ([abs(pair["rank_difference"]) for pair in one["results"][key]] for key in
+                       ("least_agreed", "most_agreed"))  # fmt: skip
+        assert len(least) == len(most) == 4
+        assert least == sorted(least, reverse=True)
+        assert most == sorted(most)
+        assert least[-1] >= most[-1]
+    dots = [row for row in rows_of(out / "similarity-scatter.csv") if row["series"] == "pairs"]
+    assert len(dots) == 120
+    names = {"similarity-scatter.png", "similarity-density.svg", "correlations.csv", "bins.csv", "least-agreed-2.csv"}
+    assert {path.name for path in out.iterdir()} >= names
+
+
+def test_similarity_refuses_what_it_cannot_compare(invoke, tiny_bert, tmp_path):
+    start = ("analyze", "similarity", "-o", tmp_path / "out")
+    refused(invoke, "give models (-m)", *start, "--pairs", "x.tsv")
+    refused(invoke, "give --data", *start, "-m", tiny_bert)
+    few = tmp_path / "few.tsv"
+    few.write_text("sentence1\tsentence2\tscore\n" + "a\tb\t1\nc\td\t2\n")
+    refused(invoke, "2 pairs; an analysis needs at least 10", *start, "-m", tiny_bert, "--pairs", few)
+
+
+def test_compare_models_vectors_and_directories(invoke, text, tiny_bert, other, tmp_path):
+    vectors, encoded = tmp_path / "b.npy", tmp_path / "encoded"
+    out = [tmp_path / name for name in ("models", "vectors", "directory")]
+    end = ("--texts", text, "--neighbours", 5, "--top", 3, "-o")
+    invoke("analyze", "compare", tiny_bert, other, *end, out[0], check=0)
+    invoke("encode", text, "-m", other, "-o", vectors, check=0)
+    invoke("analyze", "compare", tiny_bert, "-m", vectors, *end, out[1], check=0)
+    invoke("encode", text, "-m", other, "-o", encoded, "--shard-rows", 50, check=0)
+    invoke("analyze", "compare", tiny_bert, encoded, *end, out[2], check=0)
+    found = [json.loads((folder / "analysis.json").read_text()) for folder in out]
+    first, second = found[0]
+    assert (first["model"], second["protocol"]["compared_with"]) == (str(tiny_bert), str(tiny_bert))
+    assert sum(first["results"]["histogram"]) == first["results"]["texts"] == len(distinct(text))
+    for key in ("overlap", "jaccard", "histogram"):
+        assert [one["results"][key] for both in found for one in both] == [first["results"][key]] * 6
+    changed = first["results"]["most_changed"]
+    assert len(changed) == 3
+    own = {near["text"] for near in changed[0]["neighbours"]}
+    others = {near["text"] for near in second["results"]["most_changed"][0]["neighbours"]}
+    assert len(own & others) == changed[0]["shared"]
+    assert changed[0]["text"] not in own
+    assert len(rows_of(out[0] / "most-changed.csv")) == 3
+    assert {path.name for path in out[0].iterdir()} >= {"index.html", "compare.png", "compare.svg", "compare.csv"}
+    assert sum(row["label"] in distinct(text) for row in rows_of(out[0] / "compare.csv")) == len(distinct(text))
+
+
+def test_compare_refuses_what_does_not_belong_together(invoke, text, tiny_bert, tmp_path):
+    vectors = tmp_path / "short.npy"
+    np.save(vectors, np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32))
+    start = ("analyze", "compare", "--texts", text, "-o", tmp_path / "out")
+    refused(invoke, "short.npy has 20 vectors", *start, tiny_bert, vectors)
+    refused(invoke, "needs two models or vectors, and 1 were given", *start, tiny_bert)
+    refused(invoke, "is given twice", *start, tiny_bert, "-m", tiny_bert)
+    refused(invoke, "there is no", *start, tiny_bert, tmp_path / "none.npy")
+    assert not (tmp_path / "out").exists()
