@@ -89,7 +89,7 @@ def map_(
     if len(kept) < clusters:
         raise InputError(f"--clusters {clusters}: {texts} has only {len(kept)} distinct texts")
     tsne.require(len(kept))
-    measure = _Measure(kept, labelled, settings, whitening, analyzing.labels(model))
+    measure = MapMeasure(kept, labelled, settings, whitening, analyzing.labels(model))
     reports = [measure.model(candidate) for candidate in candidates]
     chosen = (
         f"{len(kept):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {measure.perplexity:g}; k-means "
@@ -137,8 +137,8 @@ def _labelled(column: str, labels: list[str]) -> Labelled:
     return Labelled(column, tuple(str(names[i]) or "(none)" for i in order), np.argsort(order)[numbers])
 
 
-class _Measure:
-    """What is measured of each model, the same for all."""
+class MapMeasure:
+    """What is measured of each model, the same for all; `report` does so too."""
 
     def __init__(
         self,

@@ -57,12 +57,12 @@ def similarity(
     tasks = analyzing.read_stsb(data, pairs, split)
     name, subsets = next(iter(tasks.items()))
     shown = f"{name} {split}" if data else name
-    scored = _joined(shown, subsets, str(pairs or data))
+    scored = joined(shown, subsets, str(pairs or data))
     names = analyzing.labels(model)
     found: list[Similar] = []
     reports: list[Report] = []
     for candidate in candidates:
-        one, report = _measured(candidate, names[candidate.name], scored, subsets, top)
+        one, report = measured(candidate, names[candidate.name], scored, subsets, top)
         report.protocol = {"kind": "similarity", "pairs": shown, **report.protocol}
         found.append(one)
         reports.append(report)
@@ -71,7 +71,7 @@ def similarity(
     analyzing.finish("similarity", output, sections(found, scored, top, chosen), objects, json)
 
 
-def _joined(name: str, subsets: list[Pairs], source: str) -> ScoredPairs:
+def joined(name: str, subsets: list[Pairs], source: str) -> ScoredPairs:
     """Return the pairs of all subsets.
 
     Raises:
@@ -89,7 +89,7 @@ def _joined(name: str, subsets: list[Pairs], source: str) -> ScoredPairs:
     return ScoredPairs(name, first, second, gold, edges(gold))
 
 
-def _measured(
+def measured(
     candidate: Candidate, name: str, pairs: ScoredPairs, subsets: list[Pairs], top: int
 ) -> tuple[Similar, Report]:
     """Score a model; the correlations are those of sts-eval."""

@@ -12,12 +12,13 @@ from sentcli.cli import analyzing, scores
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.candidate import Candidate
     from sentcli.reports.page import Section
     from sentcli.reports.runs import Run
     from sentcli.reports.systems import Pattern
 
-MAPPED = 2000
-"""Texts on a map."""
+MAPPED, LISTED = 2000, 5
+"""Texts on a map, and pairs of a list."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def measured(
     return objects, [*sections, *(run_sections(trained) if trained else [])]
 
 
-def _scores(candidates: Sequence[Any], data: Path, against: str | None) -> list[dict[str, Any]]:
+def _scores(candidates: Sequence[Candidate], data: Path, against: str | None) -> list[dict[str, Any]]:
     from sentcli.cli.sts_eval import measure
     from sentcli.data import located
     from sentcli.evaluation import significance, sts
@@ -109,17 +110,47 @@ def _scores(candidates: Sequence[Any], data: Path, against: str | None) -> list[
     return scores.compared(reports, [scores.correlations(results)], found)
 
 
-def _inside(candidates: Sequence[Any], data: Path | None, texts: str | None) -> list[Section]:
+def _inside(candidates: Sequence[Candidate], data: Path | None, texts: str | None) -> list[Section]:
     """Return geometry, similarity and map of the models."""
-    from sentcli.analysis.pair_geometry import POSITIVE_ABOVE
-    from sentcli.cli.analyze_geometry import GeometryMeasure
-    from sentcli.reports.analyses import geometry
-
     if not candidates:
         return []
+    called = analyzing.labels([candidate.name for candidate in candidates])
+    found = _geometry(candidates, data, texts, called)
+    found += _similarity(candidates, data, called) if data is not None else []
+    return [*found, *(_map(candidates, texts, called) if texts is not None else [])]
+
+
+def _geometry(
+    candidates: Sequence[Candidate], data: Path | None, texts: str | None, called: dict[str, str]
+) -> list[Section]:
+    from sentcli.analysis.pair_geometry import POSITIVE_ABOVE
+    from sentcli.cli.analyze_geometry import GeometryMeasure
+    from sentcli.reports.analyses.geometry import sections
+
     tasks = analyzing.read_stsb(data, None, "dev") if data is not None else {}
     own = analyzing.read_texts(texts) if texts is not None else []
-    called = analyzing.labels([candidate.name for candidate in candidates])
     measure = GeometryMeasure(tasks, own, POSITIVE_ABOVE, 10, data, called)
-    measured = [measure.model(candidate)[0] for candidate in candidates]
-    return geometry.sections(measured, [], measure.chosen)
+    return sections([measure.model(candidate)[0] for candidate in candidates], [], measure.chosen)
+
+
+def _similarity(candidates: Sequence[Candidate], data: Path, called: dict[str, str]) -> list[Section]:
+    from sentcli.cli.analyze_similarity import joined, measured
+    from sentcli.reports.analyses.similarity import sections
+
+    ((name, subsets),) = analyzing.read_stsb(data, None, "test").items()
+    pairs = joined(f"{name} test", subsets, str(data))
+    found = [measured(candidate, called[candidate.name], pairs, subsets, LISTED)[0] for candidate in candidates]
+    return sections(found, pairs, LISTED, f"{len(pairs.gold):,} pairs of {pairs.name}.")
+
+
+def _map(candidates: Sequence[Candidate], texts: str, called: dict[str, str]) -> list[Section]:
+    from sentcli.analysis.mapping import MapSettings
+    from sentcli.cli.analyze_map import MapMeasure
+    from sentcli.reports.analyses.map import sections
+
+    kept, settings = analyzing.read_texts(texts, limit=MAPPED), MapSettings()
+    measure = MapMeasure(kept, None, settings, None, called)
+    for candidate in candidates:
+        measure.model(candidate)
+    chosen = f"The first {len(kept):,} distinct texts of {texts}, by t-SNE; {settings.clusters} clusters of k-means."
+    return sections(measure.found, kept, None, chosen)

@@ -299,7 +299,7 @@ def test_of_equal_scores_the_earlier_weights_stay(tiny_bert, tmp_path):
 
     model = Model(2, 2)
     scores = iter([1.0, 5.0, 5.0])
-    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), lambda encoder: next(scores), None)
+    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), lambda encoder: {"dev_spearman": next(scores)}, None)
     keeper.evaluate(0)
     keeper.evaluate(10)
     kept = model.weight.detach().clone()
