@@ -112,7 +112,7 @@ class Look:
         if self.sentence is None:
             return next((i for i, length in enumerate(lengths) if length >= ENOUGH), lengths.index(max(lengths)))
         if not self.sentence.isdecimal():
-            return len(self.texts)
+            return [*self.texts, self.sentence].index(self.sentence)
         if not 1 <= int(self.sentence) <= len(self.texts):
             raise InputError(f"--sentence {self.sentence}: there are {len(self.texts):,} texts, numbered from 1")
         return int(self.sentence) - 1
