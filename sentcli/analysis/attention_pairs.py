@@ -160,9 +160,10 @@ def attention_pairs(
             return _group(found)
 
         other = [pair for pair, (i, j) in zip(negatives, drawn, strict=True) if trees[i] != trees[j]]
+        unequal = _group(other) if other else some(unequal_pairs(trees), texts)
         control = some(as_long, texts) if as_long else None
         sharing = len({i for pair in equal for i in pair})
-        split = Trees(some(equal, MOST), _group(other), control, sharing, len(equal))
+        split = Trees(some(equal, MOST), unequal, control, sharing, len(equal))
     return AttentionPairs(rho, information, _group(positives), _group(negatives), split)
 
 
@@ -172,6 +173,11 @@ def equal_pairs(trees: Sequence[str]) -> list[Pair]:
     for number, tree in enumerate(trees):
         groups[tree].append(number)
     return sorted(pair for group in groups.values() for pair in combinations(group, 2))
+
+
+def unequal_pairs(trees: Sequence[str]) -> list[Pair]:
+    """Return the pairs of numbers of texts whose trees are not equal, in order."""
+    return [(i, j) for i, j in combinations(range(len(trees)), 2) if trees[i] != trees[j]]
 
 
 def equally_long_pairs(trees: Sequence[str], lengths: Sequence[int]) -> list[Pair]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.analysis import trees
-from sentcli.analysis.attention_pairs import PairGroup, attention_pairs, equal_pairs, equally_long_pairs
+from sentcli.analysis.attention_pairs import PairGroup, attention_pairs, equal_pairs, equally_long_pairs, tree_pairs
 from sentcli.analysis.attention_views import DropoutViews, by_head, pair_information, slices_of
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
@@ -158,9 +158,20 @@ def test_negatives_are_split_by_trees(views):
     expected = pair_information(one.weights[0], two.weights[1], (0, 1), "layer-pairs")
     assert found.equal.information[0] == pytest.approx(expected)
     assert 0 < len(found.unequal.cosine) <= 5
-    assert found.as_long is None, "no two of these texts have the same length and another tree"
-    assert sum(ticks) == 5 + 3
+    control = equally_long_pairs(lines, views.lengths)
+    assert len(found.as_long.cosine) == len(control) == 1
+    one, two = (views.of(number) for number in control[0])
+    expected = pair_information(one.weights[0], two.weights[1], (0, 1), "layer-pairs")
+    assert found.as_long.information[0] == pytest.approx(expected)
+    assert sum(ticks) == tree_pairs(lines, views.lengths) + 5
     assert found.to_dict()["centroid_distance"] == pytest.approx(np.linalg.norm(found.offset))
+
+
+def test_unequal_trees_are_found_where_the_drawn_negatives_have_equal_ones(views):
+    for seed in range(20):
+        found = attention_pairs(views, 3, (0, 1), "layer-pairs", seed, ["A", "A", "B"]).trees
+        assert 1 <= len(found.unequal.cosine) <= 3
+        assert np.isfinite(found.unequal.centroid).all()
 
 
 @settings(max_examples=50, deadline=None)
