@@ -23,6 +23,8 @@ MANY = 3000
 """Points of a panel beyond which dots are drawn as pixels in an SVG."""
 LONGEST = 40
 """Characters of a name in a legend or beside a point."""
+NAME = (0.4, 0.07)
+"""Width and height of a name beside a point, as shares of the axes."""
 WIDE = 28
 """Characters of a name that leaves no room for another one beside it in a legend."""
 
@@ -175,14 +177,30 @@ def _dots(axes: Axes, mark: Dots, panel: Panel) -> Any:
 
 
 def _labels(axes: Axes, mark: Dots) -> None:
-    """Write a name beside each point, on the side where there is room."""
-    x = np.asarray(mark.x, float)
-    middle = (x.min() + x.max()) / 2
-    for across, y, label in zip(x, mark.y, mark.labels, strict=True):
-        side = -1 if across > middle else 1
-        where: Any = {"xytext": (7 * side, 4), "textcoords": "offset points", "ha": "right" if side < 0 else "left"}
-        axes.annotate(_short(label), (across, y), fontsize=8, **where).set_in_layout(False)
+    """Write a name beside each point, on the side where there is room, and above the names that are in its way."""
+    across, up = (_shares(np.asarray(values, float)) for values in (mark.x, mark.y))
+    placed: list[tuple[float, float]] = []
+    for i in np.argsort(up, kind="stable"):
+        height = up[i]
+        for other, taken in sorted(placed, key=lambda place: place[1]):
+            if abs(other - across[i]) < NAME[0] and height - taken < NAME[1]:
+                height = taken + NAME[1]
+        placed.append((across[i], height))
+        side = -1 if across[i] > 0.5 else 1
+        raised = 4 + (height - up[i]) * style.PANEL[1] * 72 * 0.6  # points; axes take about so much of a panel
+        where: Any = {
+            "xytext": (7 * side, raised),
+            "textcoords": "offset points",
+            "ha": "right" if side < 0 else "left",
+        }
+        axes.annotate(_short(mark.labels[i]), (mark.x[i], mark.y[i]), fontsize=8, **where).set_in_layout(False)
     axes.margins(x=0.15, y=0.12)
+
+
+def _shares(values: Any) -> Any:
+    """Return where values lie between the least and the greatest, 0 to 1."""
+    spread = float(np.ptp(values))
+    return (values - values.min()) / spread if spread else np.full(len(values), 0.5)
 
 
 def _names(axes: Axes, mark: Names) -> None:

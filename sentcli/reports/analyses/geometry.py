@@ -40,6 +40,8 @@ def sections(found: Sequence[Measured], runs: Sequence[RunMetrics], chosen: str)
         chosen: in words, which texts and pairs were measured.
     """
     made = [Section("Geometry of the vectors", text=(chosen,), table=_table(found), file="geometry")] if found else []
+    if found:
+        made.append(Section("Hubs", table=_hubs(found), file="hubs"))
     if any(one.pairs is not None for one in found):
         made.append(Section("Alignment against uniformity", figure=_scatter(found)))
     if found:
@@ -54,7 +56,7 @@ def _table(found: Sequence[Measured]) -> Table:
     columns = [Column("model", "word"), *([Column("STS average")] if scored else [])]
     columns += [Column("alignment")] if paired else []
     titles = ("uniformity", "mean cosine", "isotropy", "isotropy whitened", "effective rank", "first direction %")
-    columns += [Column(title) for title in (*titles, "hub skewness", "antihubs %", "greatest hub")]
+    columns += [Column(title) for title in titles]
     rows = []
     for one in found:
         g = one.geometry
@@ -63,17 +65,27 @@ def _table(found: Sequence[Measured]) -> Table:
         uniform = g.uniformity if one.pairs is None else one.pairs.uniformity
         cells += [number(value, "{:.4f}") for value in (uniform, g.anisotropy, g.isotropy, g.isotropy_whitened)]
         cells += [number(g.effective_rank, "{:.1f}"), number(100 * g.first_direction, "{:.1f}")]
-        cells += [number(g.hubness.skewness), number(100 * g.hubness.antihubs), number(g.hubness.largest, "{:.0f}")]
         rows.append(Row(tuple(cells)))
-    k = found[0].geometry.hubness.k
     dimensions = ", ".join(dict.fromkeys(str(one.geometry.dimension) for one in found))
-    notes = (
-        f"Mean cosine: of all pairs (anisotropy). Isotropy: 1 if no direction is preferred (Mu and Viswanath). "
-        f"Effective rank: of {dimensions} dimensions (Roy and Vetterli). First direction: its share of the variance.",
-        f"Hubs: of how many others a text is one of the {k} nearest; skewness of these counts, share of texts that "
-        "are no neighbour of any other, and the largest count.",
+    note = (
+        "Mean cosine: of all pairs (anisotropy). Isotropy: 1 if no direction is preferred (Mu and Viswanath). "
+        f"Effective rank: of {dimensions} dimensions (Roy and Vetterli). First direction: its share of the variance."
     )
-    return Table("Geometry of the vectors", tuple(columns), tuple(rows), notes)
+    return Table("Geometry of the vectors", tuple(columns), tuple(rows), (note,))
+
+
+def _hubs(found: Sequence[Measured]) -> Table:
+    rows = []
+    for one in found:
+        hubs = one.geometry.hubness
+        cells = number(hubs.skewness), number(100 * hubs.antihubs), number(hubs.largest, "{:.0f}")
+        rows.append(Row((word(one.name), *cells)))
+    note = (
+        f"Of how many others a text is one of the {found[0].geometry.hubness.k} nearest: skewness of the counts, share "
+        "of texts that are no neighbour of any other, and the largest count."
+    )
+    columns = Column("model", "word"), Column("skewness"), Column("antihubs %"), Column("greatest hub")
+    return Table("Hubs", columns, tuple(rows), (note,))
 
 
 def _scatter(found: Sequence[Measured]) -> Figure:
