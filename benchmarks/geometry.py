@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def map_of(vectors: np.ndarray) -> None:
-    from sentcli.analysis.projection import tsne
+    from sentcli.analysis.tsne import tsne
 
     tsne(vectors[:200])  # imports
     print(f"t-SNE of {len(vectors):,} points: {seconds(lambda: tsne(vectors)):.1f} s")
