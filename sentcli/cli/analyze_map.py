@@ -169,7 +169,7 @@ class MapMeasure:
         results: dict[str, Any] = {"texts": len(self.texts), **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
             whitened = self.whitening.apply(vectors, self.settings.seed)
-            results["whitened"] = self._map(f"{name}, whitened ({self.whitening.title})", whitened).to_dict()
+            results["whitened"] = self._map(f"{name}, whitened", whitened).to_dict()
         described = candidate.described
         report.protocol = {
             "kind": "map",

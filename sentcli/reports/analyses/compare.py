@@ -98,7 +98,7 @@ def _listed(title: str, found: Compared, names: tuple[str, str], texts: Sequence
     columns += [Column("shared"), *(Column(f"cosine in {name}") for name in names)]
     note = (
         f"Shared: of {found.k} neighbours. Of texts that share as many, those come first whose neighbours are nearest "
-        "in both models: mean cosine with weight 0.8 less for each rank, in standard deviations over the texts."
+        "in both models: mean cosine, where each rank weighs 0.8 of the one before, in standard deviations over texts."
     )
     return Table(title, tuple(columns), tuple(made), (note,))
 
