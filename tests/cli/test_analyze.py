@@ -230,6 +230,8 @@ def test_low_shot(invoke, tmp_path, trained, tiny_bert, downstream):
         ("simcse", [16, 48]), ("informin-cl", [16, 48]),
     ]  # fmt: skip
     assert all(p["best_dev_spearman"]["runs"] == 2 for curve in found["results"]["curves"] for p in curve["points"])
+    page = (out / "index.html").read_text("utf-8")
+    assert "STS average (Spearman" in page, "what is published are averages, whatever was measured"
     assert "low-shot-best-dev-spearman-over.csv" in {path.name for path in out.iterdir()}
     wrong = invoke("analyze", "low-shot", tmp_path / "sweep", "--baseline", "simce", "-o", tmp_path / "b", check=2)
     assert "did you mean 'simcse'" in wrong.stderr

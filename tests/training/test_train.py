@@ -235,6 +235,7 @@ def test_adam_without_bias_correction():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_simcse_lifts_minilm_cls(invoke, minilm, data, tmp_path):
     """100 steps of 64 wiki sentences from 79.73 to above 83.5 on STS-B dev."""
     invoke(
