@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BLOCK = 2048
 """Rows and columns of the products that are held at once: 16 MiB."""
 TOGETHER = 64
+"""Neighbouring products of which the largest says whether one can be among the best."""
 
 
 @dataclass(frozen=True)

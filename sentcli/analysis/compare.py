@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.analysis.neighbourhoods import nearest, shared, sureness
+from sentcli.analysis.all_pairs import all_pairs
+from sentcli.analysis.neighbourhoods import shared, sureness
 
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.floating[Any]]
@@ -87,6 +88,6 @@ def compare(first: Floats, second: Floats, k: int = 10) -> Compared:
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} vectors: not those of the same texts")
-    found = [nearest(vectors, k) for vectors in (first, second)]
+    found = [all_pairs(vectors, k) for vectors in (first, second)]
     neighbours = found[0].neighbours, found[1].neighbours
     return Compared(found[0].k, neighbours, (found[0].cosines, found[1].cosines))

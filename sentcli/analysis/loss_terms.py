@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.analysis.run_metrics import read_config, read_metrics
+from sentcli.analysis.run_metrics import RUN, read_config, read_metrics
 
-RUN = "run.json"
 SHARE = "share_"
 OTHERS = ("step", "loss", "learning_rate", "grad_norm", "sentences_per_second")
 """What a line of an optimiser step holds beside the terms and their shares."""

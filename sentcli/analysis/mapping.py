@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.analysis import clusters
+from sentcli.analysis.all_pairs import all_pairs
 from sentcli.analysis.geometry import unit_rows
-from sentcli.analysis.neighbourhoods import nearest, nearest_on_map, overlap, same_group
+from sentcli.analysis.neighbourhoods import nearest_on_map, overlap, same_group
 from sentcli.analysis.tsne import Layout, tsne
 from sentcli.errors import InputError
 
@@ -117,7 +118,7 @@ def mapped(
     if np.ptp(unit_rows(vectors), axis=0).max() < ALIKE:
         raise InputError("all vectors are the same: there is nothing to map")
     found, centres = clusters.k_means(vectors, settings.clusters, settings.seed)
-    near = nearest(vectors, settings.neighbours)
+    near = all_pairs(vectors, settings.neighbours)
     layout = tsne(vectors, settings.perplexity, settings.seed)
     on_map = nearest_on_map(layout.positions, near.k)
     numbers = found if reference is None else clusters.match(reference, found, free)

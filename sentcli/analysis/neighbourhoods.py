@@ -7,27 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.analysis.all_pairs import AllPairs, all_pairs
-
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.floating[Any]]
     Rows = npt.NDArray[np.int64]
 
 SURE = 0.8
 """Weight of each further rank in `sureness` relative to the one before it."""
-
-
-def nearest(vectors: Floats, k: int) -> AllPairs:
-    """Return the k nearest other rows by cosine, nearest first; see `all_pairs`, which holds no n x n matrix.
-
-    Args:
-        vectors: ``[n, d]``, n at least 2.
-        k: neighbours; at most n - 1 count.
-
-    Raises:
-        ValueError: for fewer than two vectors.
-    """
-    return all_pairs(vectors, k)
 
 
 def nearest_on_map(positions: Floats, k: int) -> Rows:

@@ -9,7 +9,8 @@ from typing import Any
 
 from sentcli.errors import DataError, InputError
 
-METRICS, CONFIG = "metrics.jsonl", "sentcli.json"
+METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"
+"""As in `training.run_folder`, which needs torch."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class RunMetrics:
 
 def is_run(path: Path) -> bool:
     """Say whether a folder is that of a training run, finished or not."""
-    return (path / METRICS).is_file() or (path / "run.json").is_file()
+    return (path / METRICS).is_file() or (path / RUN).is_file()
 
 
 def read_metrics(folder: Path) -> RunMetrics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -204,14 +205,22 @@ class GeometryMeasure:
         with console.working(f"{name}: geometry of {len(vectors):,} vectors"):
             return Measured(self.labels[name], geometry(vectors, self.neighbours), pairs, score)
 
-    def _sts(self, candidate: Candidate) -> float | None:
+    @cached_property
+    def _sts_tasks(self) -> dict[str, list[Pairs]]:
+        """The seven tasks, read once for all models; none if they are not asked for."""
         from sentcli.data import located
+        from sentcli.evaluation import sts
+
+        return {} if self.sts_data is None else sts.load_tasks(located(self.sts_data), None, "test")
+
+    def _sts(self, candidate: Candidate) -> float | None:
         from sentcli.evaluation import significance, sts
 
-        if self.sts_data is None:
+        if not self._sts_tasks:
             return None
-        tasks = sts.load_tasks(located(self.sts_data), None, "test")
-        wanted = [sts.measurement(name, subsets, significance.DRAWS, "all") for name, subsets in tasks.items()]
+        wanted = [
+            sts.measurement(name, subsets, significance.DRAWS, "all") for name, subsets in self._sts_tasks.items()
+        ]
         return sts.STSResult("test", tuple(candidate.measure(wanted, console.encoding_texts))).average
 
     def _report(self, report: Report, one: Measured, candidate: Candidate | None) -> Report:
