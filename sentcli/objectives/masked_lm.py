@@ -17,6 +17,7 @@ from sentcli.encoder import checkpoint, surgery
 from sentcli.errors import InputError
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary
+from sentcli.objectives.rows import by_length
 
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
@@ -87,8 +88,8 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
 
     Args:
         head: scores words.
-        hidden: ``[B, T, d]``.
-        labels: ``[B, T]``, -100 where nothing is predicted.
+        hidden: ``[..., d]``.
+        labels: ``[...]``, -100 where nothing is predicted.
         backbone: whose words decode, if `head` has no decoder.
     """
     chosen = labels != IGNORED
@@ -137,8 +138,11 @@ class MaskedLMLoss(StatefulObjective):
         masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.settings.rate)
         losses = []
         for encoder in views.encoders:
-            hidden = encoder.backbone(**{**views.inputs, "input_ids": masked}).last_hidden_state
-            losses.append(masked_loss(self.lm_head, hidden, labels, encoder.backbone))
+            states, wanted = [], []
+            for _, part in by_length({**views.inputs, "input_ids": masked, "labels": labels}):
+                wanted.append(part.pop("labels").flatten())
+                states.append(encoder.backbone(**part).last_hidden_state.flatten(0, 1))
+            losses.append(masked_loss(self.lm_head, torch.cat(states), torch.cat(wanted), encoder.backbone))
         return torch.stack(losses).mean()
 
     def kept(self) -> nn.Module:

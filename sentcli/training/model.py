@@ -14,6 +14,7 @@ from sentcli.encoder import attention, surgery
 from sentcli.errors import InputError
 from sentcli.methods.views import Copies
 from sentcli.objectives import StatefulObjective, Views
+from sentcli.objectives.rows import CPU_ROWS, by_length
 from sentcli.precision import computing_in, widened
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from sentcli.objectives import Parts
 
 Batch: TypeAlias = dict[str, Tensor]
-CPU_ROWS = 32
-"""Rows that a CPU encodes at a time: what a layer makes of them stays in its cache, and little is padded."""
 
 
 class TrainingModel(nn.Module):
@@ -128,14 +127,10 @@ class TrainingModel(nn.Module):
             The encoder, rows ``[P, longest]``, and their numbers ``[P]`` in what `by_view` takes.
         """
         parts, before = [], 0
-        size = sentences * self.passes
-        size = min(size, CPU_ROWS) if inputs["input_ids"].device.type == "cpu" else size
         for encoder, rows in self.encoders_and_rows(inputs):
-            lengths = rows["attention_mask"].sum(dim=1)
-            for chosen in torch.split(lengths.argsort(descending=True, stable=True), size):
-                width = int(lengths[chosen].max())
-                parts.append((encoder, {name: ids[chosen, :width] for name, ids in rows.items()}, chosen + before))
-            before += len(lengths)
+            for numbers, part in by_length(rows, sentences * self.passes):
+                parts.append((encoder, part, numbers + before))
+            before += len(rows["attention_mask"])
         return parts
 
     def views_of(
