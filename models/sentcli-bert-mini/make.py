@@ -2,8 +2,8 @@
 
     python models/sentcli-bert-mini/make.py CORPUS OUT
 
-CORPUS holds wiki.txt and general/*.txt.gz; OUT gets train.txt, held-out.txt and the folder start/. README.md beside this
-file has the rest of the recipe.
+CORPUS holds wiki.txt and general/*.txt.gz; OUT gets train.txt, held-out.txt and the folder start/. README.md has the
+rest of the recipe.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class RunMetrics:
     steps: tuple[dict[str, Any], ...]
     """Of optimiser steps."""
     evaluations: tuple[dict[str, Any], ...]
-    """Of the dev set."""
+    """Of the dev set, and of held-out text."""
 
     def column(self, key: str, lines: tuple[dict[str, Any], ...] | None = None) -> tuple[list[int], list[float]]:
         """Return the steps and values of the evaluations (or other lines) that have a number under a key."""
@@ -59,8 +59,8 @@ def read_metrics(folder: Path) -> RunMetrics:
             raise DataError(path, f"not a line of a training run: {error}", line=number) from error
     if not records:
         raise InputError(f"{path} is empty: the run has not made a step")
-    steps = tuple(record for record in records if "loss" in record)
-    return RunMetrics(folder.name or str(folder), steps, tuple(r for r in records if "dev_spearman" in r))
+    steps, evaluations = (tuple(r for r in records if ("loss" in r) is step) for step in (True, False))
+    return RunMetrics(folder.name or str(folder), steps, evaluations)
 
 
 def _record(line: str) -> dict[str, Any]:

@@ -134,6 +134,14 @@ def train(
             rich_help_panel=DATA,
         ),
     ] = None,
+    eval_text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="mlm and other losses on masked words: log their perplexity on this text.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     eval_every: Annotated[
         int | None, typer.Option(min=1, help="Steps between two scores.", rich_help_panel=TRAINING)
     ] = None,
@@ -266,6 +274,7 @@ def train(
             after=after,
             subset=Subset(limit, fraction, subset_seed),
             eval_data=located(eval_data) if eval_data is not None else None,
+            eval_text=str(located(Path(eval_text))) if eval_text is not None else None,
             device=device,
             overwrite=overwrite,
             resume=resume,

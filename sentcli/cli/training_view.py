@@ -49,13 +49,14 @@ class TrainingView:
             console.note(f"step {moment.step} of {moment.total}: {terms}, {self.dev}{speed}")
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
-        """Say the numbers of the dev set on a line of their own."""
+        """Say the numbers of an evaluation on a line of their own."""
         from sentcli.training.keeper import SCORE
 
-        score = values[SCORE]
-        more = "".join(f", {name} {value:.3f}" for name, value in values.items() if name != SCORE)
-        self.dev = f"dev {score:.2f}, "
-        console.note(f"step {step}: STS-B dev {score:.2f}{' (best so far)' if best and step else ''}{more}")
+        told = [f"{name.replace('_', '-')} {value:.3f}" for name, value in values.items() if name != SCORE]
+        if SCORE in values:
+            self.dev = f"dev {values[SCORE]:.2f}, "
+            told.insert(0, f"STS-B dev {values[SCORE]:.2f}{' (best so far)' if best and step else ''}")
+        console.note(f"step {step}: {', '.join(told)}")
 
     def _share(self, name: str) -> str:
         share = self.shares.get(name)
@@ -139,6 +140,8 @@ def summary(result: TrainResult, output: Path) -> None:
         scores = (
             f"; STS-B dev {result.start_dev_spearman:.2f} -> {result.best_dev_spearman:.2f} at step {result.best_step}"
         )
+    if result.held_out_perplexity is not None:
+        scores += f"; held-out perplexity {result.held_out_perplexity:.2f}"
     if result.held_out_spearman is not None:
         scores += f"; held out: Pearson {result.held_out_pearson:.2f}, Spearman {result.held_out_spearman:.2f}"
     if result.sts_average is not None:

@@ -17,7 +17,8 @@ from sentcli.encoder import checkpoint, surgery
 from sentcli.errors import InputError
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
-from sentcli.objectives.masked_lm import LMHead, mask_tokens, masked_loss, need_mask_token
+from sentcli.objectives.masked_lm import LMHead, WordPrediction, mask_tokens, masked_loss, need_mask_token
+from sentcli.objectives.rows import by_length
 
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
@@ -126,7 +127,7 @@ class _NetworkLoss(StatefulObjective):
 
     def __init__(self, settings: _AuxiliarySettings, parts: Parts) -> None:
         super().__init__()
-        self.settings, self.vocabulary = settings, parts.vocabulary
+        self.settings, self.vocabulary, self.rate = settings, parts.vocabulary, settings.rate
         self.count = settings.lower(parts)
         self.network = AuxiliaryNetwork(parts, settings.layers, settings.init)
 
@@ -226,18 +227,29 @@ class CondenserMLM(_AuxiliarySettings):
         return CondenserMLMLoss(self, parts)
 
 
-class CondenserMLMLoss(_NetworkLoss):
+class CondenserMLMLoss(_NetworkLoss, WordPrediction):
     """`CondenserMLM` with its network."""
+
+    @property
+    def head(self) -> LMHead:
+        """What scores words, of the network and of the encoder alike."""
+        return self.network.lm_head
 
     def forward(self, views: Views) -> Tensor:
         """Return the sum of both losses on a freshly masked copy."""
-        masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.settings.rate)
-        losses = [self._both(encoder.backbone, views.inputs, masked, labels) for encoder in views.encoders]
-        return torch.stack(losses).mean()
+        masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.rate)
+        inputs = {**views.inputs, "input_ids": masked, "labels": labels}
+        return torch.stack([self._both(encoder.backbone, inputs) for encoder in views.encoders]).mean()
 
-    def _both(self, backbone: Any, inputs: dict[str, Tensor], masked: Tensor, labels: Tensor) -> Tensor:
-        output = backbone(**{**inputs, "input_ids": masked}, output_hidden_states=True)
-        early, late = output.hidden_states[self.count], output.last_hidden_state
-        hidden = self.network(late[:, 0], early, inputs["attention_mask"])
-        head = self.network.lm_head
-        return masked_loss(head, hidden, labels, backbone) + masked_loss(head, late, labels, backbone)
+    def _both(self, backbone: Any, inputs: dict[str, Tensor]) -> Tensor:
+        states: list[list[Tensor]] = [[], []]
+        labels = []
+        for _, part in by_length(inputs):
+            labels.append(part.pop("labels").flatten())
+            output = backbone(**part, output_hidden_states=True)
+            early, late = output.hidden_states[self.count], output.last_hidden_state
+            hidden = self.network(late[:, 0], early, part["attention_mask"])
+            for kind, found in zip(states, (hidden, late), strict=True):
+                kind.append(found.flatten(0, 1))
+        wanted = torch.cat(labels)
+        return torch.stack([masked_loss(self.head, torch.cat(kind), wanted, backbone) for kind in states]).sum()

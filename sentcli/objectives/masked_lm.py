@@ -97,6 +97,23 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     return functional.cross_entropy(logits, labels[chosen], reduction="sum") / chosen.sum().clamp(min=1)
 
 
+class WordPrediction(StatefulObjective):
+    """A loss that predicts masked words from the last layer of the encoder itself.
+
+    Attributes:
+        vocabulary: what is masked, and with what.
+        rate: the share of masked words.
+    """
+
+    vocabulary: Vocabulary
+    rate: float
+
+    @property
+    def head(self) -> LMHead:
+        """What scores words, given the states of the last layer."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, kw_only=True)
 class MaskedLM(Objective):
     """Predict masked words of a separate copy of the text, with the encoder itself."""
@@ -121,21 +138,26 @@ class MaskedLM(Objective):
         return MaskedLMLoss(self, parts)
 
 
-class MaskedLMLoss(StatefulObjective):
+class MaskedLMLoss(WordPrediction):
     """`MaskedLM` with its language-modelling head."""
 
     kept_as: ClassVar[str] = "lm_head"
 
     def __init__(self, settings: MaskedLM, parts: Parts) -> None:
         super().__init__()
-        self.settings, self.vocabulary = settings, parts.vocabulary
+        self.vocabulary, self.rate = parts.vocabulary, settings.rate
         self.lm_head = LMHead(parts.backbone, tied=settings.tie)
         if not self.lm_head.take(checkpoint.lm_head_weights(parts.spec.folder)):
             self.note = "the start model holds no language-modelling head: a new one is trained"
 
+    @property
+    def head(self) -> LMHead:
+        """What scores words."""
+        return self.lm_head
+
     def forward(self, views: Views) -> Tensor:
         """Return the loss of a freshly masked copy of all rows; with two encoders the mean of both."""
-        masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.settings.rate)
+        masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.rate)
         losses = []
         for encoder in views.encoders:
             states, wanted = [], []

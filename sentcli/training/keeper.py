@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 SCORE = "dev_spearman"
-"""Which of the numbers of an evaluation says what is better; the others are logged beside it."""
+"""Which of the numbers of an evaluation says what is better; the others are logged beside it. Without it, the last
+weights are kept."""
 
 
 @dataclass
@@ -66,7 +67,10 @@ class BestKeeper:
         self.model.eval()
         found = {number: self.score(encoder) for number, encoder in self.model.candidates().items()}
         self.model.train()
-        number = max(found, key=lambda n: found[n][SCORE])
+        number = max(found, key=lambda n: found[n].get(SCORE, n))
+        if SCORE not in found[number]:
+            self._tell(step, found[number])
+            return
         scores, score = self.scores, found[number][SCORE]
         scores.last, scores.last_step = score, step
         better = scores.best is None or score > scores.best
@@ -76,9 +80,12 @@ class BestKeeper:
             self.folder.keep_best(self.model.products(number), step)
         if step == 0:
             scores.start = score
-        self.folder.log({"step": step, **found[number], "best": better})
+        self._tell(step, found[number], best=better)
+
+    def _tell(self, step: int, values: Mapping[str, float], *, best: bool = False) -> None:
+        self.folder.log({"step": step, **values, **({"best": best} if SCORE in values else {})})
         if self.observer is not None:
-            self.observer.scored(step, found[number], better)
+            self.observer.scored(step, values, best)
 
     @property
     def stopped(self) -> bool:

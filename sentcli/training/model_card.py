@@ -17,6 +17,8 @@ def model_card(config: dict[str, Any]) -> str:
             f"{results['best_dev_spearman']:.2f} at step {results['best_step']} (these weights), "
             f"{results['final_dev_spearman']:.2f} at the last step."
         )
+    if results.get("held_out_perplexity") is not None:
+        scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*_flat(config["method"]), *settings.items()])
     first = config.get("first_stage")
     before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""

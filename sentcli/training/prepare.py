@@ -29,6 +29,7 @@ from sentcli.processes import is_first, launched, process_count
 from sentcli.training import loop
 from sentcli.training.batches import Batch, to_tensors
 from sentcli.training.data import Corpus, Subset, read_corpus
+from sentcli.training.held_out_text import HeldOutText
 from sentcli.training.model import TrainingModel
 from sentcli.training.pairs import read_pairs
 from sentcli.training.run_folder import check_run_folder
@@ -65,6 +66,8 @@ class TrainRequest:
     """What was trained before, for the record: method, model and settings that were given."""
     subset: Subset = field(default_factory=Subset)
     eval_data: Path | None = None
+    eval_text: str | None = None
+    """Text whose masked words are predicted at every evaluation, see `HeldOutText`."""
     device: str = "auto"
     overwrite: bool = False
     resume: bool = False
@@ -124,6 +127,7 @@ class Prepared:
     """The seven STS tasks, if they are to be scored at the end."""
     held_out: sts.Pairs | None = None
     """Pairs that are not trained on, to be scored at the end."""
+    held_out_text: HeldOutText | None = None
     notes: tuple[str, ...] = ()
     """What the user should know."""
 
@@ -176,7 +180,7 @@ def read_inputs(request: TrainRequest, method: Method) -> Inputs:
     if is_first():
         check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
     read = [folder for objective in method.objectives.values() for folder in objective.reads()]
-    _refuse_inside(request.output, [*request.data, request.model, request.eval_data, *read])
+    _refuse_inside(request.output, [*request.data, request.model, request.eval_data, request.eval_text, *read])
     corpus, held_out = _read_data(request, method)
     if method.fit is None:
         method.settings.check(len(corpus.sentences), launched())
@@ -204,10 +208,15 @@ def prepare(request: TrainRequest) -> Prepared:
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
-    model = None
+    model = text = None
+    if request.eval_text is not None and method.fit is not None:
+        raise InputError(f"--eval-text measures how well masked words are predicted, and {method.name} predicts none")
     if method.fit is None:
         check_precision(torch.device(encoder.backend.device), settings.precision)
         model = make_model(method, encoder)
+        if request.eval_text is not None:
+            held_out = read_corpus([request.eval_text], text_field=request.text_field)
+            text = HeldOutText(held_out.sentences, tokenizer, model)
         _settle(model, settings)
         twice = Batch([tokenizer([corpus.sentences[0]] * 2)], Texts([]))
         _try(model, to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device), settings)
@@ -224,6 +233,7 @@ def prepare(request: TrainRequest) -> Prepared:
         inputs.dev,
         inputs.test,
         held_out=inputs.held_out,
+        held_out_text=text,
         notes=tuple(notes),
     )
 

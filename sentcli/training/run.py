@@ -83,14 +83,16 @@ def _tested(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -
 
 
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
-    encoder, dev = prepared.encoder, prepared.dev
+    encoder, dev, text = prepared.encoder, prepared.dev, prepared.held_out_text
 
     def score(module: TorchEncoder) -> dict[str, float]:
-        assert dev is not None
+        values = {} if text is None else text.values(module)
+        if dev is None:
+            return values
         own = encoder.torch_module
         encoder.backend.module = module  # type: ignore[attr-defined]
         try:
-            return _dev_values(encoder, dev, geometry=prepared.request.log_geometry)
+            return _dev_values(encoder, dev, geometry=prepared.request.log_geometry) | values
         finally:
             encoder.backend.module = own  # type: ignore[attr-defined]
 
@@ -100,10 +102,13 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         prepared.method,
         prepared.corpus,
         folder,
-        score=score if dev is not None else None,
+        score=score if dev is not None or text is not None else None,
         observer=observer,
         save_every=prepared.request.save_every,
     )
+    if text is not None:
+        perplexity = agree(text.values(encoder.torch_module)["held_out_perplexity"] if is_first() else None)
+        result = replace(result, held_out_perplexity=perplexity)
     result = _tested(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
     everywhere(lambda: folder.finish(encoder, model.head, config, model_card(config), model.kept()))

@@ -50,7 +50,7 @@ class Observer(Protocol):
         """After each optimiser step."""
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
-        """After each evaluation on the dev set: `keeper.SCORE` and what else was measured."""
+        """After each evaluation: `keeper.SCORE`, if there is a dev set, and what else was measured."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ class TrainResult:
     held_out_spearman: float | None = None
     """Of the kept weights on the pairs that were held out, times 100."""
     held_out_pearson: float | None = None
+    held_out_perplexity: float | None = None
+    """Of the kept weights, on the masked words of --eval-text."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

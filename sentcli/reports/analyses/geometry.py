@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from sentcli.analysis.summary import Geometry
 
 ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
-LOGGED = {"dev_spearman": "STS-B dev (Spearman × 100)", "alignment": ALIGNMENT, "uniformity": UNIFORMITY}
+LOGGED = {
+    "dev_spearman": "STS-B dev (Spearman × 100)",
+    "alignment": ALIGNMENT,
+    "uniformity": UNIFORMITY,
+    "held_out_perplexity": "perplexity of held-out text",
+}
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def _spectrum(found: Sequence[Measured]) -> Figure:
 
 
 def training_curves(runs: Sequence[RunMetrics]) -> Figure:
-    """Return how dev score, alignment and uniformity change over the steps of some runs (WhitenedCSE, fig. 3)."""
+    """Return how what was logged at evaluations changes over the steps of some runs (WhitenedCSE, fig. 3)."""
     panels, words = [], []
     for key, label in LOGGED.items():
         lines = []
@@ -136,5 +141,6 @@ def training_curves(runs: Sequence[RunMetrics]) -> Figure:
                 lines.append(Line(run.name, steps, values, series=i))
                 words.append(f"{run.name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
         if lines:
-            panels.append(Panel(label.split(" (")[0], Axis("optimiser step"), Axis(label), tuple(lines)))
+            scaled = Axis(label, log=key == "held_out_perplexity")
+            panels.append(Panel(label.split(" (")[0], Axis("optimiser step"), scaled, tuple(lines)))
     return Figure("training-curves", "Evaluations of the training runs", "; ".join(words), tuple(panels), columns=3)

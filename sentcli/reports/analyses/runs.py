@@ -51,13 +51,16 @@ def _results(runs: Sequence[TrainedRun]) -> Table:
         "best_step": "at step",
         "final_dev_spearman": "last dev",
         "sts_average": "STS average",
+        "held_out_perplexity": "perplexity",
         "steps": "steps",
         "sentences_per_second": "sentences/s",
     }
     whole = ("best_step", "steps", "sentences_per_second")
     rows = []
-    for run in runs:
-        results = {**_so_far(run.metrics), **(run.config.get("results") or {})}
+    found = [{**_so_far(run.metrics), **(run.config.get("results") or {})} for run in runs]
+    if all(results.get("held_out_perplexity") is None for results in found):
+        del keys["held_out_perplexity"]
+    for run, results in zip(runs, found, strict=True):
         method = (run.config.get("method") or {}).get("name", "")
         numbers = [number(_number(results.get(key)), "{:,.0f}" if key in whole else "{:.2f}") for key in keys]
         rows.append(Row((word(run.metrics.name), word(method), *numbers)))
