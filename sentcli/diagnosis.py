@@ -11,7 +11,7 @@ from typing import Any
 from sentcli import __version__
 from sentcli.io.cache import cache_folder
 from sentcli.report import LIBRARIES, library_version, processor, usable_cores
-from sentcli.zoo import ZooEntry, package_folder, zoo
+from sentcli.zoo import ZooEntry, own_folder, zoo
 
 EXTRAS = {
     "cpu": ("bm25s", "faiss-cpu", "onnx", "onnxruntime", "onnxscript", "pystemmer"),
@@ -113,11 +113,11 @@ def _extra_state(packages: tuple[str, ...]) -> str:
 
 
 def at_hand(entry: ZooEntry) -> str | None:
-    """Say where the weights of a known model are on this machine: a package, the hub's cache, or nowhere (None)."""
+    """Say where the weights of a known model are: a package, sentcli itself, the hub's cache, or nowhere (None)."""
     from huggingface_hub import try_to_load_from_cache
 
-    if entry.package and package_folder(entry.package):
-        return f"package {entry.package}"
+    if own_folder(entry) is not None:
+        return f"package {entry.package}" if entry.package else "sentcli itself"
     files = ("model.safetensors", "pytorch_model.bin")
     cached = any(isinstance(try_to_load_from_cache(entry.source, name), str) for name in files)
     return "hub cache" if cached else None

@@ -28,6 +28,8 @@ class ZooEntry:
     """An installable package that carries the weights, for machines without a hub."""
     extra: str | None = None
     """The extra of sentcli that installs `package`."""
+    folder: str | None = None
+    """Beside the list, with the weights; such a model needs neither hub nor package."""
     sha256: str | None = None
     """Of model.safetensors; other bytes under this name are refused."""
     prompts: dict[str, str] = field(default_factory=dict)
@@ -53,6 +55,13 @@ def find_entry(model: str) -> ZooEntry | None:
     if Path(model).exists():
         return None
     return zoo().get(model) or next((entry for entry in zoo().values() if entry.source == model), None)
+
+
+def own_folder(entry: ZooEntry) -> Path | None:
+    """Return the folder of a model that comes with sentcli or with an installed package, or None."""
+    if entry.folder:
+        return models_folder() / entry.folder
+    return package_folder(entry.package) if entry.package else None
 
 
 def package_folder(package: str) -> Path | None:
@@ -86,7 +95,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         raise InputError(
             f"no model {model!r}{hint}: not a folder, a hub id (owner/name) or a short name (see 'sentcli doctor')"
         )
-    folder = package_folder(entry.package) if entry is not None and entry.package else None
+    folder = own_folder(entry) if entry is not None else None
     if folder is None:
         try:
             folder = download(entry.source if entry else model)
