@@ -17,8 +17,14 @@ from sentcli.encoder import checkpoint, surgery
 from sentcli.errors import InputError
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
-from sentcli.objectives.masked_lm import LMHead, WordPrediction, mask_tokens, masked_loss, need_mask_token
-from sentcli.objectives.rows import by_length
+from sentcli.objectives.masked_lm import (
+    LMHead,
+    WordPrediction,
+    chosen_states,
+    mask_tokens,
+    masked_loss,
+    need_mask_token,
+)
 
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
@@ -194,9 +200,13 @@ class AuxiliaryMLMLoss(_NetworkLoss):
     def predict(self, views: Views, masked: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of given masked ids and labels ``[rows, T]``; rows are those of the first views."""
         inputs = {name: ids[: len(masked)] for name, ids in views.inputs.items()} | {"input_ids": masked}
-        sentence = views.pooled.flatten(0, 1)[: len(masked)]
-        hidden = self.network(sentence, self.lower_states(views, inputs), inputs["attention_mask"])
-        return masked_loss(self.network.lm_head, hidden, labels, views.encoder.backbone)
+        sentences = views.pooled.flatten(0, 1)[: len(masked)]
+
+        def states(rows: Tensor, part: dict[str, Tensor]) -> Tensor:
+            hidden: Tensor = self.network(sentences[rows], self.lower_states(views, part), part["attention_mask"])
+            return hidden
+
+        return masked_loss(self.network.lm_head, *chosen_states(inputs, labels, states), views.encoder.backbone)
 
     def lower_states(self, views: Views, inputs: dict[str, Tensor]) -> Tensor:
         """Return the states ``[rows, T, d]`` of the lower layers on masked text."""
@@ -238,18 +248,14 @@ class CondenserMLMLoss(_NetworkLoss, WordPrediction):
     def forward(self, views: Views) -> Tensor:
         """Return the sum of both losses on a freshly masked copy."""
         masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.rate)
-        inputs = {**views.inputs, "input_ids": masked, "labels": labels}
-        return torch.stack([self._both(encoder.backbone, inputs) for encoder in views.encoders]).mean()
+        inputs = {**views.inputs, "input_ids": masked}
+        return torch.stack([self._both(encoder.backbone, inputs, labels) for encoder in views.encoders]).mean()
 
-    def _both(self, backbone: Any, inputs: dict[str, Tensor]) -> Tensor:
-        states: list[list[Tensor]] = [[], []]
-        labels = []
-        for _, part in by_length(inputs):
-            labels.append(part.pop("labels").flatten())
+    def _both(self, backbone: Any, inputs: dict[str, Tensor], labels: Tensor) -> Tensor:
+        def states(_: Tensor, part: dict[str, Tensor]) -> Tensor:
             output = backbone(**part, output_hidden_states=True)
             early, late = output.hidden_states[self.count], output.last_hidden_state
-            hidden = self.network(late[:, 0], early, part["attention_mask"])
-            for kind, found in zip(states, (hidden, late), strict=True):
-                kind.append(found.flatten(0, 1))
-        wanted = torch.cat(labels)
-        return torch.stack([masked_loss(self.head, torch.cat(kind), wanted, backbone) for kind in states]).sum()
+            return torch.stack([self.network(late[:, 0], early, part["attention_mask"]), late], dim=2)
+
+        found, words = chosen_states(inputs, labels, states)
+        return torch.stack([masked_loss(self.head, kind, words, backbone) for kind in found.unbind(1)]).sum()

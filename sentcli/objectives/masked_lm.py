@@ -5,8 +5,9 @@ BERT (Devlin et al., NAACL 2019, sec. 3.1) for the masking, SimCSE (its MLM opti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -97,6 +98,25 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     return functional.cross_entropy(logits, labels[chosen], reduction="sum") / chosen.sum().clamp(min=1)
 
 
+def chosen_states(
+    inputs: Mapping[str, Tensor], labels: Tensor, states: Callable[[Tensor, dict[str, Tensor]], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return the states ``[N, ...]`` where a word is predicted, and the words ``[N]``, rows going through `by_length`.
+
+    Args:
+        inputs: of the model, masked ``[B, T]``.
+        labels: ``[B, T]``, -100 where nothing is predicted.
+        states: from the numbers of some rows and their inputs ``[P, T']`` to their states ``[P, T', ...]``.
+    """
+    found, words = [], []
+    for rows, part in by_length({**inputs, "labels": labels}):
+        wanted = part.pop("labels")
+        chosen = wanted != IGNORED
+        found.append(states(rows, part)[chosen])
+        words.append(wanted[chosen])
+    return torch.cat(found), torch.cat(words)
+
+
 class WordPrediction(StatefulObjective):
     """A loss that predicts masked words from the last layer of the encoder itself.
 
@@ -158,15 +178,18 @@ class MaskedLMLoss(WordPrediction):
     def forward(self, views: Views) -> Tensor:
         """Return the loss of a freshly masked copy of all rows; with two encoders the mean of both."""
         masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.rate)
+        inputs = {**views.inputs, "input_ids": masked}
         losses = []
         for encoder in views.encoders:
-            states, wanted = [], []
-            for _, part in by_length({**views.inputs, "input_ids": masked, "labels": labels}):
-                wanted.append(part.pop("labels").flatten())
-                states.append(encoder.backbone(**part).last_hidden_state.flatten(0, 1))
-            losses.append(masked_loss(self.lm_head, torch.cat(states), torch.cat(wanted), encoder.backbone))
+            found = chosen_states(inputs, labels, partial(_last_states, encoder.backbone))
+            losses.append(masked_loss(self.lm_head, *found, encoder.backbone))
         return torch.stack(losses).mean()
 
     def kept(self) -> nn.Module:
         """Return the head."""
         return self.lm_head
+
+
+def _last_states(backbone: Any, _: Tensor, part: dict[str, Tensor]) -> Tensor:
+    states: Tensor = backbone(**part).last_hidden_state
+    return states
