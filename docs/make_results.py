@@ -1,4 +1,4 @@
-"""Write the tables of docs/results.md from docs/results/*.jsonl: ``python docs/make_results.py``.
+"""Write the tables of the pages of results from docs/results/: ``python docs/make_results.py``.
 
 A table stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text around it is written by hand. With
 ``--check``, fail if a table is stale.
@@ -19,11 +19,16 @@ AVERAGE = "STS average"
 
 
 def main() -> None:
-    """Write or check the page."""
-    page = DOCS / "results.md"
+    """Write or check the pages."""
+    for page, tables in PAGES.items():
+        fill(DOCS / page, tables)
+
+
+def fill(page: Path, tables: dict[str, Callable[[], str]]) -> None:
+    """Write or check a page."""
     old = page.read_text("utf-8")
     new = old
-    for name, make in TABLES.items():
+    for name, make in tables.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         new, count = pattern.subn(lambda found, make=make: f"{found[1]}{make()}{found[2]}", new)
         if count != 1:
@@ -147,13 +152,15 @@ def markdown(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "study": lambda: gains(study()),
-    "tasks": lambda: tasks(study()),
-    "rates": rates,
-    "best": lambda: gains(best_settings()),
-    "shares": shares,
-    "seeds": seeds,
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "first-study.md": {
+        "study": lambda: gains(study()),
+        "tasks": lambda: tasks(study()),
+        "rates": rates,
+        "best": lambda: gains(best_settings()),
+        "shares": shares,
+        "seeds": seeds,
+    }
 }
 
 if __name__ == "__main__":
