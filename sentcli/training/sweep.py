@@ -213,7 +213,11 @@ class SweepObserver(Protocol):
 
 
 def run_all(planned: Iterable[Planned], results: Path, observer: SweepObserver) -> Outcome:
-    """Run what has not been run; `results` gets a line a finished run."""
+    """Run what has not been run; `results` gets a line a finished run.
+
+    Raises:
+        InputError: if the first run cannot be made; later ones are among the failures.
+    """
     outcome = Outcome()
     for one in planned:
         gc.collect()  # the model of the run before is held by references in a circle
@@ -221,9 +225,9 @@ def run_all(planned: Iterable[Planned], results: Path, observer: SweepObserver) 
             record = _run(one, results, observer)
         except LockedError:
             outcome.elsewhere.append(one.name)
-        except InputError:
-            raise
         except SentcliError as error:
+            if isinstance(error, InputError) and outcome == Outcome():
+                raise  # most likely wrong for all of them, and seen at once
             outcome.failed[one.name] = str(error)
             observer.failed(one, str(error))
         else:

@@ -116,6 +116,17 @@ def test_a_run_that_fails_does_not_stop_the_others(invoke, tiny_bert, text, tmp_
     assert [line["point"]["learning_rate"] for line in records(tmp_path / "m" / "results.jsonl")] == [0.001]
 
 
+def test_a_point_that_does_not_fit_the_model_does_not_stop_the_others(invoke, tiny_bert, text, tmp_path):
+    """It is found when its turn comes, perhaps hours later; as the first it is an error at once."""
+    (tmp_path / "s.toml").write_text("[[grid]]\nmethod = 'simcse'\nmax_length = [16, 10000, 8]\n")
+    result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=1)
+    assert "1 of 3 runs failed" in " ".join(result.stderr.split())
+    assert [line["point"]["max_length"] for line in records(tmp_path / "m" / "results.jsonl")] == [16, 8]
+    (tmp_path / "s.toml").write_text("[[grid]]\nmethod = 'simcse'\nmax_length = [10000, 8]\n")
+    train(invoke, tiny_bert, text, tmp_path / "n", "--sweep", tmp_path / "s.toml", check=2)
+    assert not (tmp_path / "n" / "results.jsonl").exists()
+
+
 def test_a_run_of_another_process_is_left_to_it(invoke, tiny_bert, text, tmp_path):
     busy = tmp_path / "m" / "seed=1"
     busy.mkdir(parents=True)
