@@ -48,5 +48,5 @@ def _directory(path: Path) -> npt.NDArray[Any]:
 
     if not (path / "manifest.json").exists():
         raise InputError(f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)")
-    blocks = Stored.open(path).blocks
+    blocks = Stored.open(path, to_search=False).blocks
     return blocks.take(np.arange(len(blocks)))

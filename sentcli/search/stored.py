@@ -24,19 +24,26 @@ class Stored:
     manifest: dict[str, Any]
 
     @classmethod
-    def open(cls, folder: Path) -> Stored:
+    def open(cls, folder: Path, *, to_search: bool = True) -> Stored:
         """Read the manifest.
 
+        Args:
+            folder: a directory of encode.
+            to_search: whether vectors of queries have to compare with its own.
+
         Raises:
-            InputError: if there is none, the directory is unfinished, or its vectors are no floats or bytes of each
-                dimension.
+            InputError: if there is none, the directory is unfinished, or its vectors are bits; to search also if they
+                have fewer dimensions than the encoder.
         """
         manifest = read_manifest(folder)
         if manifest["rows_done"] != manifest["rows_total"]:
             done, total = manifest["rows_done"], manifest["rows_total"]
             raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
         settings = manifest["settings"]
-        if settings.get("output_dtype") == "binary" or settings.get("pca_sha256") or settings.get("truncate_dim"):
+        bits = settings.get("output_dtype") == "binary"
+        if bits and not to_search:
+            raise InputError(f"{folder} holds bits, not numbers: encode without --output-dtype binary")
+        if to_search and (bits or settings.get("pca_sha256") or settings.get("truncate_dim")):
             raise InputError(
                 f"{folder} holds vectors of {manifest['dimension']} dimensions in {settings.get('output_dtype')}, made "
                 "smaller by --truncate-dim, --pca or binary; those of a query do not compare with them: encode "

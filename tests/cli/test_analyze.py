@@ -123,6 +123,16 @@ def test_geometry_of_vectors(invoke, tmp_path, tiny_bert, text):
     assert encoded["results"]["dimension"] == 32
 
 
+def test_geometry_of_vectors_that_encode_made_smaller(invoke, tmp_path, tiny_bert, text):
+    """Nothing is compared with a query here, so fewer dimensions do; bits are no numbers."""
+    for name, options in (("cut", ["--truncate-dim", 8]), ("bits", ["--output-dtype", "binary"])):
+        invoke("encode", text, "-m", tiny_bert, "-o", tmp_path / name, *options, check=0)
+    invoke("analyze", "geometry", tmp_path / "cut", "-o", tmp_path / "out", check=0)
+    assert json.loads((tmp_path / "out" / "analysis.json").read_text())["results"]["dimension"] == 8
+    refused = invoke("analyze", "geometry", tmp_path / "bits", "-o", tmp_path / "no", check=2)
+    assert "holds bits" in refused.stderr
+
+
 def test_every_pair_is_positive_if_asked(tiny_bert, downstream, invoke, tmp_path):
     call = ["analyze", "geometry", "-m", tiny_bert, "--data", downstream, "--no-sts", "-o", tmp_path / "out"]
     invoke(*call, "--positives-above", "all", check=0)
