@@ -199,6 +199,25 @@ def test_every_zoo_entry_is_complete():
     assert len({entry.source for entry in entries.values()}) == len(entries)
 
 
+def test_the_model_that_comes_with_sentcli(monkeypatch):
+    """It needs neither hub nor package, and its words are transformers' words."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    monkeypatch.setattr(zoo, "download", lambda *_: pytest.fail("the hub was asked"))
+    encoder = SentenceEncoder.load("sentcli-bert-mini")
+    assert (encoder.spec.pooling, encoder.dimension) == ("cls", 256)
+    folder = zoo.resolve("sentcli-bert-mini")[0]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForMaskedLM.from_pretrained(folder).eval()
+    assert model.dtype == torch.float32
+    text = "He sat down on the [MASK] and read a book."
+    with torch.no_grad():
+        given = tokenizer(text, return_tensors="pt")
+        output = model(**given, output_hidden_states=True)
+    place = given["input_ids"][0].tolist().index(tokenizer.mask_token_id)
+    assert {"floor", "table"} <= set(tokenizer.convert_ids_to_tokens(output.logits[0, place].topk(20).indices))
+    np.testing.assert_allclose(encoder.encode([text])[0], output.hidden_states[-1][0, 0], atol=1e-4)
+
+
 def test_no_network_for_a_local_folder(run, tmp_path, tiny_bert):
     """A local folder opens with every socket blocked."""
     (tmp_path / "sitecustomize.py").write_text(
