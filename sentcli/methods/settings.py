@@ -57,6 +57,9 @@ class Settings:
     """Steps between two scores on the dev set."""
     patience: int = 0
     """Stop after this many scores in a row that are not the best so far; 0 never does."""
+    keep_start: bool = True
+    """Whether the start model's own weights are kept if no later score is better; without, the best trained ones are,
+    as in the papers' code, whose first score comes after `eval_every` steps."""
     share_every: int = 50
     """Steps between two measurements of each term's share of the gradient; 0 for none. Costs a backward pass a term."""
     deterministic: bool = False

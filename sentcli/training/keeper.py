@@ -45,9 +45,17 @@ class BestKeeper:
     """
 
     def __init__(
-        self, model: TrainingModel, folder: RunFolder, score: Score | None, observer: Observer | None, patience: int = 0
+        self,
+        model: TrainingModel,
+        folder: RunFolder,
+        score: Score | None,
+        observer: Observer | None,
+        *,
+        patience: int = 0,
+        keep_start: bool = True,
     ) -> None:
-        self.model, self.folder, self.score, self.observer, self.patience = model, folder, score, observer, patience
+        self.model, self.folder, self.score, self.observer = model, folder, score, observer
+        self.patience, self.keep_start = patience, keep_start
         self.scores = Scores()
         self.seconds = 0.0
         """Time spent on evaluations."""
@@ -73,8 +81,9 @@ class BestKeeper:
             return
         scores, score = self.scores, found[number][SCORE]
         scores.last, scores.last_step = score, step
-        better = scores.best is None or score > scores.best
-        scores.since_best = 0 if better else scores.since_best + 1
+        counts = step > 0 or self.keep_start
+        better = counts and (scores.best is None or score > scores.best)
+        scores.since_best = 0 if better or not counts else scores.since_best + 1
         if better:
             scores.best, scores.best_step, scores.best_candidate = score, step, number
             self.folder.keep_best(self.model.products(number), step)

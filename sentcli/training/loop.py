@@ -68,7 +68,8 @@ def train(
     torch.manual_seed(settings.seed + rank())
     order = run_order(model, method, len(corpus.sentences))
     steps = settings.total_steps(order.per_epoch)
-    run = RunState(model, method, folder, BestKeeper(model, folder, score, observer, settings.patience))
+    keeper = BestKeeper(model, folder, score, observer, patience=settings.patience, keep_start=settings.keep_start)
+    run = RunState(model, method, folder, keeper)
     batches = BatchMaker.of(corpus, tokenizer, method.views, settings, order, rank())
     run.restore()
     if folder.goes_on and observer is not None:

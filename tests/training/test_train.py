@@ -287,18 +287,21 @@ def test_settings_out_of_range(invoke, tiny_bert, text, tmp_path, pair):
     assert not (tmp_path / "m").exists()
 
 
-def test_of_equal_scores_the_earlier_weights_stay(tiny_bert, tmp_path):
+class OneLayer(torch.nn.Linear):
+    """What `BestKeeper` needs of a model."""
+
+    def candidates(self):
+        return {0: self}
+
+    def products(self, candidate=0):
+        return torch.nn.ModuleDict({"encoder": self})
+
+
+def test_of_equal_scores_the_earlier_weights_stay(tmp_path):
     from sentcli.training.keeper import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
-    class Model(torch.nn.Linear):
-        def candidates(self):
-            return {0: self}
-
-        def products(self, candidate=0):
-            return torch.nn.ModuleDict({"encoder": self})
-
-    model = Model(2, 2)
+    model = OneLayer(2, 2)
     scores = iter([1.0, 5.0, 5.0])
     keeper = BestKeeper(model, RunFolder(tmp_path / "m"), lambda encoder: {"dev_spearman": next(scores)}, None)
     keeper.evaluate(0)
@@ -309,3 +312,33 @@ def test_of_equal_scores_the_earlier_weights_stay(tiny_bert, tmp_path):
     keeper.restore_best()
     assert keeper.scores.best_step == 10
     torch.testing.assert_close(model.weight.detach(), kept)
+
+
+@pytest.mark.parametrize(("keep_start", "kept"), [(True, 0), (False, 20)])
+def test_the_start_weights_are_kept_only_if_they_may_be(tmp_path, keep_start, kept):
+    from sentcli.training.keeper import BestKeeper
+    from sentcli.training.run_folder import RunFolder
+
+    model, scores = OneLayer(2, 2), iter([9.0, 4.0, 5.0, 3.0])
+    keeper = BestKeeper(
+        model, RunFolder(tmp_path / "m"), lambda encoder: {"dev_spearman": next(scores)}, None, patience=3,
+        keep_start=keep_start,
+    )  # fmt: skip
+    weights = {}
+    for step in (0, 10, 20, 30):
+        model.weight.data += 1
+        weights[step] = model.weight.detach().clone()
+        keeper.evaluate(step)
+    assert keeper.stopped is keep_start  # three scores after the best one, or one
+    keeper.restore_best()
+    torch.testing.assert_close(model.weight.detach(), weights[kept])
+    assert (keeper.scores.start, keeper.scores.best_step) == (9.0, kept)
+
+
+def test_without_the_start_a_run_keeps_trained_weights(invoke, tiny_bert, text, dev, tmp_path):
+    train(
+        invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--eval-data", dev, "--max-steps", 2,
+        "--set", "keep_start=false", "--set", "learning_rate=1e-9", "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert results["best_step"] == 2 and results["start_dev_spearman"] is not None

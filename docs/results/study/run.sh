@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The runs of the study in docs/results.md: run.sh STEP, with the steps rates, methods, stage1, stages, ablations,
-# baselines, whitening, low-shot. The runs go to study/. Interrupt a step at any time and start it again; start it twice,
+# baselines, whitening. The runs go to study/. Interrupt a step at any time and start it again; start it twice,
 # and two cores share its runs.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 step=$1
 text=(--data "$SENTCLI_DATA"/corpus/wiki.txt "$SENTCLI_DATA"/corpus/general/*.txt.gz)
 common=(-m sentcli-bert-mini --batch-size 64 --max-length 32 --set precision=bf16 --save-every 0)
-scored=(--eval-data "$SENTCLI_DATA/senteval" --eval-every 125)
+scored=(--eval-data "$SENTCLI_DATA/senteval" --eval-every 125 --set keep_start=false)
 
 sweep() {
   sentcli train --sweep "docs/results/study/$1.toml" --results "docs/results/study/$1.jsonl" -o "study/$1" --resume \
@@ -16,7 +16,7 @@ sweep() {
 
 case $step in
   rates) sweep rates "${text[@]}" --pooling cls --max-steps 250 ;;
-  methods | ablations | stages | low-shot) sweep "$step" "${text[@]}" --pooling cls --max-steps 500 --sts ;;
+  methods | ablations | stages) sweep "$step" "${text[@]}" --pooling cls --max-steps 250 --sts ;;
   baselines) sweep baselines --sts ;;
   whitening) sweep whitening "${text[@]}" --limit 20000 --sts ;;
   stage1)
