@@ -41,7 +41,8 @@ def similarity(
     Draws every pair of STS-B's test split, or of a table of yours, by gold score
     and cosine (miCSE, fig. 7), and the density of the cosines in each fifth of
     the gold scores. Lists the pairs whose ranks by cosine and by gold score
-    differ most, and least.
+    differ most, and least. Says how far the cosines follow length, the first
+    word, function words and other words.
 
     \b
     Examples:
@@ -80,28 +81,35 @@ def joined(name: str, subsets: list[Pairs], source: str) -> ScoredPairs:
     import numpy as np
 
     from sentcli.analysis.gold import edges
+    from sentcli.analysis.surface import surface
     from sentcli.reports.analyses.similarity import ScoredPairs
 
     gold = np.concatenate([subset.gold for subset in subsets])
     if len(gold) < analyzing.LEAST:
         raise InputError(f"{source}: {len(gold)} pairs; an analysis needs at least {analyzing.LEAST}")
     first, second = (tuple(text for one in subsets for text in getattr(one, side)) for side in ("first", "second"))
-    return ScoredPairs(name, first, second, gold, edges(gold))
+    return ScoredPairs(name, first, second, gold, edges(gold), {"gold": gold, **surface(first, second)})
 
 
 def measured(
     candidate: Candidate, name: str, pairs: ScoredPairs, subsets: list[Pairs], top: int
 ) -> tuple[Similar, Report]:
     """Score a model; the correlations are those of sts-eval."""
+    import numpy as np
+
     from sentcli.analysis.gold import disagreements, rank_difference
+    from sentcli.analysis.surface import followed
     from sentcli.evaluation import sts
     from sentcli.report import Report, environment
     from sentcli.reports.analyses.similarity import Similar
 
     report = Report("analyze", candidate.name)
     vectors = analyzing.vectors_of(candidate, [*pairs.first, *pairs.second])
-    cosines = sts.cosine(vectors.of(pairs.first), vectors.of(pairs.second))
-    one = Similar(name, cosines, sts.score(pairs.name, subsets, vectors))
+    first, second = vectors.of(pairs.first), vectors.of(pairs.second)
+    mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
+    cosines, centred = sts.cosine(first, second), sts.cosine(first - mean, second - mean)
+    follows = {"raw": followed(cosines, pairs.features), "centred": followed(centred, pairs.features)}
+    one = Similar(name, cosines, sts.score(pairs.name, subsets, vectors), follows)
     differences = rank_difference(cosines, pairs.gold)
     least, most = (
         [
@@ -129,6 +137,7 @@ def measured(
         "spearman": one.score.spearman,
         "pearson": one.score.pearson,
         "bins": [part.to_dict() for part in one.bins(pairs)],
+        "follows": follows,
         "least_agreed": least,
         "most_agreed": most,
     }

@@ -113,6 +113,10 @@ def test_similarity_has_the_correlations_of_sts_eval(invoke, pairs, tiny_bert, o
         assert least == sorted(least, reverse=True)
         assert most == sorted(most)
         assert least[-1] >= most[-1]
+        follows = one["results"]["follows"]
+        assert follows["raw"]["gold"] == pytest.approx(one["results"]["spearman"])
+        assert follows["raw"].keys() == follows["centred"].keys()
+    assert len(rows_of(out / "follows.csv")) == 5
     dots = [row for row in rows_of(out / "similarity-scatter.csv") if row["series"] == "pairs"]
     assert len(dots) == 120
     names = {"similarity-scatter.png", "similarity-density.svg", "correlations.csv", "bins.csv", "least-agreed-2.csv"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentcli.analysis.gold import GRID, Bin, bin_numbers, bins, density, disagreements, rank_difference
+from sentcli.analysis.surface import followed
 from sentcli.figures.figure import Area, Axis, Dots, Figure, Line, Panel
 from sentcli.reports.page import Column, Row, Section, Table, number, word
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 GOLD, COSINE = "gold score", "cosine"
 RIDGE = 0.9
 """Height of the highest density, where 1 is the distance between two."""
+FEATURES = {
+    "gold": "gold score",
+    "length": "same length",
+    "first_word": "same first word",
+    "function_words": "function words in common",
+    "other_words": "other words in common",
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class ScoredPairs:
     """``[n]``."""
     edges: npt.NDArray[np.float64]
     """Of the bins of gold ``[bins + 1]``."""
+    features: dict[str, npt.NDArray[np.float64]]
+    """The keys of `FEATURES`, each ``[n]``."""
 
     @property
     def bin_names(self) -> list[str]:
@@ -51,6 +61,8 @@ class Similar:
     cosines: npt.NDArray[np.float64]
     """``[n]``."""
     score: TaskScore
+    follows: dict[str, dict[str, float | None]]
+    """Spearman, times 100, of the cosines and of those of centred vectors with each feature."""
 
     def bins(self, pairs: ScoredPairs) -> list[Bin]:
         """Return its cosines by bins of gold."""
@@ -68,6 +80,7 @@ def sections(found: Sequence[Similar], pairs: ScoredPairs, top: int, chosen: str
     """
     made = [
         Section("Correlation with gold scores", text=(chosen,), table=_scores(found, pairs), file="correlations"),
+        Section("What the cosine follows", table=_follows(found, pairs), file="follows"),
         Section("Cosine against gold score", figure=_scatter(found, pairs)),
         Section("Densities by gold score", figure=_ridge(found, pairs)),
         Section("Cosine by gold score", table=_binned(found, pairs), file="bins"),
@@ -96,6 +109,23 @@ def _scores(found: Sequence[Similar], pairs: ScoredPairs) -> Table:
         for one in found
     )
     return Table(f"Cosine and gold score of {pairs.name}", columns, rows, ("Correlations times 100.",))
+
+
+def _follows(found: Sequence[Similar], pairs: ScoredPairs) -> Table:
+    rows = [
+        (f"{one.name}{end}", one.follows[key]) for one in found for key, end in (("raw", ""), ("centred", ", centred"))
+    ]
+    rows.append((GOLD, {**followed(pairs.gold, pairs.features), "gold": None}))
+    return Table(
+        f"What the cosine follows on {pairs.name}",
+        (Column("values", "word"), *map(Column, FEATURES.values())),
+        tuple(Row((word(name), *(number(values[key]) for key in FEATURES))) for name, values in rows),
+        (
+            "Spearman, times 100, with features of the pairs: difference in words, the same first word, Jaccard "
+            "similarity of the English stop words (scikit-learn's) and of the other words.",
+            "Centred: the mean of all the sentences' vectors is taken off first, which contrastive training does, too.",
+        ),
+    )
 
 
 def _scatter(found: Sequence[Similar], pairs: ScoredPairs) -> Figure:
