@@ -16,6 +16,8 @@ from sentcli.training.sweep import Summary, read_results, summarize
 DOCS = Path(__file__).parent
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
 AVERAGE = "STS average"
+FIXED = ("method", "learning_rate", "warmup_steps", "ami.layers", "fraction", "subset_seed")
+"""What the study's sweeps set for a method as a whole."""
 
 
 def main() -> None:
@@ -129,6 +131,74 @@ def seeds() -> str:
             apart = [f"{max(values) - min(values):.2f}" for values in (devs, averages)]
             rows.append([summary.point["method"], len(summary.runs), *apart])
     return markdown(["method", "seeds", "STS-B dev, largest - smallest", "STS average, largest - smallest"], rows)
+
+
+def runs(step: str) -> list[Summary]:
+    """Return the runs of a step of the study, none if it has not been made."""
+    file = DOCS / "results" / "study" / f"{step}.jsonl"
+    return summarize(read_results(file).values()) if file.exists() else []
+
+
+def searched() -> str:
+    """Return STS-B dev by method and rate; the best rate of a method is bold."""
+    found = runs("rates")
+    methods, tried = (list(dict.fromkeys(s.point[key] for s in found)) for key in ("method", "learning_rate"))
+    rows = []
+    for method in methods:
+        scores = {s.point["learning_rate"]: dev(s) for s in found if s.point["method"] == method}
+        best = max(scores.values())
+        cells = [f"{scores[rate]:.2f}" if rate in scores else "-" for rate in tried]
+        rows.append([method, *(f"**{cell}**" if cell == f"{best:.2f}" else cell for cell in cells)])
+    return markdown(["method", *(f"{rate:g}" for rate in tried)], rows)
+
+
+def main_table() -> str:
+    """Return the start model and what each method makes of it with all of the text."""
+    rows = [[f"start, {s.point['pooling']}", s] for s in runs("baselines")]
+    rows += [[f"whitened, {s.point['pooling']}", s] for s in runs("whitening")]
+    rows += [[s.point["method"], s] for s in runs("methods") if s.point["fraction"] == 1.0]
+    head = ["", "seeds", "STS-B dev", *TASKS, "average"]
+    return markdown(
+        head,
+        [
+            [
+                title,
+                len(s.runs) if "fraction" in s.point else "-",
+                spread(s, "best_dev_spearman"),
+                *(f"{s.mean['sts'][task]:.2f}" for task in TASKS),
+                spread(s, "sts_average"),
+            ]
+            for title, s in rows
+        ],
+    )
+
+
+def by_share() -> str:
+    """Return the STS average by method and share of the text."""
+    found = runs("methods")
+    methods, parts = (list(dict.fromkeys(s.point[key] for s in found)) for key in ("method", "fraction"))
+    by = {(s.point["method"], s.point["fraction"]): spread(s, "sts_average") for s in found}
+    rows = [[method, *(by.get((method, part), "-") for part in parts)] for method in methods]
+    return markdown(["method", *(f"{100 * part:g} %" for part in parts)], rows)
+
+
+def changed(*steps: str) -> str:
+    """Return runs beside those of the same method in the main table."""
+    base = {s.point["method"]: s for s in runs("methods") if s.point["fraction"] == 1.0}
+    rows = []
+    for s in (s for step in steps for s in runs(step)):
+        default = base[s.point["method"]].runs[0]  # seed 42, as here
+        varied = {k: v for k, v in s.point.items() if k not in FIXED}
+        rows.append(
+            [
+                s.point["method"],
+                ", ".join(f"`{key}` {value}" for key, value in varied.items()),
+                spread(s, "best_dev_spearman"),
+                spread(s, "sts_average"),
+                f"{s.runs[0]['sts_average'] - default['sts_average']:+.2f}",
+            ]
+        )
+    return markdown(["method", "changed", "STS-B dev", "STS average", "over the default"], rows)
 
 
 def name(summary: Summary) -> str:
