@@ -156,14 +156,14 @@ def main_table() -> str:
     """Return the start model and what each method makes of it with all of the text."""
     rows = [[f"start, {s.point['pooling']}", s] for s in runs("baselines")]
     rows += [[f"whitened, {s.point['pooling']}", s] for s in runs("whitening")]
-    rows += [[s.point["method"], s] for s in runs("methods") if s.point["fraction"] == 1.0]
+    rows += [[s.point["method"], s] for s in runs("methods")]
     head = ["", "seeds", "STS-B dev", *TASKS, "average"]
     return markdown(
         head,
         [
             [
                 title,
-                len(s.runs) if "fraction" in s.point else "-",
+                len(s.runs),
                 spread(s, "best_dev_spearman"),
                 *(f"{s.mean['sts'][task]:.2f}" for task in TASKS),
                 spread(s, "sts_average"),
@@ -175,16 +175,21 @@ def main_table() -> str:
 
 def by_share() -> str:
     """Return the STS average by method and share of the text."""
-    found = runs("methods")
-    methods, parts = (list(dict.fromkeys(s.point[key] for s in found)) for key in ("method", "fraction"))
-    by = {(s.point["method"], s.point["fraction"]): spread(s, "sts_average") for s in found}
+    found = [*runs("methods"), *runs("shares")]
+    methods, parts = dict.fromkeys(s.point["method"] for s in found), dict.fromkeys(map(share, found))
+    by = {(s.point["method"], share(s)): spread(s, "sts_average") for s in found}
     rows = [[method, *(by.get((method, part), "-") for part in parts)] for method in methods]
     return markdown(["method", *(f"{100 * part:g} %" for part in parts)], rows)
 
 
+def share(summary: Summary) -> float:
+    """Return the share of the text that runs saw."""
+    return float(summary.point.get("fraction", 1.0))
+
+
 def changed(*steps: str) -> str:
     """Return runs beside those of the same method in the main table."""
-    base = {s.point["method"]: s for s in runs("methods") if s.point["fraction"] == 1.0}
+    base = {s.point["method"]: s for s in runs("methods")}
     rows = []
     for s in (s for step in steps for s in runs(step)):
         default = base[s.point["method"]].runs[0]  # seed 42, as here

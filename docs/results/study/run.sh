@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The runs of the study in docs/results.md: run.sh STEP, with the steps rates, methods, stage1, stages, ablations,
+# The runs of the study in docs/results.md: run.sh STEP, with the steps rates, methods, shares, stage1, stages, ablations,
 # baselines, whitening. The runs go to study/. Interrupt a step at any time and start it again; start it twice,
 # and two cores share its runs.
 set -euo pipefail
@@ -16,7 +16,7 @@ sweep() {
 
 case $step in
   rates) sweep rates "${text[@]}" --pooling cls --max-steps 250 ;;
-  methods | ablations | stages) sweep "$step" "${text[@]}" --pooling cls --max-steps 250 --sts ;;
+  methods | shares | ablations | stages) sweep "$step" "${text[@]}" --pooling cls --max-steps 250 --sts ;;
   baselines) sweep baselines --sts ;;
   whitening) sweep whitening "${text[@]}" --limit 20000 --sts ;;
   stage1)
