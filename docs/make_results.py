@@ -142,13 +142,13 @@ def runs(step: str) -> list[Summary]:
 def searched() -> str:
     """Return STS-B dev by method and rate; the best rate of a method is bold."""
     found = runs("rates")
-    methods, tried = (list(dict.fromkeys(s.point[key] for s in found)) for key in ("method", "learning_rate"))
+    tried = sorted({s.point["learning_rate"] for s in found})
     rows = []
-    for method in methods:
+    for method in dict.fromkeys(s.point["method"] for s in found):
         scores = {s.point["learning_rate"]: dev(s) for s in found if s.point["method"] == method}
         best = max(scores.values())
-        cells = [f"{scores[rate]:.2f}" if rate in scores else "-" for rate in tried]
-        rows.append([method, *(f"**{cell}**" if cell == f"{best:.2f}" else cell for cell in cells)])
+        cells = {rate: f"**{score:.2f}**" if score == best else f"{score:.2f}" for rate, score in scores.items()}
+        rows.append([method, *(cells.get(rate, "-") for rate in tried)])
     return markdown(["method", *(f"{rate:g}" for rate in tried)], rows)
 
 
@@ -235,7 +235,8 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "best": lambda: gains(best_settings()),
         "shares": shares,
         "seeds": seeds,
-    }
+    },
+    "results.md": {"searched": searched},
 }
 
 if __name__ == "__main__":
