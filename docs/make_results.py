@@ -236,7 +236,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "shares": shares,
         "seeds": seeds,
     },
-    "results.md": {"searched": searched},
+    "results.md": {"main": main_table, "searched": searched},
 }
 
 if __name__ == "__main__":

@@ -6,17 +6,17 @@ set -euo pipefail
 cd "$(dirname "$0")/../../.."
 step=$1
 text=(--data "$SENTCLI_DATA"/corpus/wiki.txt "$SENTCLI_DATA"/corpus/general/*.txt.gz)
-common=(-m sentcli-bert-mini --batch-size 64 --max-length 32 --set precision=bf16 --save-every 0)
-scored=(--eval-data "$SENTCLI_DATA/senteval" --eval-every 125 --set keep_start=false)
+start=(-m sentcli-bert-mini --eval-data "$SENTCLI_DATA/senteval")
+training=(--batch-size 64 --max-length 32 --eval-every 125 --save-every 0 --set precision=bf16 --set keep_start=false)
 
 sweep() {
   sentcli train --sweep "docs/results/study/$1.toml" --results "docs/results/study/$1.jsonl" -o "study/$1" --resume \
-    "${common[@]}" "${scored[@]}" "${@:2}"
+    "${start[@]}" "${@:2}"
 }
 
 case $step in
-  rates) sweep rates "${text[@]}" --pooling cls --max-steps 250 ;;
-  methods | shares | ablations | stages) sweep "$step" "${text[@]}" --pooling cls --max-steps 250 --sts ;;
+  rates) sweep rates "${text[@]}" "${training[@]}" --pooling cls --max-steps 250 ;;
+  methods | shares | ablations | stages) sweep "$step" "${text[@]}" "${training[@]}" --pooling cls --max-steps 250 --sts ;;
   baselines) sweep baselines --sts ;;
   whitening) sweep whitening "${text[@]}" --limit 20000 --sts ;;
   stage1)
