@@ -16,6 +16,8 @@ from sentcli.training.sweep import Summary, read_results, summarize
 DOCS = Path(__file__).parent
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
 AVERAGE = "STS average"
+START = {"first-last-avg": "start", "whitening": "whitened"}
+"""Names of the start model's rows, by the method that makes them."""
 FIXED = ("method", "learning_rate", "warmup_steps", "ami.layers", "fraction", "subset_seed")
 """What the study's sweeps set for a method as a whole."""
 
@@ -154,23 +156,19 @@ def searched() -> str:
 
 def main_table() -> str:
     """Return the start model and what each method makes of it with all of the text."""
-    rows = [[f"start, {s.point['pooling']}", s] for s in runs("baselines")]
-    rows += [[f"whitened, {s.point['pooling']}", s] for s in runs("whitening")]
-    rows += [[s.point["method"], s] for s in runs("methods")]
-    head = ["", "seeds", "STS-B dev", *TASKS, "average"]
-    return markdown(
-        head,
+    fitted = [*runs("baselines"), *runs("whitening")]
+    rows = [[f"{START[s.point['method']]}, {s.point['pooling']}", "-", s] for s in fitted]
+    rows += [[s.point["method"], len(s.runs), s] for s in runs("methods")]
+    scores = [
         [
-            [
-                title,
-                len(s.runs),
-                spread(s, "best_dev_spearman"),
-                *(f"{s.mean['sts'][task]:.2f}" for task in TASKS),
-                spread(s, "sts_average"),
-            ]
-            for title, s in rows
-        ],
-    )
+            *row,
+            spread(s, "best_dev_spearman"),
+            *(f"{s.mean['sts'][task]:.2f}" for task in TASKS),
+            spread(s, "sts_average"),
+        ]
+        for *row, s in rows
+    ]
+    return markdown(["", "seeds", "STS-B dev", *TASKS, "average"], scores)
 
 
 def by_share() -> str:
