@@ -18,8 +18,6 @@ TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelat
 AVERAGE = "STS average"
 START = {"first-last-avg": "start", "whitening": "whitened"}
 """Names of the start model's rows, by the method that makes them."""
-FIXED = ("method", "learning_rate", "warmup_steps", "ami.layers", "fraction", "subset_seed")
-"""What the study's sweeps set for a method as a whole."""
 
 
 def main() -> None:
@@ -169,39 +167,6 @@ def main_table() -> str:
         for *row, s in rows
     ]
     return markdown(["", "seeds", "STS-B dev", *TASKS, "average"], scores)
-
-
-def by_share() -> str:
-    """Return the STS average by method and share of the text."""
-    found = [*runs("methods"), *runs("shares")]
-    methods, parts = dict.fromkeys(s.point["method"] for s in found), dict.fromkeys(map(share, found))
-    by = {(s.point["method"], share(s)): spread(s, "sts_average") for s in found}
-    rows = [[method, *(by.get((method, part), "-") for part in parts)] for method in methods]
-    return markdown(["method", *(f"{100 * part:g} %" for part in parts)], rows)
-
-
-def share(summary: Summary) -> float:
-    """Return the share of the text that runs saw."""
-    return float(summary.point.get("fraction", 1.0))
-
-
-def changed(*steps: str) -> str:
-    """Return runs beside those of the same method in the main table."""
-    base = {s.point["method"]: s for s in runs("methods")}
-    rows = []
-    for s in (s for step in steps for s in runs(step)):
-        default = base[s.point["method"]].runs[0]  # seed 42, as here
-        varied = {k: v for k, v in s.point.items() if k not in FIXED}
-        rows.append(
-            [
-                s.point["method"],
-                ", ".join(f"`{key}` {value}" for key, value in varied.items()),
-                spread(s, "best_dev_spearman"),
-                spread(s, "sts_average"),
-                f"{s.runs[0]['sts_average'] - default['sts_average']:+.2f}",
-            ]
-        )
-    return markdown(["method", "changed", "STS-B dev", "STS average", "over the default"], rows)
 
 
 def name(summary: Summary) -> str:
