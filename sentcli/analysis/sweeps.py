@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,7 @@ def low_shot(runs: Sequence[SweepRun]) -> list[Curve]:
     Raises:
         InputError: if all runs were trained on the same number of sentences.
     """
-    curves = _curves((_named(run, SUBSET), run.sentences, run) for run in runs)
+    curves = _curves((system, run.sentences, run) for system, run in _systems(runs, SUBSET))
     if all(len(curve.points) < 2 for curve in curves):
         raise InputError(
             "all runs of a system were trained on the same number of sentences: sweep fraction or limit for low-shot "
@@ -151,27 +151,36 @@ def over(runs: Sequence[SweepRun], key: str) -> list[Curve]:
     if key not in ("method", "model", "seed") and all(run.setting(key) is None for run in runs):
         known = sorted({name for run in runs for name in (*run.point, *run.record["identity"].get("settings", {}))})
         raise InputError(f"--x {key}: no run has this setting{nearest(key, known)}")
-    found = _curves((_named(run, (key,)), run.setting(key), run) for run in runs if run.setting(key) is not None)
+    having = [run for run in runs if run.setting(key) is not None]
+    found = _curves((system, run.setting(key), run) for system, run in _systems(having, (key,)))
     return [curve for curve in found if len(curve.points) > 1]
 
 
 def varied(runs: Sequence[SweepRun]) -> list[str]:
     """Return the settings that runs of a method differ in, in the order of the sweeps; a default counts as a value."""
-    keys = dict.fromkeys(key for run in runs for key in run.point if key != "method")
-    found = []
-    for key in keys:
-        by_method: dict[str, set[str]] = {}
-        for run in runs:
-            by_method.setdefault(run.record["method"], set()).add(repr(run.setting(key)))
-        if any(len(values) > 1 for values in by_method.values()):
-            found.append(key)
-    return found
+    differing = _differing(runs)
+    keys = dict.fromkeys(key for run in runs for key in run.point)
+    return [key for key in keys if any(key in found for found in differing.values())]
 
 
-def _named(run: SweepRun, without: Iterable[str]) -> str:
-    """Return the method and what else the sweep varied."""
-    rest = {key: value for key, value in run.point.items() if key not in ("method", *without)}
-    return ", ".join([str(run.record["method"]), *(f"{key} {value}" for key, value in rest.items())])
+def _differing(runs: Iterable[SweepRun]) -> dict[str, set[str]]:
+    """Return the settings in which the runs of a method differ, by method; a default counts as a value."""
+    by_method: dict[str, list[SweepRun]] = {}
+    for run in runs:
+        by_method.setdefault(run.record["method"], []).append(run)
+    return {
+        method: {key for run in own for key in run.point if len({repr(other.setting(key)) for other in own}) > 1}
+        for method, own in by_method.items()
+    }
+
+
+def _systems(runs: Sequence[SweepRun], without: Iterable[str]) -> Iterator[tuple[str, SweepRun]]:
+    """Yield every run with the name of its system: the method and what else its runs differ in."""
+    differing = _differing(runs)
+    for run in runs:
+        method = run.record["method"]
+        shown = differing[method].difference(without)
+        yield ", ".join([method, *(f"{key} {value}" for key, value in run.point.items() if key in shown)]), run
 
 
 def _curves(placed: Iterable[tuple[str, Any, SweepRun]]) -> list[Curve]:

@@ -25,6 +25,8 @@ LONGEST = 40
 """Characters of a name in a legend or beside a point."""
 NAME = (0.4, 0.07)
 """Width and height of a name beside a point, as shares of the axes."""
+LINE = 0.2
+"""Height of a line of a legend, in inches."""
 WIDE = 28
 """Characters of a name that leaves no room for another one beside it in a legend."""
 
@@ -62,12 +64,13 @@ def drawn(figure: Figure, panels: tuple[Panel, ...], columns: int) -> Iterator[C
         canvas = Canvas(figsize=(width * columns, figure.height * height * lines), layout="constrained")
         FigureCanvasAgg(canvas)
         parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
-        for part, panel in zip(parts, panels, strict=False):
-            _panel(part, panel)
+        below = max(_panel(part, panel) for part, panel in zip(parts, panels, strict=False))
+        canvas.set_figheight(canvas.get_figheight() + lines * below * LINE)
         yield canvas
 
 
-def _panel(part: SubFigure, panel: Panel) -> None:
+def _panel(part: SubFigure, panel: Panel) -> int:
+    """Draw a panel and return how many lines its legend takes."""
     axes = part.subplots()
     axes.set_title(safe(panel.title))
     colours: Any = None
@@ -86,8 +89,11 @@ def _panel(part: SubFigure, panel: Panel) -> None:
     if colours is not None and panel.scale:
         _colour_bar(part.colorbar(colours, ax=axes, label=panel.scale), log=panel.scale_log)
     handles, labels = axes.get_legend_handles_labels()
-    if panel.legend and len(labels) > 1:
-        part.legend(handles, labels, loc="outside lower left", ncols=1 if max(map(len, labels)) > WIDE else 2)
+    if not panel.legend or len(labels) < 2:
+        return 0
+    columns = 1 if max(map(len, labels)) > WIDE else 2
+    part.legend(handles, labels, loc="outside lower left", ncols=columns)
+    return -(-len(labels) // columns)
 
 
 def _colour_bar(bar: Colorbar, *, log: bool) -> None:

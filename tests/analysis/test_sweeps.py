@@ -63,6 +63,17 @@ def test_low_shot_groups_by_system_and_size(write):
     assert single.sd is None and single.band == (70.0, 70.0)
 
 
+def test_a_setting_that_all_runs_of_a_method_share_names_no_system(write):
+    path = write(
+        {"method": "micse", "limit": 10, "sentences": 10, "warmup_steps": 0, "sts": 1.0},
+        {"method": "micse", "limit": 20, "sentences": 20, "warmup_steps": 0, "sts": 2.0},
+        {"method": "simcse", "limit": 10, "sentences": 10, "sts": 3.0},
+        {"method": "simcse", "limit": 20, "sentences": 20, "warmup_steps": 7, "sts": 4.0},
+    )
+    found = sweeps.low_shot(sweeps.read_runs([path]))
+    assert [curve.system for curve in found] == ["micse", "simcse", "simcse, warmup_steps 7"]
+
+
 def test_a_score_that_a_run_lacks_is_left_out(write):
     path = write({"limit": 10, "sentences": 10, "sts": 50.0}, {"limit": 20, "sentences": 20, "sts": None})
     (curve,) = sweeps.low_shot(sweeps.read_runs([path]))

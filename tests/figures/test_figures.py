@@ -104,3 +104,14 @@ def test_bars_and_tables_read_from_the_top():
         with drawn(figure, figure.panels, 1) as canvas:
             low, high = canvas.subfigs[0].axes[0].get_ylim()
             assert low > high
+
+
+def test_a_long_legend_takes_no_room_from_the_plot():
+    heights = []
+    for names in (2, 14):
+        lines = [Line(f"series {i}", [0.0, 1.0], [0.0, float(i)], series=i) for i in range(names)]
+        figure = Figure("legend", "Legend", "Many names", (panel(*lines),))
+        with drawn(figure, figure.panels, 1) as canvas:
+            canvas.draw_without_rendering()
+            heights.append(canvas.axes[0].get_window_extent().height)
+    assert heights[1] > 0.95 * heights[0]
