@@ -153,11 +153,20 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
     """Print mean and standard deviation of each point."""
     from sentcli.training.sweep import held_out_means
 
-    keys = list(dict.fromkeys(key for summary in summaries for key in summary.point))
+    points = [summary.point for summary in summaries]
+    varied = dict.fromkeys(key for point in points for key in point)
+    keys = [key for key in varied if all(key in point for point in points)]
+    others = [key for key in varied if key not in keys]  # share a column: a run has few of them
+    head = [*keys, *(["settings"] if others else [])] or ["run"]
+
+    def named(point: Mapping[str, Any]) -> list[Any]:
+        rest = ", ".join(f"{key} {point[key]}" for key in others if key in point)
+        return [*(point.get(key, "mean") for key in keys), *([rest] if others else [])] or ["all"]
+
     more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
     tested = [key for key in more if any(summary.mean.get(key) is not None for summary in summaries)]
     columns = [
-        *(keys or ["run"]),
+        *head,
         "seeds",
         "start",
         "best dev",
@@ -168,14 +177,12 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
     scores = ["start_dev_spearman", "best_dev_spearman", "best_step", "final_dev_spearman", *tested]
     rows = []
     for summary in summaries:
-        named = [summary.point.get(key, "") for key in keys] or ["all"]
         cells = [mean_and_sd(summary.mean, summary.sd, score) for score in scores]
-        rows.append([*named, ", ".join(map(str, summary.seeds)), *cells])
+        rows.append([*named(summary.point), ", ".join(map(str, summary.seeds)), *cells])
     for mean in held_out_means(summaries):
-        named = [mean.point.get(key, "mean" if key == "hold_out" else "") for key in keys]
         found = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
-        rows.append([*named, *[""] * 5, *(found.get(key, "") for key in tested)])
-    console.table(title, columns, rows, left=len(keys) or 1)
+        rows.append([*named(mean.point), *[""] * 5, *(found.get(key, "") for key in tested)])
+    console.table(title, columns, rows, left=len(head))
 
 
 def mean_and_sd(mean: Mapping[str, Any], sd: Mapping[str, Any], key: str) -> str:

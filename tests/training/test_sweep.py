@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
+from sentcli.cli import training_view
 from sentcli.errors import DataError, InputError
 from sentcli.training import sweep
 from sentcli.training.data import Subset, read_corpus
@@ -327,3 +328,14 @@ def test_tensorboard(invoke, tiny_bert, text, dev, tmp_path):
     assert events.Scalars("share/contrastive")[0].value == pytest.approx(lines[1]["share_contrastive"])
     result = train(invoke, tiny_bert, text, tmp_path / "n", "--method", "simcse", "--log-to", "mlflow", check=2)
     assert "one of tensorboard, wandb" in result.stderr and not (tmp_path / "n").exists()
+
+
+def test_settings_of_some_runs_share_a_column(monkeypatch):
+    points = {"method": "simcse", "dropout": 0.2}, {"method": "micse", "ami.weight": 0.0, "warmup_steps": 0}
+    records = [{"point": point, "seed": 42, "results": {"best_dev_spearman": 81.5}} for point in points]
+    tables = []
+    monkeypatch.setattr(training_view.console, "table", lambda *args, left: tables.append((*args, left)))
+    training_view.sweep_table("runs", sweep.summarize(records))
+    ((_, columns, rows, left),) = tables
+    assert columns[:left] == ["method", "settings"]
+    assert [row[:left] for row in rows] == [["simcse", "dropout 0.2"], ["micse", "ami.weight 0.0, warmup_steps 0"]]
