@@ -117,6 +117,7 @@ def test_similarity_has_the_correlations_of_sts_eval(invoke, pairs, tiny_bert, o
         assert follows["raw"]["gold"] == pytest.approx(one["results"]["spearman"])
         assert follows["raw"].keys() == follows["centred"].keys()
     assert len(rows_of(out / "follows.csv")) == 5
+    assert sum(float(row["pairs"]) for row in rows_of(out / "bins.csv")) == 120, "a row for each model and bin"
     dots = [row for row in rows_of(out / "similarity-scatter.csv") if row["series"] == "pairs"]
     assert len(dots) == 120
     names = {"similarity-scatter.png", "similarity-density.svg", "correlations.csv", "bins.csv", "least-agreed-2.csv"}

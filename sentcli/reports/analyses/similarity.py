@@ -188,18 +188,20 @@ def _overlapping(one: Similar, pairs: ScoredPairs) -> str:
 
 
 def _binned(found: Sequence[Similar], pairs: ScoredPairs) -> Table:
-    columns = [Column("gold score", "word"), Column("pairs")]
-    for one in found:
-        columns += [Column(f"{one.name} mean"), Column(f"{one.name} sd")]
-    by_model = [one.bins(pairs) for one in found]
-    rows = []
-    for i, name in enumerate(pairs.bin_names):
-        cells = [word(name), number(by_model[0][i].pairs, "{:,.0f}")]
-        for parts in by_model:
-            cells += [number(parts[i].mean, "{:.3f}"), number(parts[i].deviation, "{:.3f}")]
-        rows.append(Row(tuple(cells)))
+    columns = (Column("model", "word"), Column("gold score", "word"), *map(Column, ("pairs", "mean", "sd")))
+    rows = [
+        (
+            word(one.name),
+            word(name),
+            number(part.pairs, "{:,.0f}"),
+            number(part.mean, "{:.3f}"),
+            number(part.deviation, "{:.3f}"),
+        )
+        for one in found
+        for name, part in zip(pairs.bin_names, one.bins(pairs), strict=True)
+    ]
     note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
-    return Table("Cosine by gold score", tuple(columns), tuple(rows), (note,))
+    return Table("Cosine by gold score", columns, tuple(map(Row, rows)), (note,))
 
 
 def _listed(title: str, one: Similar, pairs: ScoredPairs, rows: Sequence[int], differences: Values) -> Table:
