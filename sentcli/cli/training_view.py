@@ -147,6 +147,11 @@ def summary(result: TrainResult, output: Path) -> None:
     if result.sts_average is not None:
         scores += f"; STS average {result.sts_average:.2f}"
     console.note(f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s{scores}; model in {output}")
+    if result.best_step == 0 < result.steps:
+        console.warn(
+            "no step was better than the start, whose weights are in the model. Try another --learning-rate; "
+            "sentcli analyze similarity on the start says what its vectors set sentences apart by"
+        )
 
 
 def sweep_table(title: str, summaries: Sequence[Summary]) -> None:

@@ -335,6 +335,24 @@ def test_the_start_weights_are_kept_only_if_they_may_be(tmp_path, keep_start, ke
     assert (keeper.scores.start, keeper.scores.best_step) == (9.0, kept)
 
 
+@pytest.mark.parametrize(("scores", "warned"), [((50.0, 40.0), True), ((50.0, 60.0), False)])
+def test_a_run_that_never_helps_says_so(invoke, tiny_bert, text, dev, tmp_path, monkeypatch, scores, warned):
+    from sentcli.training.keeper import BestKeeper
+
+    given, evaluate = iter(scores), BestKeeper._evaluate
+
+    def scored(self, step):
+        score = next(given)
+        self.score = lambda encoder: {"dev_spearman": score}
+        evaluate(self, step)
+
+    monkeypatch.setattr(BestKeeper, "_evaluate", scored)
+    result = train(
+        invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--eval-data", dev, "--max-steps", 2
+    )  # fmt: skip
+    assert ("no step was better than the start" in " ".join(result.stderr.split())) is warned
+
+
 def test_without_the_start_a_run_keeps_trained_weights(invoke, tiny_bert, text, dev, tmp_path):
     train(
         invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--eval-data", dev, "--max-steps", 2,
