@@ -4,12 +4,16 @@ A table stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text around
 ``--check``, fail if a table is stale.
 """
 
+import csv
+import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from sentcli.evaluation.published import published
 from sentcli.methods.recipes import load_recipe
 from sentcli.training.sweep import Summary, read_results, summarize
 
@@ -17,7 +21,13 @@ DOCS = Path(__file__).parent
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
 AVERAGE = "STS average"
 START = {"first-last-avg": "start", "whitening": "whitened"}
-"""Names of the start model's rows, by the method that makes them."""
+"""Names of the models, by the method that makes them."""
+PUBLISHED = {
+    "start-first-last-avg": "first-last-avg-bert-base",
+    "whitened-first-last-avg": "bert-whitening-bert-base",
+    "ct": "ct-bert-base-rescored",  # by SimCSE's authors, in the way of all others
+}
+"""What the printed scores of a row are called, where it is not ``NAME-bert-base``."""
 
 
 def main() -> None:
@@ -133,10 +143,14 @@ def seeds() -> str:
     return markdown(["method", "seeds", "STS-B dev, largest - smallest", "STS average, largest - smallest"], rows)
 
 
+def records(step: str) -> list[dict[str, Any]]:
+    """Return the runs of a step of the study."""
+    return list(read_results(DOCS / "results" / "study" / f"{step}.jsonl").values())
+
+
 def runs(step: str) -> list[Summary]:
-    """Return the runs of a step of the study, none if it has not been made."""
-    file = DOCS / "results" / "study" / f"{step}.jsonl"
-    return summarize(read_results(file).values()) if file.exists() else []
+    """Return the runs of a step of the study by their settings."""
+    return summarize(records(step))
 
 
 def searched() -> str:
@@ -155,18 +169,147 @@ def searched() -> str:
 def main_table() -> str:
     """Return the start model and what each method makes of it with all of the text."""
     fitted = [*runs("baselines"), *runs("whitening")]
-    rows = [[f"{START[s.point['method']]}, {s.point['pooling']}", "-", s] for s in fitted]
-    rows += [[s.point["method"], len(s.runs), s] for s in runs("methods")]
-    scores = [
+    rows = [
         [
-            *row,
+            label(s.point),
+            len(s.runs) if s.point["method"] not in START else "-",
             spread(s, "best_dev_spearman"),
             *(f"{s.mean['sts'][task]:.2f}" for task in TASKS),
             spread(s, "sts_average"),
+            "-" if (paper := printed(label(s.point))) is None else f"{paper:.2f}",
         ]
-        for *row, s in rows
+        for s in [*fitted, *runs("methods")]
     ]
-    return markdown(["", "seeds", "STS-B dev", *TASKS, "average"], scores)
+    return markdown(["", "seeds", "STS-B dev", *TASKS, "average", "published"], rows)
+
+
+def printed(name: str) -> float | None:
+    """Return the STS average that is published for BERT-base, if there is one."""
+    system = published().get(PUBLISHED.get(name, f"{name}-bert-base"))
+    return system.scores[AVERAGE] if system else None
+
+
+def agreement() -> str:
+    """Return Kendall's correlation of the methods' averages here with the published ones."""
+    from scipy.stats import kendalltau
+
+    pairs = [(s.mean["sts_average"], printed(s.point["method"])) for s in runs("methods")]
+    result = kendalltau(*zip(*pairs, strict=True))
+    return f"Kendall's tau of the eight averages with the published: {result.statistic:.2f} (p {result.pvalue:.3f}).\n"
+
+
+def by_share() -> str:
+    """Return the STS average of each method by the share of the text that it saw."""
+    found = [*runs("methods"), *runs("shares")]
+    tried = sorted({share(s) for s in found}, reverse=True)
+    rows = []
+    for method in dict.fromkeys(s.point["method"] for s in found):
+        scores = {share(s): spread(s, "sts_average") for s in found if s.point["method"] == method}
+        rows.append([method, *(scores.get(part, "-") for part in tried)])
+    return markdown(["method", *(f"{part:g} %" for part in tried)], rows)
+
+
+def share(summary: Summary) -> float:
+    """Return the per cent of the text that a run had."""
+    return 100 * float(summary.point.get("fraction", 1))
+
+
+def changed(step: str) -> str:
+    """Return the runs of a step beside those of the same method and seeds at its defaults."""
+    rows = []
+    for summary in runs(step):
+        defaults = summarize(record for record in records("methods") if record["seed"] in summary.seeds)
+        default = next(s for s in defaults if s.point["method"] == summary.point["method"])
+        setting = ", ".join(f"{key} {value}" for key, value in summary.point.items() if key not in default.point)
+        scores = [spread(s, key) for key in ("best_dev_spearman", "sts_average") for s in (summary, default)]
+        rows.append([summary.point["method"], f"`{setting}`", *scores, second_term(summary), second_term(default)])
+    head = "STS-B dev", "STS average", "gradient of the second term"
+    return markdown(["method", "setting", *(cell for key in head for cell in (key, "at the default"))], rows)
+
+
+def second_term(summary: Summary) -> str:
+    """Return the share of the gradient of what a method adds to its contrastive term."""
+    shares = list((summary.mean.get("gradient_shares") or {}).values())
+    return f"{shares[1]:.2%}" if len(shares) == 2 else "-"
+
+
+def transfer() -> str:
+    """Return accuracies of the transfer tasks."""
+    reports = measured("transfer")
+    tasks = list(reports[0]["results"])
+    averages = [between(one["average"], one["average_interval"]) for one in reports]
+    rows = [
+        [Path(one["model"]).name, *(f"{one['results'][task]['accuracy']:.2f}" for task in tasks)] for one in reports
+    ]
+    return markdown(["", *tasks, "average"], [[*row, average] for row, average in zip(rows, averages, strict=True)])
+
+
+def retrieval() -> str:
+    """Return recall of STS-B's pairs and nDCG@10 of the collections."""
+    domain, beir = measured("in-domain"), measured("beir")
+    sets = list(beir[0]["results"])
+    rows = []
+    for one, other in zip(domain, beir, strict=True):
+        found = one["results"]["in-domain"]
+        recalls = [between(found[key], found["intervals"][key], 1) for key in ("recall@1", "recall@10")]
+        ndcg = [100 * other["results"][name]["ndcg@10"] for name in sets]
+        average = between(100 * other["average"], [100 * end for end in other["average_interval"]], 1)
+        rows.append([Path(one["model"]).name, *recalls, *(f"{score:.1f}" for score in ndcg), average])
+    return markdown(["", "recall@1", "recall@10", *sets, "average"], rows)
+
+
+def follows() -> str:
+    """Return what the cosines of each model follow, beside its STS average."""
+    averages = {row["model"]: row["STS average"] for row in table("geometry")}
+    found = [row for row in table("follows") if not row["values"].endswith("centred")]
+    features = list(found[0])[1:]
+    rows = [
+        [row["values"], *(rounded(row[key]) for key in features), rounded(averages.get(row["values"], ""))]
+        for row in found
+    ]
+    models = [row for row in found if row["values"] in averages]
+    wanted = [float(averages[row["values"]]) for row in models]
+    together = [statistics.correlation([float(row[key]) for row in models], wanted) for key in features]
+    rows.append(["correlation with the average", *(f"{r:.2f}" for r in together), ""])
+    return markdown(["", *features, "STS average"], rows)
+
+
+def geometry() -> str:
+    """Return what the vectors of each model look like."""
+    shown = "alignment", "uniformity", "mean cosine", "effective rank", "first direction %", "STS average"
+    return markdown(["", *shown], [[row["model"], *(rounded(row[key]) for key in shown)] for row in table("geometry")])
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """Return the rows of a table of the study."""
+    with (DOCS / "results" / "study" / f"{name}.csv").open(encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def rounded(text: str) -> str:
+    """Return a number with two digits, a dash for anything else."""
+    try:
+        return f"{float(text):.2f}"
+    except ValueError:
+        return "-"
+
+
+def measured(name: str) -> list[dict[str, Any]]:
+    """Return the reports on several models."""
+    reports: list[dict[str, Any]] = json.loads((DOCS / "results" / "study" / f"{name}.json").read_text("utf-8"))
+    return reports
+
+
+def label(point: dict[str, Any]) -> str:
+    """Return the method, or what a row of the start model is called."""
+    method = point["method"]
+    return f"{START[method]}-{point['pooling']}" if method in START else str(method)
+
+
+def between(value: float, interval: list[float], digits: int = 2) -> str:
+    """Return a value with its 95 % interval."""
+    low, high = interval
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def name(summary: Summary) -> str:
@@ -199,7 +342,18 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "shares": shares,
         "seeds": seeds,
     },
-    "results.md": {"main": main_table, "searched": searched},
+    "results.md": {
+        "main": main_table,
+        "agreement": agreement,
+        "searched": searched,
+        "by-share": by_share,
+        "changed": lambda: changed("ablations"),
+        "stages": lambda: changed("stages"),
+        "follows": follows,
+        "geometry": geometry,
+        "transfer": transfer,
+        "retrieval": retrieval,
+    },
 }
 
 if __name__ == "__main__":

@@ -41,28 +41,29 @@ case $step in
     ;;
   transfer)
     name_encoders
-    for protocol in fast lbfgs; do
-      sentcli senteval "${encoders[@]}" --data "$SENTCLI_DATA/senteval" --protocol $protocol \
-        --json "docs/results/study/$step-$protocol.json"
-    done
+    sentcli senteval "${encoders[@]}" --data "$SENTCLI_DATA/senteval" --protocol fast \
+      --json docs/results/study/transfer.json
+    python docs/results/study/trec.py "$SENTCLI_DATA/senteval" \
+      study/models/{start-cls,start-first-last-avg,simcse,micse,ct,is-bert}
     ;;
   retrieval)
     name_encoders
     sentcli retrieve "${encoders[@]}" --in-domain "$SENTCLI_DATA/senteval/STS/STSBenchmark/sts-test.csv" \
       --json docs/results/study/in-domain.json
-    sentcli retrieve "${encoders[@]}" --max-length 32 --json docs/results/study/beir.json --beir scifact \
-      --beir cranfield --beir npl --beir cacm --beir time --beir lisa --beir negconstraint
+    sets=()
+    for name in scifact cranfield npl cacm time lisa negconstraint; do
+      sets+=(--beir "$SENTCLI_DATA/retrieval/$name")
+    done
+    sentcli retrieve "${encoders[@]}" "${sets[@]}" --max-length 32 --json docs/results/study/beir.json
     ;;
-  analyses)
+  analyses)                   # tables go to docs/results/study, figures to docs/results/figures
     name_encoders
-    sentcli analyze similarity "${encoders[@]}" --data "$SENTCLI_DATA/senteval" --split dev -o study/similarity \
-      --json docs/results/study/similarity.json
-    sentcli analyze geometry "${encoders[@]}" --data "$SENTCLI_DATA/senteval" -o study/geometry \
-      --json docs/results/study/geometry.json
+    sentcli analyze similarity "${encoders[@]}" --data "$SENTCLI_DATA/senteval" --split dev -o study/similarity
+    sentcli analyze geometry "${encoders[@]}" --data "$SENTCLI_DATA/senteval" -o study/geometry
+    sentcli analyze low-shot docs/results/study/{methods,shares}.jsonl -o study/low-shot
+    sentcli analyze sweep docs/results/study/rates.jsonl -o study/learning-rates
     sentcli analyze compare study/models/simcse study/models/is-bert --texts "$SENTCLI_DATA/corpus/wiki.txt" \
       --limit 5000 -o study/compare
-    sentcli analyze low-shot docs/results/study/{methods,shares}.jsonl -o study/low-shot
-    sentcli analyze sweep docs/results/study/rates.jsonl -o study/rates-figure
     ;;
   *)
     echo "no step $step" >&2
