@@ -168,10 +168,11 @@ def _differing(runs: Iterable[SweepRun]) -> dict[str, set[str]]:
     by_method: dict[str, list[SweepRun]] = {}
     for run in runs:
         by_method.setdefault(run.record["method"], []).append(run)
-    return {
-        method: {key for run in own for key in run.point if len({repr(other.setting(key)) for other in own}) > 1}
-        for method, own in by_method.items()
-    }
+    found = {}
+    for method, own in by_method.items():
+        keys = {key for run in own for key in run.point} - {"method"}
+        found[method] = {key for key in keys if len({repr(run.setting(key)) for run in own}) > 1}
+    return found
 
 
 def _systems(runs: Sequence[SweepRun], without: Iterable[str]) -> Iterator[tuple[str, SweepRun]]:

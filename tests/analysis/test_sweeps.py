@@ -72,6 +72,11 @@ def test_a_setting_that_all_runs_of_a_method_share_names_no_system(write):
     )
     found = sweeps.low_shot(sweeps.read_runs([path]))
     assert [curve.system for curve in found] == ["micse", "simcse", "simcse, warmup_steps 7"]
+    path = write(
+        {"limit": 10, "sentences": 10, "sts": 1.0}, {"method": "simcse", "limit": 20, "sentences": 20, "sts": 2.0}
+    )
+    (curve,) = sweeps.low_shot(sweeps.read_runs([path]))
+    assert curve.system == "simcse", "whether a sweep names its method makes no difference"
 
 
 def test_a_score_that_a_run_lacks_is_left_out(write):
