@@ -85,6 +85,10 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
+BESIDE = 4
+"""Models whose scores and differences fit beside each other on a screen."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """Scores of one kind."""
@@ -231,15 +235,23 @@ def _write_pages(objects: Sequence[dict[str, Any]], pages: Sequence[Path]) -> No
 
 
 def _show_models(names: Sequence[str], measured: Measured) -> None:
-    """Print the scores of several models side by side; the best of each task has a star."""
-    rows = []
-    for task, values in measured.scores.items():
-        cells = [f"{value:.{measured.digits}f}{'*' if value == max(values) else ''}" for value in values]
-        for i, found in enumerate(measured.differences, 1):
-            if task in found:
-                cells[i] += f" ({found[task].difference:+.{measured.digits}f}, p {found[task].p:.3f})"
-        rows.append([task, *cells])
-    console.table(f"{measured.what}, with the difference from the first model and its p", ["task", *names], rows)
+    """Print the scores of several models side by side, of many below each other; the best of each task has a star."""
+    shown = {
+        task: [f"{value:.{measured.digits}f}{'*' if value == max(values) else ''}" for value in values]
+        for task, values in measured.scores.items()
+    }
+    if len(names) > BESIDE:
+        title = f"{measured.what}; the reports (--json, --report) have the differences from the first model and their p"
+        console.table(
+            title, ["model", *shown], [[name, *row] for name, *row in zip(names, *shown.values(), strict=True)]
+        )
+        return
+    for i, found in enumerate(measured.differences, 1):
+        for task, each in found.items():
+            if task in shown:
+                shown[task][i] += f" ({each.difference:+.{measured.digits}f}, p {each.p:.3f})"
+    title = f"{measured.what}, with the difference from the first model and its p"
+    console.table(title, ["task", *names], [[task, *cells] for task, cells in shown.items()])
 
 
 def _show_against(named: str, compared: list[Against], digits: int) -> None:

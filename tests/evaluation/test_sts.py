@@ -252,6 +252,13 @@ def test_several_models_are_a_list_and_compared(folder, tiny_bert, tmp_path, inv
     assert "difference from the first model" in " ".join(done.stderr.split())
 
 
+def test_many_models_have_a_row_each(folder, tiny_bert, invoke):
+    done = invoke("sts-eval", *["-m", tiny_bert] * 5, "--data", folder, "--tasks", "STS12", check=0)
+    assert "┃ model" in done.stdout and "reports" in done.stdout
+    best = [line for line in done.stdout.splitlines() if line.startswith("│") and "*" in line]
+    assert len(best) == 5, "equal models share the best score"
+
+
 def test_intervals_hold_the_score_and_can_be_left_out(folder, tiny_bert, invoke):
     call = ["sts-eval", "-m", tiny_bert, "--data", folder, "--tasks", "STS14", "--json", "-"]
     found = json.loads(invoke(*call, check=0).stdout)["results"]["STS14"]
