@@ -56,12 +56,14 @@ case $step in
     done
     sentcli retrieve "${encoders[@]}" "${sets[@]}" --max-length 32 --json docs/results/study/beir.json
     ;;
-  analyses)                   # tables go to docs/results/study, figures to docs/results/figures
+  analyses)                   # follows.csv and geometry.csv, and three of the figures, are kept in docs/results
     name_encoders
     sentcli analyze similarity "${encoders[@]}" --data "$SENTCLI_DATA/senteval" --split dev -o study/similarity
     sentcli analyze geometry "${encoders[@]}" --data "$SENTCLI_DATA/senteval" -o study/geometry
     sentcli analyze low-shot docs/results/study/{methods,shares}.jsonl -o study/low-shot
     sentcli analyze sweep docs/results/study/rates.jsonl -o study/learning-rates
+    sentcli analyze map "$SENTCLI_DATA/corpus/wiki.txt" -m study/models/start-cls -m study/models/simcse \
+      -m study/models/is-bert -m study/models/whitened-first-last-avg -o study/map
     sentcli analyze compare study/models/simcse study/models/is-bert --texts "$SENTCLI_DATA/corpus/wiki.txt" \
       --limit 5000 -o study/compare
     ;;
