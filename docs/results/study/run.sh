@@ -2,6 +2,7 @@
 # The runs of the study in docs/results.md: run.sh STEP, with the steps rates, methods, shares, stage1, stages, ablations,
 # baselines, whitening, and then transfer, retrieval and analyses of their models. All goes to study/. Interrupt a step
 # at any time and start it again; start a step of training twice, and two cores share its runs.
+# A run whose line is in docs/results/study/STEP.jsonl is not made again: remove that file first to make its models.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 step=$1
