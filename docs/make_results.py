@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import kendalltau
+
 from sentcli.evaluation.published import published
 from sentcli.methods.recipes import load_recipe
 from sentcli.training.sweep import Summary, read_results, summarize
@@ -21,7 +23,7 @@ DOCS = Path(__file__).parent
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
 AVERAGE = "STS average"
 START = {"first-last-avg": "start", "whitening": "whitened"}
-"""Names of the models, by the method that makes them."""
+"""What rows of the start model are called, by the method that makes them."""
 PUBLISHED = {
     "start-first-last-avg": "first-last-avg-bert-base",
     "whitened-first-last-avg": "bert-whitening-bert-base",
@@ -191,8 +193,6 @@ def printed(name: str) -> float | None:
 
 def agreement() -> str:
     """Return Kendall's correlation of the methods' averages here with the published ones."""
-    from scipy.stats import kendalltau
-
     pairs = [(s.mean["sts_average"], printed(s.point["method"])) for s in runs("methods")]
     result = kendalltau(*zip(*pairs, strict=True))
     return f"Kendall's tau of the eight averages with the published: {result.statistic:.2f} (p {result.pvalue:.3f}).\n"
@@ -237,11 +237,15 @@ def transfer() -> str:
     """Return accuracies of the transfer tasks."""
     reports = measured("transfer")
     tasks = list(reports[0]["results"])
-    averages = [between(one["average"], one["average_interval"]) for one in reports]
     rows = [
-        [Path(one["model"]).name, *(f"{one['results'][task]['accuracy']:.2f}" for task in tasks)] for one in reports
+        [
+            Path(one["model"]).name,
+            *(f"{one['results'][task]['accuracy']:.2f}" for task in tasks),
+            between(one["average"], one["average_interval"]),
+        ]
+        for one in reports
     ]
-    return markdown(["", *tasks, "average"], [[*row, average] for row, average in zip(rows, averages, strict=True)])
+    return markdown(["", *tasks, "average"], rows)
 
 
 def retrieval() -> str:

@@ -242,9 +242,7 @@ def _show_models(names: Sequence[str], measured: Measured) -> None:
     }
     if len(names) > BESIDE:
         title = f"{measured.what}; the reports (--json, --report) have the differences from the first model and their p"
-        console.table(
-            title, ["model", *shown], [[name, *row] for name, *row in zip(names, *shown.values(), strict=True)]
-        )
+        console.table(title, ["model", *shown], [list(row) for row in zip(names, *shown.values(), strict=True)])
         return
     for i, found in enumerate(measured.differences, 1):
         for task, each in found.items():

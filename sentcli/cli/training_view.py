@@ -166,7 +166,7 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
 
     def named(point: Mapping[str, Any]) -> list[Any]:
         rest = ", ".join(f"{key} {point[key]}" for key in others if key in point)
-        return [*(point.get(key, "mean") for key in keys), *([rest] if others else [])] or ["all"]
+        return [*(point[key] for key in keys), *([rest] if others else [])] or ["all"]
 
     more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
     tested = [key for key in more if any(summary.mean.get(key) is not None for summary in summaries)]
@@ -186,7 +186,7 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
         rows.append([*named(summary.point), ", ".join(map(str, summary.seeds)), *cells])
     for mean in held_out_means(summaries):
         found = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
-        rows.append([*named(mean.point), *[""] * 5, *(found.get(key, "") for key in tested)])
+        rows.append([*named({**mean.point, "hold_out": "mean"}), *[""] * 5, *(found.get(key, "") for key in tested)])
     console.table(title, columns, rows, left=len(head))
 
 

@@ -8,18 +8,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sentcli import SentenceEncoder
-
-
-def read(file: Path) -> tuple[list[str], list[str]]:
-    """Return questions and their coarse types."""
-    lines = file.read_text("latin-1").splitlines()
-    return [line.split(" ", 1)[1] for line in lines], [line.split(":", 1)[0] for line in lines]
-
+from sentcli.evaluation.transfer_tasks import labels, load_tasks
 
 folder, *models = sys.argv[1:]
-train, test = (read(Path(folder) / "TREC" / f"{name}.label") for name in ("train_5500", "TREC_10"))
+(task,) = load_tasks(Path(folder), ["TREC"])
+classes = labels(task)
+texts = {split: [example.texts[0] for example in examples] for split, examples in task.splits.items()}
 for model in models:
     encoder = SentenceEncoder.load(model)
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-    classifier.fit(encoder.encode(train[0]), train[1])
-    print(Path(model).name, f"{100 * classifier.score(encoder.encode(test[0]), test[1]):.2f}")
+    classifier.fit(encoder.encode(texts["train"]), classes["train"])
+    print(Path(model).name, f"{100 * classifier.score(encoder.encode(texts['test']), classes['test']):.2f}")
