@@ -253,7 +253,7 @@ def _checked(argument: Argument, value: Any) -> Any:
         value = [str(item) if isinstance(item, Path) else item for item in value]
     elif texts and isinstance(value, Path):
         value = str(value)
-    kind = Annotated[argument.type, *argument.bounds] if argument.bounds else argument.type
+    kind: Any = Annotated[argument.type, *argument.bounds] if argument.bounds else argument.type
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
