@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from sentcli.printable import safe
-from sentcli.table import Table, interval_text
+from sentcli.table import Table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -106,9 +106,9 @@ def show(shown: Table, *, intervals: bool = True) -> None:
 
 
 def _entry(shown: Table, row: int, column: str, intervals: bool) -> str:
-    ends = shown.intervals.get((row, column))
+    ends = shown.interval(row, column)
     star = "*" if shown.rank(row, column) == "best" else ""
-    return f"{shown.shown(row, column)}{star}{f' ({interval_text(ends)})' if ends and intervals else ''}"
+    return f"{shown.shown(row, column)}{star}{f' ({ends})' if ends and intervals else ''}"
 
 
 SNIPPET = 300

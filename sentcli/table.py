@@ -35,6 +35,8 @@ class Table:
     notes: Sequence[str] = ()
     interval_note: str = ""
     """A note for readers who are shown the intervals."""
+    least: Mapping[str, float] = field(default_factory=dict)
+    """Of columns, the least number that is shown: smaller ones are ``< least``."""
     wide: Sequence[str] = ()
     """Columns of long text, which may need several lines."""
 
@@ -63,10 +65,18 @@ class Table:
             return MISSING
         if not isinstance(value, int | float) or isinstance(value, bool):
             return str(value)
+        if value < self.least.get(column, value):
+            return f"< {self.least[column]:g}"
         text = format(value, self.formats.get(column, ",d" if isinstance(value, int) else ".2f"))
         deviation = self.deviations.get((row, column))
         text = text if deviation is None else f"{text} \N{PLUS-MINUS SIGN} {deviation:.2f}"
         return text.replace("-", MINUS)
+
+    def interval(self, row: int, column: str) -> str:
+        """Return the interval of an entry in words; empty if it has none."""
+        ends = self.intervals.get((row, column))
+        pattern = self.formats.get(column, ".2f")
+        return "" if ends is None else " to ".join(format(end, pattern) for end in ends).replace("-", MINUS)
 
     def rank(self, row: int, column: str) -> Literal["", "best", "second"]:
         """Return how an entry compares with the others of its column, by the numbers as they are shown."""
@@ -92,8 +102,3 @@ class Table:
         )
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def interval_text(ends: tuple[float, float], digits: int = 2) -> str:
-    """Return an interval in words."""
-    return f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}".replace("-", MINUS)

@@ -1,31 +1,17 @@
 """The application with all its commands."""
 
 # isort: off
-from sentcli.cli.base import app
+from sentcli.cli.base import app, register
 
-# In the order in which --help lists them.
-from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
-from sentcli.cli import analyze_geometry, analyze_map, analyze_similarity, analyze_attention, analyze_objectives
-from sentcli.cli import analyze_sweeps, analyze_compare
+from sentcli.cli import train, encode, index, export
+from sentcli.verbs.sts_eval import sts_eval
+from sentcli.verbs.senteval import senteval
+from sentcli.verbs.retrieve import retrieve
 # isort: on
 
-__all__ = [
-    "analyze_attention",
-    "analyze_compare",
-    "analyze_geometry",
-    "analyze_map",
-    "analyze_objectives",
-    "analyze_similarity",
-    "analyze_sweeps",
-    "app",
-    "data",
-    "doctor",
-    "encode",
-    "export",
-    "index",
-    "report",
-    "retrieve",
-    "senteval",
-    "sts_eval",
-    "train",
-]
+for verb in (sts_eval, senteval, retrieve):
+    register(verb)
+
+from sentcli.cli import data, doctor  # noqa: E402
+
+__all__ = ["app", "data", "doctor", "encode", "export", "index", "train"]

@@ -131,6 +131,6 @@ def sts_b(model: SentenceEncoder, export: SentenceEncoder, data: Path) -> dict[s
     scores = {}
     for split in ("dev", "test"):
         pairs = sts.load_tasks(data, ["STSBenchmark"], split)
-        both = [sts.evaluate(encoder, pairs, split).tasks[0].spearman for encoder in (model, export)]
+        both = [sts.evaluate(encoder, pairs)["STSBenchmark"].value for encoder in (model, export)]
         scores[split] = {"torch": both[0], "export": both[1], "change": both[1] - both[0]}
     return scores

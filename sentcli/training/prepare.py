@@ -19,7 +19,7 @@ from sentcli.encoder.tokenizing import position_limit
 from sentcli.encoder.torch_backend import text_tokenizer
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.cache import digest
+from sentcli.evaluation.stores import digest
 from sentcli.methods import Method, configure, get_method
 from sentcli.methods.method import changed
 from sentcli.methods.views import ScoredPairs, Texts

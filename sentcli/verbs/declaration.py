@@ -133,6 +133,8 @@ class Verb:
             mine = {a.name: values.pop(a.name) for a in self.arguments if a.group == name}
             values[name] = dataclasses.replace(defaults, **mine)
         with console.speaking(**given, data_on_stdout=target == "-"):
+            if "json" in inspect.signature(self.function).parameters:
+                values["json"] = target
             result = self.function(**values)
             outputs.write(result, target, pages)
         return result
@@ -170,6 +172,8 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
     groups: dict[str, Any] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, metadata = _parts(parameter.annotation)
+        if parameter.name == JSON.name:
+            continue  # every verb has it; this one wants to know
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             group = next((item for item in metadata if isinstance(item, Group)), Group())
             groups[parameter.name] = kind() if parameter.default is inspect.Parameter.empty else parameter.default

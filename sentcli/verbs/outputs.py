@@ -14,6 +14,9 @@ def check(json: str | None, pages: Sequence[Path], others: Mapping[str, Any]) ->
 
     A file that exists is replaced, unless it is named elsewhere among the arguments.
     """
+    streams = [name for name in ("json", "output", "hits") if ({"json": json, **others}).get(name) == "-"]
+    if len(streams) > 1:
+        raise InputError(f"{' - and '.join(f'--{name}' for name in streams)} - would both write to standard output")
     targets = [("--json", Path(json))] if json not in (None, "-") else []
     targets += [("--report", page) for page in pages]
     if not targets:
