@@ -30,11 +30,13 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python docs/make_stub.py --check
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_recipes.py --check
 	$(BIN)/python docs/make_results.py --check
 
 docs: install
+	$(BIN)/python docs/make_stub.py
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_recipes.py
 	$(BIN)/python docs/make_results.py

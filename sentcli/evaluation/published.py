@@ -114,7 +114,7 @@ def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:
 
 def _averaged(tasks: Iterable[str], kind: ScoreKind) -> bool:
     """Tell whether a printed average is of exactly these tasks."""
-    return {_task(task, kind) for task in tasks} == AVERAGED.get(kind.name)
+    return frozenset(_task(task, kind) for task in tasks) == AVERAGED.get(kind.name)
 
 
 def compare(

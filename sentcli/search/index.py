@@ -33,7 +33,7 @@ GROWN = 4
 
 
 @dataclass(frozen=True)
-class Wanted:
+class IndexRequest:
     """What to build."""
 
     kind: str
@@ -49,13 +49,13 @@ class Wanted:
 
 
 def build(
-    stored: Stored, wanted: Wanted, progress: Callable[[int], None], step: Callable[[str], None]
+    stored: Stored, request: IndexRequest, progress: Callable[[int], None], step: Callable[[str], None]
 ) -> tuple[IndexManifest, int]:
     """Build an index, or add to it the rows that came since, and measure its recall.
 
     Args:
         stored: what to index.
-        wanted: how.
+        request: how.
         progress: called with the number of rows that were added.
         step: called with what is being done.
 
@@ -65,27 +65,27 @@ def build(
     Raises:
         InputError: for a kind that does not fit, or an index of that name that is of something else.
     """
-    recipe = ann.recipe(wanted.kind, len(stored.blocks), stored.dimension)
+    recipe = ann.recipe(request.kind, len(stored.blocks), stored.dimension)
     place = stored.folder / INDEXES / recipe.name
     with _alone(place):
-        if place.exists() and not wanted.overwrite:
-            found = _extendable(place, stored, wanted)
-            check_wanted(replace(wanted, kind=found.kind), found.recipe, stored)
+        if place.exists() and not request.overwrite:
+            found = _extendable(place, stored, request)
+            check_request(replace(request, kind=found.kind), found.recipe, stored)
             before = found.rows
-            found = _fill(place, found, stored, wanted, progress)
-            return _measure(place, found, stored, wanted, step), found.rows - before
-        check_wanted(wanted, recipe, stored)
+            found = _fill(place, found, stored, request, progress)
+            return _measure(place, found, stored, request, step), found.rows - before
+        check_request(request, recipe, stored)
         work = place.with_name(f".{recipe.name}.building")
-        manifest = _begun(work, recipe, stored, wanted)
+        manifest = _begun(work, recipe, stored, request)
         if not manifest.files and recipe.kind != ann.FLAT:
             step("training")
             try:
-                manifest = replace(manifest, trained=_train(work, recipe, stored, wanted))
+                manifest = replace(manifest, trained=_train(work, recipe, stored, request))
             except InputError:
                 shutil.rmtree(work)
                 raise
-        manifest = _fill(work, manifest, stored, wanted, progress)
-        manifest = _measure(work, manifest, stored, wanted, step)
+        manifest = _fill(work, manifest, stored, request, progress)
+        manifest = _measure(work, manifest, stored, request, step)
         with replacing(place) as temporary:  # the old one is there until the new one is whole
             work.rename(temporary)
     return manifest, manifest.rows
@@ -112,15 +112,15 @@ def _alone(place: Path) -> Iterator[None]:
         raise InputError(f"another process builds {place}: wait for it, or end it") from error
 
 
-def check_wanted(wanted: Wanted, recipe: Recipe, stored: Stored) -> None:
+def check_request(request: IndexRequest, recipe: Recipe, stored: Stored) -> None:
     """Refuse what cannot be built, before anything is made.
 
     Raises:
         InputError: for a factory string or a parameter that faiss does not take, or vectors without lengths (int8) that
             are to be compared by their inner products.
     """
-    check_recipe(recipe, stored.dimension, wanted.similarity, wanted.settings)
-    check_lengths(stored, wanted.similarity)
+    check_recipe(recipe, stored.dimension, request.similarity, request.settings)
+    check_lengths(stored, request.similarity)
 
 
 def check_recipe(recipe: Recipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> None:
@@ -144,37 +144,37 @@ def check_lengths(stored: Stored, similarity: Similarity) -> None:
         raise InputError(f"{stored.folder} holds vectors in int8, each scaled by itself: only their cosine is known")
 
 
-def _extendable(place: Path, stored: Stored, wanted: Wanted) -> IndexManifest:
+def _extendable(place: Path, stored: Stored, request: IndexRequest) -> IndexManifest:
     """Return what is there, if it may be added to."""
     found = IndexManifest.read(place)
     found.check_vectors(stored, place.name)
     for key in ("kind", "similarity", "query_prompt"):
-        here, now = getattr(found, key), getattr(wanted, key)
+        here, now = getattr(found, key), getattr(request, key)
         if here != now:
             raise InputError(f"{place} was built with {key} {here!r}, not {now!r}: build it again with --overwrite")
-    building = _for_building(wanted)
+    building = _for_building(request)
     if any(found.settings.get(key) != value for key, value in building.items()):
         raise InputError(f"{place} was built with {found.settings or 'no settings'}: build it again with --overwrite")
     return replace(found, shards=stored.digests)
 
 
-def _for_building(wanted: Wanted) -> dict[str, int]:
+def _for_building(request: IndexRequest) -> dict[str, int]:
     """Return the parameters that an index is built with, not those of searches."""
-    return {key: value for key, value in wanted.settings.items() if key not in ann.EFFORTS}
+    return {key: value for key, value in request.settings.items() if key not in ann.EFFORTS}
 
 
-def _begun(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> IndexManifest:
+def _begun(work: Path, recipe: Recipe, stored: Stored, request: IndexRequest) -> IndexManifest:
     """Return what an interrupted build of the same index has left, or an empty one."""
     fresh = IndexManifest(
         kind=recipe.kind,
         factory=recipe.factory,
         rescore=recipe.rescore,
-        similarity=wanted.similarity,
+        similarity=request.similarity,
         dimension=stored.dimension,
         encoder=encoder_of(stored),
-        query_prompt=wanted.query_prompt,
+        query_prompt=request.query_prompt,
         shards=stored.digests,
-        settings=_for_building(wanted),
+        settings=_for_building(request),
         built_for=len(stored.blocks),
         faiss=str(require_faiss().__version__),
     )
@@ -189,10 +189,10 @@ def _begun(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> IndexM
     return fresh
 
 
-def _train(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> str:
+def _train(work: Path, recipe: Recipe, stored: Stored, request: IndexRequest) -> str:
     """Write an index without rows; return its checksum."""
-    index = FaissIndex.empty(recipe.factory, stored.dimension, wanted.similarity)
-    for parameter, value in wanted.settings.items():
+    index = FaissIndex.empty(recipe.factory, stored.dimension, request.similarity)
+    for parameter, value in request.settings.items():
         index.set(parameter, value)
     if index.wants:
         index.train(stored.blocks.sample(index.wants)[1])
@@ -202,7 +202,7 @@ def _train(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> str:
 
 
 def _fill(
-    place: Path, manifest: IndexManifest, stored: Stored, wanted: Wanted, progress: Callable[[int], None]
+    place: Path, manifest: IndexManifest, stored: Stored, request: IndexRequest, progress: Callable[[int], None]
 ) -> IndexManifest:
     """Add the rows that are not in the files yet."""
     if manifest.kind == ann.FLAT:
@@ -210,7 +210,7 @@ def _fill(
         return manifest
     _clear(place, manifest)
     empty = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
-    size = wanted.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
+    size = request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
     progress(manifest.rows)
     while manifest.rows < len(stored.blocks):
         last = manifest.files[-1] if manifest.files and manifest.files[-1].rows < size else None
@@ -250,7 +250,7 @@ def _write(place: Path, index: FaissIndex, first: int) -> IndexFile:
 
 
 def _measure(
-    place: Path, manifest: IndexManifest, stored: Stored, wanted: Wanted, step: Callable[[str], None]
+    place: Path, manifest: IndexManifest, stored: Stored, request: IndexRequest, step: Callable[[str], None]
 ) -> IndexManifest:
     """Measure recall and speed, choose the search parameter, and keep both."""
     if manifest.kind == ann.FLAT or not len(stored.blocks):
@@ -258,13 +258,13 @@ def _measure(
     step("measuring recall against exact search")
     searcher = open_searcher(place, manifest, stored)
     fixed = None
-    for key in ann.EFFORTS.keys() & wanted.settings.keys():
-        fixed = wanted.settings[key]
-    if wanted.queries is None:
+    for key in ann.EFFORTS.keys() & request.settings.keys():
+        fixed = request.settings[key]
+    if request.queries is None:
         sample, of = recall.of_rows(stored.blocks, manifest.similarity), "rows of the corpus"
     else:
-        sample, of = recall.of_queries(wanted.queries, stored.blocks, manifest.similarity), "queries"
-    curve = recall.tune(searcher, sample, wanted.target, of, fixed)
+        sample, of = recall.of_queries(request.queries, stored.blocks, manifest.similarity), "queries"
+    curve = recall.tune(searcher, sample, request.target, of, fixed)
     measured = {**curve.to_dict(), "measured_rows": len(stored.blocks)}
     manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
     manifest.write(place)
@@ -326,9 +326,9 @@ def check(stored: Stored, name: str) -> list[str]:
 def different(place: Path, digests: dict[str, str]) -> list[str]:
     """Say which files of a folder are missing or have another SHA-256."""
     problems = []
-    for name, wanted in digests.items():
+    for name, request in digests.items():
         if not (place / name).exists():
             problems.append(f"{place / name} is missing")
-        elif file_digest(place / name) != wanted:
+        elif file_digest(place / name) != request:
             problems.append(f"{place / name} is damaged (its SHA-256 differs)")
     return problems

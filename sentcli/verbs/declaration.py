@@ -21,7 +21,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from annotated_doc import Doc
 from annotated_types import Ge, Le
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
 
 R = TypeVar("R")
 
@@ -32,6 +32,8 @@ class Flag:
 
     short: str | None = None
     """A second name, such as ``-m``."""
+    name: str | None = None
+    """The long name, where Python reserves the word."""
     metavar: str | None = None
     panel: str | None = None
     """The heading that ``--help`` shows it under."""
@@ -135,7 +137,12 @@ class Verb:
         with console.speaking(**given, data_on_stdout=target == "-"):
             if "json" in inspect.signature(self.function).parameters:
                 values["json"] = target
-            result = self.function(**values)
+            try:
+                result = self.function(**values)
+            except SentcliError as error:
+                if error.outcome is not None:
+                    outputs.write(error.outcome, target, [])
+                raise
             outputs.write(result, target, pages)
         return result
 

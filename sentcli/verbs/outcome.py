@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.errors import SentcliError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +28,8 @@ class Outcome:
     environment: dict[str, Any] = field(default_factory=dict)
     tables: Sequence[Table] = ()
     """For people."""
+    silent: bool = False
+    """Another process of the same work shows and writes the result."""
     started: float = field(default_factory=time.perf_counter, repr=False)
     seconds: float | None = None
 
@@ -33,6 +37,15 @@ class Outcome:
         """Take the results and stop the clock."""
         self.results, self.tables, self.seconds = results, tables, time.perf_counter() - self.started
         return self
+
+    @contextmanager
+    def kept_with_error(self) -> Iterator[None]:
+        """Let ``--json`` be written although the work inside ends with an error."""
+        try:
+            yield
+        except SentcliError as error:
+            error.outcome = self
+            raise
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object of the command."""
@@ -55,7 +68,7 @@ class Outcome:
 
     def show(self) -> None:
         """Print the tables as the command does."""
-        for table in self.tables:
+        for table in () if self.silent else self.tables:
             console.show(table)
 
     def _repr_html_(self) -> str:

@@ -36,7 +36,9 @@ def check(json: str | None, pages: Sequence[Path], others: Mapping[str, Any]) ->
 
 
 def write(result: Any, json: str | None, pages: Sequence[Path]) -> None:
-    """Write a result as JSON and as pages."""
+    """Write a result as JSON and as pages, unless another process does."""
+    if getattr(result, "silent", False):
+        return
     if json is not None:
         from sentcli.report import write_report
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,9 +66,9 @@ class TrainingView:
     def drawn(self) -> Any:
         """Return the table above the progress bar."""
         from rich.console import Group
-        from rich.table import Table
+        from rich.table import Table as RichTable
 
-        table = Table(box=None, padding=(0, 2), show_edge=False)
+        table = RichTable(box=None, padding=(0, 2), show_edge=False)
         table.add_column("term", min_width=18)
         table.add_column("value", justify="right")
         table.add_column("share of the gradient", justify="right")
@@ -154,8 +155,8 @@ def summary(result: TrainResult, output: Path) -> None:
         )
 
 
-def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
-    """Print mean and standard deviation of each point."""
+def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
+    """Return a table with mean and standard deviation of each point."""
     from sentcli.training.sweep import held_out_means
 
     points = [summary.point for summary in summaries]
@@ -187,7 +188,7 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> None:
     for mean in held_out_means(summaries):
         found = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
         rows.append([*named({**mean.point, "hold_out": "mean"}), *[""] * 5, *(found.get(key, "") for key in tested)])
-    console.table(title, columns, rows, left=len(head))
+    return Table(title, columns, rows)
 
 
 def mean_and_sd(mean: Mapping[str, Any], sd: Mapping[str, Any], key: str) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.cli import training_view
 from sentcli.errors import InputError
+from sentcli.verbs import training_view
+from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from sentcli.training.prepare import Prepared, TrainRequest
@@ -17,23 +18,23 @@ if TYPE_CHECKING:
     from sentcli.training.sweep import Planned
 
 
-def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
-    """Train once, and say and report what came of it."""
+def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
+    """Train once, and say and return what came of it."""
     from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
-    from sentcli.report import Report, environment, write_report
+    from sentcli.report import environment
     from sentcli.training.prepare import prepare
     from sentcli.training.run import run
     from sentcli.training.run_folder import WEIGHTS
     from sentcli.training.stages import after_first_stage
 
-    report = Report("train", request.model)
+    outcome = Outcome("train", request.model, silent=not is_first())
     with ExitStack() as shown:
         request = after_first_stage(request, lambda first: _shown(first, shown, log_to))
     prepared = everywhere(lambda: prepare(request))
     settings, device = prepared.method.settings, prepared.encoder.backend.device
-    report.protocol = _protocol(prepared)
-    report.environment = environment(device, settings.precision, settings.seed)
+    outcome.protocol = _protocol(prepared)
+    outcome.environment = environment(device, settings.precision, settings.seed)
     finished = request.resume and (request.output / WEIGHTS).exists()
     training_view.introduce(prepared)
     with ExitStack() as stack:
@@ -43,58 +44,49 @@ def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
     if finished:
         console.note("this run has finished before: nothing was trained")
     training_view.summary(result, request.output)
-    cooked = request.recipe
-    if cooked is not None and cooked.published and request.model == cooked.model:
+    recipe = request.recipe
+    if recipe is not None and recipe.published and request.model == recipe.model:
         several = tuple(PREFIXES.values())  # of each set
-        usual = {n: s for n, s in cooked.published.items() if n in AVERAGES.values() or not n.startswith(several)}
+        usual = {n: s for n, s in recipe.published.items() if n in AVERAGES.values() or not n.startswith(several)}
         scores = ", ".join(f"{name} {score.value:.2f}" for name, score in usual.items())
-        console.note(f"published for {cooked.name}, trained on {cooked.data or 'unnamed data'}: {scores}")
+        console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
-    report.results = result.to_dict()
-    if json is not None and is_first():
-        write_report(report.to_dict(), json)
+    return outcome.finish(result.to_dict())
 
 
 def run_many(
-    request: TrainRequest,
-    points: list[dict[str, Any]],
-    seeds: list[int],
-    results: Path,
-    log_to: list[str],
-    json: str | None,
-) -> None:
-    """Run what has not been run of a sweep, print one table, and report."""
+    request: TrainRequest, points: list[dict[str, Any]], seeds: list[int], results: Path, log_to: list[str]
+) -> Outcome:
+    """Run what has not been run of a sweep, and return one table."""
     from sentcli.errors import SentcliError
     from sentcli.processes import is_first
-    from sentcli.report import Report, environment, write_report
+    from sentcli.report import environment
     from sentcli.training import sweep
 
     planned = sweep.plan(request, points, seeds)
     sweep.check_sweep_folder(request, results)
-    report = Report("train", request.model)
+    outcome = Outcome("train", request.model, silent=not is_first())
     with console.resumable(request.output), ExitStack() as shown:
-        outcome = sweep.run_all(planned, results, SweepView(planned, log_to, shown))
+        ran = sweep.run_all(planned, results, SweepView(planned, log_to, shown))
     if not is_first():
-        return
-    summaries = sweep.summarize(outcome.records)
-    if summaries:
-        training_view.sweep_table("runs" if len(points) > 1 else "seeds", summaries)
-    training_view.leftovers(outcome)
-    where = f"; their results are in {results}" if outcome.records else ""
-    console.note(f"{len(outcome.records)} of {len(planned)} runs have finished{where}")
+        return outcome
+    summaries = sweep.summarize(ran.records)
+    training_view.leftovers(ran)
+    where = f"; their results are in {results}" if ran.records else ""
+    console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")
     told = [summary.to_dict() for summary in summaries]
-    held_out = sweep.held_out_means(summaries)
-    report.results = told[0] if len(points) == 1 and told else {"points": told}
-    if held_out:
-        report.results["held_out"] = [mean.to_dict() for mean in held_out]
-    report.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in outcome.records]}
-    report.environment = environment(request.device, "")
-    if json is not None:
-        write_report(report.to_dict(), json)
-    if outcome.failed:
-        others = f"; the others are in {results}" if outcome.records else ""
-        raise SentcliError(f"{len(outcome.failed)} of {len(planned)} runs failed{others}")
+    means = {"held_out": [mean.to_dict() for mean in held_out]} if (held_out := sweep.held_out_means(summaries)) else {}
+    outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
+    outcome.environment = environment(request.device, "")
+    table = training_view.sweep_table("runs" if len(points) > 1 else "seeds", summaries) if summaries else None
+    outcome.finish({**(told[0] if len(points) == 1 and told else {"points": told}), **means}, [table] if table else [])
+    with outcome.kept_with_error():
+        if ran.failed:
+            outcome.show()
+            others = f"; the others are in {results}" if ran.records else ""
+            raise SentcliError(f"{len(ran.failed)} of {len(planned)} runs failed{others}")
+    return outcome
 
 
 class SweepView:
