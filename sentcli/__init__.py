@@ -9,7 +9,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 VERBS = ("train", "encode", "export", "sts_eval", "senteval", "retrieve", "index")
-__all__ = ["SentenceEncoder", "__version__", *VERBS]  # noqa: PLE0604
+__all__ = ["SentenceEncoder", "__version__", *VERBS]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What all commands share: the Typer application they register with, and how errors reach the user."""
+"""How a verb becomes a command, and how its errors reach the user."""
 
 from __future__ import annotations
 
@@ -13,22 +13,14 @@ from typing import Annotated, Any
 import typer
 from annotated_types import Ge
 
-from sentcli import __version__, console
+from sentcli import console
 from sentcli.errors import SentcliError
 from sentcli.verbs.declaration import Argument, Verb, alternatives
-
-app = typer.Typer(
-    name="sentcli",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.", rich_help_panel="Output")]
 
 
-def register(function: Any, group: typer.Typer = app) -> None:
+def register(function: Any, group: typer.Typer) -> None:
     """Make a command of a verb: its declaration gives the flags, and its result is printed."""
     verb: Verb = function.verb
 
@@ -122,26 +114,3 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error} (a defect of sentcli; --debug shows where)"
-
-
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"sentcli {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Train, measure, ship and search with sentence embeddings.
-
-    \b
-    Examples:
-      sentcli train --method simcse -m minilm --data sentences.txt -o model
-      sentcli encode sentences.txt -o vectors.npy -m model
-      sentcli sts-eval -m model --data SentEval/data/downstream
-      sentcli retrieve -m model --corpus documents.jsonl --query "how to start"
-    """  # noqa: D301

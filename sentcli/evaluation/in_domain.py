@@ -66,15 +66,9 @@ class InDomainTask:
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Rank the sentences by their similarity to each query."""
-        first, second = (
-            np.array([vectors.rows[text] for text in side]) for side in (self.pairs.first, self.pairs.second)
-        )
-        slots = second if self.exclude == "s2-only" else np.concatenate([first, second])
-        copies = np.bincount(slots, minlength=len(vectors.vectors))
-        queries, gold = first[self.pairs.positive], second[self.pairs.positive]
-        rows = np.unique(np.concatenate([first, second]))
-        ranks = _ranks(prepared(vectors.vectors, self.similarity), queries, gold, copies, self.exclude)
-        best = _best(queries, gold, copies, self.exclude)
+        ranks, best = rank(self.pairs, vectors, self.exclude, self.similarity)
+        corpus = [*([] if self.exclude == "s2-only" else self.pairs.first), *self.pairs.second]
+        rows = np.unique([vectors.rows[text] for text in self.texts])
         among = {f"recall@{k}": _among(ranks, k) for k in self.cutoffs}
         return TaskScore(
             task=self.name,
@@ -83,8 +77,8 @@ class InDomainTask:
             headline=tuple(among),
             facts={
                 "queries": len(ranks),
-                "corpus": len(slots),
-                "distinct": int(np.count_nonzero(copies)),
+                "corpus": len(corpus),
+                "distinct": len(set(corpus)),
                 "exclude": self.exclude,
                 "bounds": {f"recall@{k}": 100 * float(_among(best, k).mean()) for k in self.cutoffs},
                 "truncated": vectors.truncated(self.texts),
@@ -93,6 +87,23 @@ class InDomainTask:
             intervals={metric: significance.accuracy_interval(hits) for metric, hits in among.items()},
             draws={metric: 100 * significance.mean_draws(hits.astype(np.float64)) for metric, hits in among.items()},
         )
+
+
+def rank(
+    pairs: PairTable, vectors: TextVectors, exclude: str, similarity: Similarity = "cosine"
+) -> tuple[Integers, Integers]:
+    """Return the rank of each query's second sentence, from 1, and 0 where it is excluded ``[queries]``.
+
+    Returns:
+        The ranks of this model, and those of one that finds each text most similar to itself and next to its second
+        sentence: no model that gives equal texts equal vectors is better.
+    """
+    first, second = (np.array([vectors.rows[text] for text in side]) for side in (pairs.first, pairs.second))
+    slots = second if exclude == "s2-only" else np.concatenate([first, second])
+    copies = np.bincount(slots, minlength=len(vectors.vectors))
+    queries, gold = first[pairs.positive], second[pairs.positive]
+    ranks = _ranks(prepared(vectors.vectors, similarity), queries, gold, copies, exclude)
+    return ranks, _best(queries, gold, copies, exclude)
 
 
 def _ranks(vectors: Vectors, queries: Integers, gold: Integers, copies: Integers, exclude: str) -> Integers:

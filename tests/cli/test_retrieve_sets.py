@@ -374,6 +374,7 @@ def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_ran
 )
 def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
     from sentcli.cli.retrieve_sets import _check_factory
+
     from sentcli.errors import InputError
     from sentcli.evaluation.retrieval_ways import Plan
 

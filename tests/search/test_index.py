@@ -10,7 +10,7 @@ from sentcli.search import ann, exact, index, recall
 from sentcli.search.ann import FaissIndex
 from sentcli.search.blocks import Blocks
 from sentcli.search.corpus import open_index
-from sentcli.search.index import IndexManifest, Wanted
+from sentcli.search.index import IndexManifest, IndexRequest
 from sentcli.search.searcher import build
 from sentcli.search.stored import Stored
 from tests.search.conftest import clustered, write_directory
@@ -22,7 +22,7 @@ QUERIES = clustered(50, 16, seed=3)
 
 def make(folder, kind, **options):
     """Build an index; return its manifest and how many rows were added."""
-    return index.build(Stored.open(folder), Wanted(kind, **options), lambda count: None, lambda step: None)
+    return index.build(Stored.open(folder), IndexRequest(kind, **options), lambda count: None, lambda step: None)
 
 
 def opened(folder, name=None, **options):
@@ -246,7 +246,7 @@ def test_an_interrupted_build_goes_on(directory, monkeypatch):
     assert IndexManifest.read(directory / "indexes" / "ivf").files == whole.files, "the old one is there"
     monkeypatch.undo()
     progress = []
-    wanted = Wanted("ivf", file_rows=1000, overwrite=True)
+    wanted = IndexRequest("ivf", file_rows=1000, overwrite=True)
     manifest, _ = index.build(Stored.open(directory), wanted, progress.append, lambda step: None)
     assert progress[0] == 1000, "rows that were there"
     assert [file.sha256 for file in manifest.files] == [file.sha256 for file in whole.files]
