@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -19,8 +18,17 @@ from sentcli.table import Table
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from sentcli.encoder.encoding import EncodeStats
-    from sentcli.search.corpus import Hit
+
+class Encoded(Protocol):
+    """What a batch added to the work."""
+
+    @property
+    def texts(self) -> int:
+        """How many texts it held."""
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens."""
 
 
 @dataclass
@@ -111,42 +119,6 @@ def _entry(shown: Table, row: int, column: str, intervals: bool) -> str:
     return f"{shown.shown(row, column)}{star}{f' ({ends})' if ends and intervals else ''}"
 
 
-SNIPPET = 300
-"""Characters of a hit's text that a table shows."""
-MARKED = 4
-"""Letters of a query's word, at least, for it to be marked in a hit."""
-
-
-def hits(query: str, found: Sequence[Hit]) -> None:
-    """Print the hits of a query: rank, id, score, and the beginning of the text with the words of the query marked."""
-    drawn = RichTable(title=Text(safe(query)), title_justify="left")
-    drawn.add_column("rank", justify="right")
-    drawn.add_column("id", overflow="fold")
-    drawn.add_column("score", justify="right")
-    drawn.add_column("text", overflow="fold", ratio=1)
-    words = _words(query)
-    for hit in found:
-        text = Text(safe(_short(hit.row.text)))
-        for name, value in hit.row.columns.items():
-            if value is not None and value != "":
-                text.append(f"\n{safe(name)}: {safe(_short(str(value)))}", "dim")
-        if words is not None:
-            text.highlight_regex(words, "bold yellow")
-        drawn.add_row(str(hit.rank), Text(safe(hit.row.id)), f"{hit.score:.4f}", text)
-    output().print(drawn)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SNIPPET else f"{text[:SNIPPET].rstrip()} [...]"
-
-
-def _words(query: str) -> re.Pattern[str] | None:
-    """Match the words of a query that are long enough to mean something, also with an ending."""
-    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= MARKED}
-    longest_first = sorted(words, key=lambda word: (-len(word), word))
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\w*", re.IGNORECASE) if words else None
-
-
 def _plain(message: str) -> str:
     """Make the lines of a message `safe`: it may name what stands in a file."""
     return "\n".join(map(safe, message.split("\n")))
@@ -158,7 +130,7 @@ class Bar:
     def __init__(self, progress: RichProgress | None, task: Any = None) -> None:
         self.progress, self.task, self.tokens = progress, task, 0
 
-    def __call__(self, added: EncodeStats) -> None:
+    def __call__(self, added: Encoded) -> None:
         """Advance by what one batch added."""
         self.tokens += added.tokens
         if self.progress is None:

@@ -10,7 +10,7 @@ from sentcli.analysis.geometry import alignment, uniformity
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.model import TextVectors
+    from sentcli.evaluation.evaluated import TextVectors
     from sentcli.evaluation.sts import Pairs
 
 POSITIVE_ABOVE = 4.0

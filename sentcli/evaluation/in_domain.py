@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation import significance
-from sentcli.evaluation.model import EvaluatedModel, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.pair_tables import PairTable
 from sentcli.evaluation.scores import IN_DOMAIN, TaskScore
 from sentcli.evaluation.stores import digest

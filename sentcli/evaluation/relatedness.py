@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
-from sentcli.evaluation.model import EvaluatedModel, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.scores import TRAINED_HEAD, TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.transfer_tasks import joined

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sentcli.evaluation import significance
-from sentcli.evaluation.model import EvaluatedModel, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, means, ranked, score
 from sentcli.evaluation.retrieval_ways import Plan, SetSearch

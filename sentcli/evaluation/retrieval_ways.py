@@ -11,7 +11,7 @@ import numpy as np
 
 from sentcli import console
 from sentcli.encoder.encoding import EncodeStats, Progress
-from sentcli.evaluation.model import EvaluatedModel
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.search import bm25, ways
 from sentcli.search.neighbours import Neighbours, Similarity, Vectors

@@ -19,8 +19,8 @@ from sentcli.encoder.encoding import Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import significance
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors, encode
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
-from sentcli.evaluation.model import EvaluatedModel, TextVectors, encode
 from sentcli.evaluation.scores import SIMILARITY, TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.io.pairs import pair_files, scored_pairs, task_name

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.evaluation import significance
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.logistic import LbfgsTrainer
-from sentcli.evaluation.model import EvaluatedModel, TextVectors
 from sentcli.evaluation.probe import Fold, Step, Trainer, split
 from sentcli.evaluation.scores import TRANSFER, TaskScore
 from sentcli.evaluation.stores import digest

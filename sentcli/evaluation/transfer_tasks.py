@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.files import detokenised, fields, read_lines
-from sentcli.evaluation.model import TextVectors
 
 Floats = npt.NDArray[np.float32]
 Kind = Literal["folds", "test", "dev and test"]

@@ -12,7 +12,7 @@ from sentcli.analysis.pair_geometry import pair_geometry
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.model import encode
+from sentcli.evaluation.evaluated import encode
 from sentcli.evaluation.scores import SIMILARITY, average
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.report import bytes_depend_on, environment

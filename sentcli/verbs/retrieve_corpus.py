@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError
+from sentcli.printable import safe
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Hits(Outcome):
         if self.written:
             return
         for query, hits in self.first:
-            console.hits(query, hits)
+            print_hits(query, hits)
         if self.queries > SHOWN:
             console.note(f"the hits of {SHOWN} of {self.queries} queries are shown; --hits FILE or --json FILE has all")
 
@@ -60,6 +62,45 @@ class Hits(Outcome):
 
     def _repr_html_(self) -> str:
         return str(self.to_frame()._repr_html_())
+
+
+SNIPPET = 300
+"""Characters of a hit's text that a table shows."""
+MARKED = 4
+"""Letters of a query's word, at least, for it to be marked in a hit."""
+
+
+def print_hits(query: str, hits: Sequence[Hit]) -> None:
+    """Print the hits of a query: rank, id, score, and the beginning of the text with the words of the query marked."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(title=Text(safe(query)), title_justify="left")
+    drawn.add_column("rank", justify="right")
+    drawn.add_column("id", overflow="fold")
+    drawn.add_column("score", justify="right")
+    drawn.add_column("text", overflow="fold", ratio=1)
+    words = _word_pattern(query)
+    for hit in hits:
+        text = Text(safe(_short(hit.row.text)))
+        for name, value in hit.row.columns.items():
+            if value is not None and value != "":
+                text.append(f"\n{safe(name)}: {safe(_short(str(value)))}", "dim")
+        if words is not None:
+            text.highlight_regex(words, "bold yellow")
+        drawn.add_row(str(hit.rank), Text(safe(hit.row.id)), f"{hit.score:.4f}", text)
+    console.output().print(drawn)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SNIPPET else f"{text[:SNIPPET].rstrip()} [...]"
+
+
+def _word_pattern(query: str) -> re.Pattern[str] | None:
+    """Match the words of a query that are long enough to mean something, also with an ending."""
+    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= MARKED}
+    longest_first = sorted(words, key=lambda word: (-len(word), word))
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\w*", re.IGNORECASE) if words else None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sentcli import console
 from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError
 from sentcli.evaluation import in_domain, pair_tables
-from sentcli.evaluation.model import EvaluatedModel, score_model
+from sentcli.evaluation.evaluated import EvaluatedModel, score_model
 from sentcli.evaluation.retrieval import Collection, RetrievalSet, load_collection
 from sentcli.evaluation.retrieval_tasks import Bench, OnRun, score_run
 from sentcli.evaluation.retrieval_ways import Plan

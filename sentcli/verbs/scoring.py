@@ -17,7 +17,7 @@ from sentcli.verbs.declaration import Flag
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sentcli.evaluation.model import EvaluatedModel
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.published import Published
     from sentcli.evaluation.scores import ModelScores, ScoreKind
     from sentcli.table import Table
@@ -51,7 +51,7 @@ class ScoringOptions:
 
     def models(self, names: Sequence[str], options: LoadOptions) -> list[EvaluatedModel]:
         """Return models, which are loaded when something has to be encoded."""
-        from sentcli.evaluation.model import EvaluatedModel
+        from sentcli.evaluation.evaluated import EvaluatedModel
 
         return [EvaluatedModel(name, options, rerun=self.rerun) for name in names]
 

@@ -50,7 +50,7 @@ def senteval(
     """  # noqa: D301
     from sentcli.data import located
     from sentcli.evaluation import probe, relatedness, significance, sts, transfer, transfer_tasks
-    from sentcli.evaluation.model import Task, score_model
+    from sentcli.evaluation.evaluated import Task, score_model
     from sentcli.evaluation.scores import TRANSFER
 
     data = located(data)

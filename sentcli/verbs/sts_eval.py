@@ -14,7 +14,7 @@ from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.scoring import Evaluation, Models, ScoringOptions, names
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.model import Task
+    from sentcli.evaluation.evaluated import Task
 
 Aggregation = Literal["all", "mean", "wmean"]
 Split = Literal["test", "dev", "train"]
@@ -65,7 +65,7 @@ def sts_eval(
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
     from sentcli.evaluation import relatedness, significance, sts
-    from sentcli.evaluation.model import score_model
+    from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.scores import SIMILARITY
 
     draws = significance.DRAWS if intervals else 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.evaluation import in_domain, pair_tables
-from sentcli.evaluation.model import TextVectors
+from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.pair_tables import PairTable
 from sentcli.evaluation.scores import ModelScores, TaskScore
 

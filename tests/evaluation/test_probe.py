@@ -5,7 +5,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.evaluation import logistic, probe, transfer
-from sentcli.evaluation.model import TextVectors
+from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.transfer_tasks import Example, Examples
 from tests.reference import plain_senteval as plain
 

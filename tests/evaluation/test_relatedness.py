@@ -10,7 +10,7 @@ from scipy.stats import pearsonr
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import relatedness, sts
-from sentcli.evaluation.model import TextVectors
+from sentcli.evaluation.evaluated import TextVectors
 
 
 def examples(count, seed=0, width=8):

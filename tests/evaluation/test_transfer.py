@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.evaluation import transfer_tasks
-from sentcli.evaluation.model import TextVectors, encode
+from sentcli.evaluation.evaluated import TextVectors, encode
 from sentcli.evaluation.transfer_tasks import AVERAGED, Example, load_tasks
 
 LATIN = "caf\xe9 \x85 au lait"
