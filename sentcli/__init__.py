@@ -6,10 +6,11 @@ The Python surface is small: ``SentenceEncoder`` here, the losses in ``sentcli.o
 
 from typing import TYPE_CHECKING, Any
 
+from sentcli.version import __version__
+
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-__version__ = "0.1.0"
 __all__ = ["SentenceEncoder", "__version__"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sentcli import __version__
 from sentcli.io.cache import cache_folder
-from sentcli.report import LIBRARIES, library_version, processor, usable_cores
+from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, own_folder, zoo
 
 EXTRAS = {

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from sentcli.encoder.encoding import Encoded, EncodeStats, OnLong, Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.report import usable_cores
+from sentcli.machine import usable_cores
 
 
 def parse_devices(text: str) -> list[str]:

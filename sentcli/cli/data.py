@@ -54,8 +54,9 @@ def list_sets(names: Names = None, data_dir: DataDir = None, json: options.Json 
       sentcli data list
       sentcli data list scifact --json -
     """  # noqa: D301
+    from sentcli.cli.json_report import Report
     from sentcli.data.place import addresses, data_folder, presence
-    from sentcli.report import Report, write_report
+    from sentcli.io.json_files import finite, write_json
 
     folder = data_folder(data_dir)
     report = Report("data list", "", {"data_dir": str(folder)})
@@ -74,7 +75,7 @@ def list_sets(names: Names = None, data_dir: DataDir = None, json: options.Json 
         console.table(dataset.name, ["", ""], [*facts, *sources], left=2)
     if json is not None:
         report.results = [_described(dataset, folder, states[dataset.name]) for dataset in found]
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
 
 
 @command("get", group)
@@ -106,8 +107,9 @@ def get(
       sentcli data get scifact nfcorpus --data-dir data
       sentcli data get scifact --from scifact.zip
     """  # noqa: D301
+    from sentcli.cli.json_report import Report
     from sentcli.data.place import data_folder, is_offline
-    from sentcli.report import Report, write_report
+    from sentcli.io.json_files import finite, write_json
 
     folder = data_folder(data_dir)
     report = Report("data get", "", {"data_dir": str(folder), "source": source, "from": given and str(given)})
@@ -126,7 +128,7 @@ def get(
             failed.append(str(error))
     if json is not None:
         report.results = [got.to_dict() for got in done]
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
     if failed:
         raise SentcliError("\n".join(failed))
 
@@ -143,9 +145,10 @@ def verify(names: Names = None, data_dir: DataDir = None, json: options.Json = N
       sentcli data verify
       sentcli data verify scifact --json verify.json
     """  # noqa: D301
+    from sentcli.cli.json_report import Report
     from sentcli.data import verify as checking
     from sentcli.data.place import data_folder
-    from sentcli.report import Report, write_report
+    from sentcli.io.json_files import finite, write_json
 
     folder = data_folder(data_dir)
     report = Report("data verify", "", {"data_dir": str(folder)})
@@ -157,7 +160,7 @@ def verify(names: Names = None, data_dir: DataDir = None, json: options.Json = N
     checked = list({one.path: one for one in reversed(checked)}.values())[::-1]  # sts is a part of senteval
     if json is not None:
         report.results = [one.to_dict() for one in checked]
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
     counts = {state: sum(one.state == state for one in checked) for state in (checking.OK, checking.UNKNOWN)}
     if counts[checking.UNKNOWN]:
         console.note(f"{counts[checking.UNKNOWN]} files were put there by hand and have no known checksum")

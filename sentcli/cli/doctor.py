@@ -16,7 +16,9 @@ def doctor(json: options.Json = None) -> None:
       sentcli doctor --json doctor.json
     """  # noqa: D301
     from sentcli import diagnosis
-    from sentcli.report import Report, environment, write_report
+    from sentcli.cli.json_report import Report
+    from sentcli.io.json_files import finite, write_json
+    from sentcli.machine import environment
 
     report = Report("doctor", "")
     found = diagnosis.examine()
@@ -32,4 +34,4 @@ def doctor(json: options.Json = None) -> None:
     )
     console.table("What runs where", ["work", "runs on"], [list(item) for item in found.plan.items()], left=2)
     if json is not None:
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))

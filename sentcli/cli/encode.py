@@ -12,8 +12,8 @@ from sentcli.cli.base import command
 
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeSummary, Inputs
+    from sentcli.cli.json_report import Report
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.report import Report
     from sentcli.smaller import Smaller
 
 
@@ -146,7 +146,8 @@ def encode(
       sentcli encode --check corpus-vectors
       cat sentences.txt | sentcli encode - -o - -m minilm
     """  # noqa: D301
-    from sentcli.report import Report, write_report
+    from sentcli.cli.json_report import Report
+    from sentcli.io.json_files import finite, write_json
 
     report = Report("encode", model or "")
     if check is not None:
@@ -157,7 +158,7 @@ def encode(
     from sentcli.errors import InputError
     from sentcli.io.dataset import Part
     from sentcli.io.readers import ReadOptions
-    from sentcli.report import environment
+    from sentcli.machine import environment
 
     if not inputs or output is None or model is None:
         missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"
@@ -222,7 +223,7 @@ def encode(
             **settings.smaller.described(),
         }
         report.results = _results(summary)
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
 
 
 def _is_directory(output: str) -> bool:
@@ -314,13 +315,13 @@ def _check(folder: Path, report: Report, json: str | None) -> None:
     from dataclasses import asdict
 
     from sentcli.io.dataset_check import check_dataset, require_whole
-    from sentcli.report import write_report
+    from sentcli.io.json_files import finite, write_json
 
     checked = check_dataset(folder)
     if json is not None:
         report.model = checked.model
         report.results = asdict(checked)
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
     require_whole(checked, folder)
     console.note(
         f"{folder} is whole: {checked.rows} rows in {checked.shards} shards, {checked.dimension} dimensions of "

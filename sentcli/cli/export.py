@@ -56,10 +56,12 @@ def export(
       sentcli export -m minilm -o minilm-int8 --precision int8 --data SentEval/data/downstream
       sentcli encode sentences.txt -o vectors.npy -m minilm-int8
     """  # noqa: D301
+    from sentcli.cli.json_report import Report
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.errors import MissingExtraError
     from sentcli.io.atomic import check_output
-    from sentcli.report import Report, environment, write_report
+    from sentcli.io.json_files import finite, write_json
+    from sentcli.machine import environment
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
@@ -104,7 +106,7 @@ def export(
             "graph": found.graph,
             "quantisation": found.quantisation,
         }
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
 
 
 def _show(precision: str, checked: Verification) -> None:

@@ -37,7 +37,9 @@ def index_words(
     text: Text, folder: Path | None, output: Path | None, load: Load, language: str, json: str | None
 ) -> None:
     """Build the BM25 index."""
-    from sentcli.report import Report, environment, write_report
+    from sentcli.cli.json_report import Report
+    from sentcli.io.json_files import finite, write_json
+    from sentcli.machine import environment
     from sentcli.search import words
     from sentcli.search.bm25 import check_language, described, require_bm25s
     from sentcli.search.stored import Stored
@@ -56,7 +58,7 @@ def index_words(
         report.protocol = {"kind": words.NAME, **described(language=language)}
         report.environment = environment(None, None)
         report.results = {"kind": words.NAME, "index": str(stored.folder), "rows": len(found)}
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
 
 
 def index_vectors(
@@ -69,8 +71,10 @@ def index_vectors(
     json: str | None,
 ) -> None:
     """Build an index of faiss; what cannot be built is refused before text is encoded."""
+    from sentcli.cli.json_report import Report
+    from sentcli.io.json_files import finite, write_json
     from sentcli.io.sources import open_source
-    from sentcli.report import Report, environment, write_report
+    from sentcli.machine import environment
     from sentcli.search import ann, index
     from sentcli.search.exact import require_faiss
     from sentcli.search.stored import Stored
@@ -103,7 +107,7 @@ def index_vectors(
     report.environment = environment("cpu", "fp32")
     report.results = _results(manifest, stored)
     if json is not None:
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
 
 
 def _encode(text: Text, output: Path, load: Load, check: Callable[[int, int], None]) -> SentenceEncoder:
@@ -206,7 +210,9 @@ def _results(manifest: IndexManifest, stored: Stored) -> dict[str, Any]:
 
 def check(folder: Path, json: str | None) -> None:
     """Compare all files with their checksums."""
-    from sentcli.report import Report, environment, write_report
+    from sentcli.cli.json_report import Report
+    from sentcli.io.json_files import finite, write_json
+    from sentcli.machine import environment
     from sentcli.search import index as stored_index
     from sentcli.search import words
     from sentcli.search.stored import Stored
@@ -218,7 +224,7 @@ def check(folder: Path, json: str | None) -> None:
     if json is not None:
         report.model, report.environment = str(stored.settings.get("model", "")), environment(None, None)
         report.results = {"indexes": stored.indexes, "problems": problems}
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
     if problems:
         raise SentcliError("; ".join(problems) + ": build the index again with --overwrite")
     console.note(f"{stored.folder}: {', '.join(stored.indexes) or 'no indexes'}; all files are whole")

@@ -44,7 +44,9 @@ class _Prompts:
 
 def search(asked: Search, encoding: Encoding, output: Output) -> None:
     """Search, and show or write the hits."""
-    from sentcli.report import Report, environment, write_report
+    from sentcli.cli.json_report import Report
+    from sentcli.io.json_files import finite, write_json
+    from sentcli.machine import environment
     from sentcli.search.exact import require_faiss
     from sentcli.search.ways import parse_ways
 
@@ -68,7 +70,7 @@ def search(asked: Search, encoding: Encoding, output: Output) -> None:
         report.results = results
         backend = encoder.backend if encoder is not None else None
         report.environment = environment(backend.device if backend else "cpu", backend.precision if backend else "fp32")
-        write_report(report.to_dict(), output.json)
+        write_json(output.json, finite(report.to_dict()))
 
 
 def _check_usage(asked: Search, output: Output) -> None:

@@ -18,8 +18,8 @@ def score(pairs: Pairs, encoding: Encoding, output: Output) -> None:
     Raises:
         InputError: for options that have no meaning here, and for what `pair_tables.read` refuses.
     """
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation import in_domain, pair_tables
-    from sentcli.report import Report
 
     _check(encoding)
     cutoffs = sorted({*in_domain.CUTOFFS, *([pairs.top_k] if pairs.top_k else [])})

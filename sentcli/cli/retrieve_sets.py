@@ -12,13 +12,13 @@ from sentcli.cli import console, options, retrieve_files, retrieve_view, scores
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
+    from sentcli.cli.json_report import Report
     from sentcli.cli.retrieve_asked import Encoding, Output, Sets
     from sentcli.evaluation.candidate import Candidate
     from sentcli.evaluation.retrieval import Collection
     from sentcli.evaluation.retrieval_bench import Bench, WithoutModel
     from sentcli.evaluation.retrieval_scores import RetrievalResult
     from sentcli.evaluation.retrieval_ways import Plan
-    from sentcli.report import Report
     from sentcli.search.ways import Way
 
 DIGITS = 4
@@ -217,7 +217,7 @@ def _check_ids(bench: Bench) -> None:
 
 
 def _report(candidate: Candidate | None, way: str) -> Report:
-    from sentcli.report import Report
+    from sentcli.cli.json_report import Report
 
     model = "bm25" if candidate is None else candidate.name
     return Report("retrieve", model if way in ("dense", "bm25") else f"{model} + bm25")
@@ -228,7 +228,7 @@ def _fill(
 ) -> None:
     """Fill in a report, but for its comparisons."""
     from sentcli.evaluation.candidate import Candidate
-    from sentcli.report import environment
+    from sentcli.machine import environment
 
     report, result = column.report, column.result
     candidate = owner if isinstance(owner, Candidate) else None
@@ -281,8 +281,9 @@ def _end(candidate: Candidate, found: dict[str, RetrievalResult]) -> None:
 
 def _scored_runs(sets: Sets, collections: Sequence[Collection]) -> list[Column]:
     """Score runs that were written before."""
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.retrieval_scores import RetrievalResult, score_run
-    from sentcli.report import Report, environment
+    from sentcli.machine import environment
 
     (collection,) = collections
     if len(collection.members) > 1:

@@ -13,11 +13,11 @@ from sentcli.cli import console, options
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.candidate import Candidate
     from sentcli.evaluation.published import Against, Published
     from sentcli.evaluation.significance import Difference, Discordance
     from sentcli.evaluation.sts import STSResult
-    from sentcli.report import Report
 
 Models = Annotated[
     list[str],
@@ -147,7 +147,7 @@ def end(
         results: of each task, in the order of the tasks.
         seed: of what was trained.
     """
-    from sentcli.report import environment
+    from sentcli.machine import environment
 
     described = candidate.described
     truncated, zero = (sum(each.get(key, 0) for each in results.values()) for key in ("truncated", "zero_vectors"))
@@ -184,11 +184,11 @@ def finish(
         pages: files of the report for people.
         kind: see there.
     """
-    from sentcli.report import write_report
+    from sentcli.io.json_files import finite, write_json
 
     objects = compared(reports, measured, found, kind=kind)
     if target is not None:
-        write_report(objects[0] if len(objects) == 1 else objects, target)
+        write_json(target, finite(objects[0] if len(objects) == 1 else objects))
     if pages:
         _write_pages(objects, pages)
 
@@ -225,7 +225,7 @@ def compared(
 
 def _write_pages(objects: Sequence[dict[str, Any]], pages: Sequence[Path]) -> None:
     """Write the results as pages for people, as `sentcli report` does from the JSON."""
-    from sentcli.report import finite
+    from sentcli.io.json_files import finite
     from sentcli.reports.collect import collect
     from sentcli.reports.runs import read_object
     from sentcli.reports.write import write_page

@@ -57,10 +57,10 @@ def senteval(
       sentcli senteval -m minilm --data downstream --protocol lbfgs --tasks MR,TREC
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
+    from sentcli.cli.json_report import Report
     from sentcli.data import located
     from sentcli.errors import InputError
     from sentcli.evaluation import probe, relatedness, significance, sts, transfer, transfer_tasks
-    from sentcli.report import Report
 
     data = located(data)
     chosen = scores.task_names(tasks) or list(transfer_tasks.AVERAGED)

@@ -12,10 +12,10 @@ from sentcli.cli import console, options, scores
 from sentcli.cli.base import command
 
 if TYPE_CHECKING:
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.candidate import Candidate
     from sentcli.evaluation.relatedness import GradedTask
     from sentcli.evaluation.sts import Pairs, STSResult
-    from sentcli.report import Report
 
 
 @command("sts-eval")
@@ -120,8 +120,8 @@ def measure(
         aggregation: a key of `sts.AGGREGATIONS`.
         regression: the tasks train a head.
     """
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation import relatedness, significance, sts
-    from sentcli.report import Report
 
     measurements = [
         relatedness.measurement(task, draws, console.counting)

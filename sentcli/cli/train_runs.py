@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
     """Train once, and say and report what came of it."""
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.published import AVERAGES, PREFIXES
+    from sentcli.io.json_files import finite, write_json
+    from sentcli.machine import environment
     from sentcli.processes import everywhere, is_first
-    from sentcli.report import Report, environment, write_report
     from sentcli.training.prepare import prepare
     from sentcli.training.run import run
     from sentcli.training.run_folder import WEIGHTS
@@ -52,7 +54,7 @@ def run_one(request: TrainRequest, log_to: list[str], json: str | None) -> None:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
     report.results = result.to_dict()
     if json is not None and is_first():
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
 
 
 def run_many(
@@ -64,9 +66,11 @@ def run_many(
     json: str | None,
 ) -> None:
     """Run what has not been run of a sweep, print one table, and report."""
+    from sentcli.cli.json_report import Report
     from sentcli.errors import SentcliError
+    from sentcli.io.json_files import finite, write_json
+    from sentcli.machine import environment
     from sentcli.processes import is_first
-    from sentcli.report import Report, environment, write_report
     from sentcli.training import sweep
 
     planned = sweep.plan(request, points, seeds)
@@ -90,7 +94,7 @@ def run_many(
     report.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in outcome.records]}
     report.environment = environment(request.device, "")
     if json is not None:
-        write_report(report.to_dict(), json)
+        write_json(json, finite(report.to_dict()))
     if outcome.failed:
         others = f"; the others are in {results}" if outcome.records else ""
         raise SentcliError(f"{len(outcome.failed)} of {len(planned)} runs failed{others}")

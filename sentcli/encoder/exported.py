@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest, has_weights, weight_files
-from sentcli.encoder.spec import EncoderSpec, ModuleSpec, read_json, read_spec
+from sentcli.encoder.spec import EncoderSpec, ModuleSpec, read_spec
 from sentcli.errors import InputError
 from sentcli.io.cache import cache_folder
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import read_json
+from sentcli.io.weights import has_weights, weight_files
+from sentcli.machine import sums_saturate
 
 EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
 EXPORTS = "exports"
@@ -193,12 +195,3 @@ def _last_used(folder: Path) -> float:
         return (folder / EXPORT).stat().st_mtime
     except OSError:  # half deleted
         return 0.0
-
-
-def sums_saturate() -> bool:
-    """Tell whether this processor adds products of 8-bit numbers in 16 bits, which overflow (x86 without VNNI)."""
-    try:
-        flags = next(line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("flags"))
-    except (OSError, StopIteration):  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
-        return os.uname().machine not in ("arm64", "aarch64")
-    return not any(name in flags.split() for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import zoo
 from sentcli.encoder import exported
-from sentcli.encoder.checkpoint import has_weights
 from sentcli.encoder.spec import EncoderSpec, PoolingSpec, read_spec
 from sentcli.encoder.tokenizing import TextTokenizer, fit, read_tokenizer
 from sentcli.errors import InputError, MissingExtraError, SentcliError
+from sentcli.io.weights import has_weights
+from sentcli.machine import accelerator_in_sight, sums_saturate
 
 if TYPE_CHECKING:
     from sentcli.encoder.encoding import Backend
@@ -57,7 +57,7 @@ class Wanted:
     def on_cpu(self) -> bool:
         """Whether it will run on a CPU, as far as can be told without importing torch."""
         falls_back = self.device == "auto" or self.allow_cpu_fallback
-        return self.device == "cpu" or (falls_back and not _accelerator_in_sight())
+        return self.device == "cpu" or (falls_back and not accelerator_in_sight())
 
 
 Loaded = tuple[EncoderSpec, TextTokenizer, "Backend", Any]
@@ -138,7 +138,7 @@ def _load_exported(spec: EncoderSpec, wanted: Wanted, backend: str) -> Loaded:
         from sentcli.encoder.onnx_backend import OnnxBackend
 
         runner = OnnxBackend(folder, export, device, allow_cpu_fallback=wanted.allow_cpu_fallback)
-    if export.quantisation and not export.quantisation.get("reduce_range") and exported.sums_saturate():
+    if export.quantisation and not export.quantisation.get("reduce_range") and sums_saturate():
         wanted.notice(
             f"{folder} was quantised for a processor with VNNI, which this one lacks: its sums may overflow; "
             "export it again on this machine"
@@ -182,12 +182,3 @@ def load_torch(spec: EncoderSpec, wanted: Wanted, *, untrained: bool = False) ->
     tokenizer = torch_backend.text_tokenizer(hf_tokenizer, spec, wanted.max_length)
     runner.attach(torch_model.build(spec, untrained=untrained))
     return replace(spec, max_length=tokenizer.max_length), tokenizer, runner, hf_tokenizer
-
-
-def _accelerator_in_sight() -> bool:
-    """Tell whether there may be a GPU, without the seconds that importing torch takes."""
-    if sys.platform == "darwin":
-        return True
-    return sys.platform != "linux" or any(
-        Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-    )

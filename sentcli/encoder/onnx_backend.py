@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sentcli.encoder.exported import ONNX, Export
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
-from sentcli.report import usable_cores
+from sentcli.machine import usable_cores
 
 Batch = dict[str, npt.NDArray[np.int64]]
 CPU_BATCH_TOKENS = 512

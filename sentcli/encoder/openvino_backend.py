@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sentcli.encoder.exported import ONNX, OPENVINO, Export
 from sentcli.encoder.onnx_backend import CPU_BATCH_TOKENS, Batch
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
-from sentcli.report import usable_cores
+from sentcli.machine import usable_cores
 
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from sentcli.encoder.spec import (
     LEGACY_POOLING_KEYS,
@@ -20,10 +15,14 @@ from sentcli.encoder.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
-from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import check_output, replacing, write_json
+from sentcli.errors import InputError
+from sentcli.io.atomic import check_output, replacing
+from sentcli.io.json_files import write_json
+from sentcli.io.weights import save_weights
 
 if TYPE_CHECKING:
+    import torch
+
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 ST_NAMES = {
@@ -77,45 +76,6 @@ def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool =
     config.save_pretrained(folder)
     if weights:
         save_weights(module.backbone, folder / "model.safetensors")
-
-
-def save_weights(module: torch.nn.Module, path: Path) -> None:
-    """Write a module's weights as safetensors in float32, each tied tensor once."""
-    tensors = {name: _float32(tensor) for name, tensor in distinct_tensors(module).items()}
-    try:
-        write_tensors(tensors, path, metadata={"format": "pt"})
-    except SafetensorError as error:
-        raise SentcliError(f"cannot write {path}: {error}") from error
-
-
-def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file whole or not at all.
-
-    Raises:
-        SafetensorError: or OSError, if it cannot be written.
-    """
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
-        temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
-
-
-def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return a module's state with each tied tensor once, under its first name."""
-    distinct: dict[tuple[int, tuple[int, ...]], tuple[str, torch.Tensor]] = {}
-    for name, tensor in module.state_dict().items():
-        distinct.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))
-    return dict(distinct.values())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _float32(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous().clone()
 
 
 def _write_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.encoder import batching, exported, loading
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.encoder.encoding import Backend, Encoded, EncodeStats, OnLong, Pipeline, Progress, Vectors
 from sentcli.encoder.spec import DenseSpec, EncoderSpec
 from sentcli.encoder.tokenizing import MIN_LENGTH, TextTokenizer, fit, position_limit
 from sentcli.errors import InputError, nearest
+from sentcli.io.digests import file_digest
 
 if TYPE_CHECKING:
     from sentcli.encoder.torch_model import TorchEncoder

@@ -6,12 +6,12 @@ folder, whose pooling has to be chosen. The same data writes a folder that ``Sen
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, nearest
+from sentcli.io.json_files import read_json
 
 TOKEN_POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 LEGACY_POOLING_KEYS = {
@@ -295,22 +295,3 @@ def _read_pooling(config: dict[str, Any]) -> PoolingSpec:
     if unknown:
         raise InputError(f"pooling {unknown[0]!r} is not supported; one of: {', '.join(TOKEN_POOLINGS)}")
     return PoolingSpec(modes, bool(config.get("include_prompt", True)))
-
-
-_REQUIRED = object()
-
-
-def read_json(path: Path, missing: str | None = None, *, default: Any = _REQUIRED) -> Any:
-    """Read a JSON file of a model folder.
-
-    Raises:
-        InputError: if it is missing (and there is no `default`) or broken.
-    """
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        if default is not _REQUIRED:
-            return default
-        raise InputError(missing or f"{path} is missing") from error
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid JSON: {error}") from error

@@ -24,6 +24,7 @@ from sentcli.encoder.spec import (
     PoolingSpec,
 )
 from sentcli.errors import InputError, one_line
+from sentcli.io.weights import has_weights, load_state_dict
 from sentcli.precision import widened
 
 
@@ -256,7 +257,7 @@ def build(spec: EncoderSpec, *, untrained: bool = False) -> TorchEncoder:
     Raises:
         InputError: if weights are missing, damaged, do not fit the configuration, or need code of their own.
     """
-    state = {} if untrained and not checkpoint.has_weights(spec.folder) else checkpoint.load_state_dict(spec.folder)
+    state = {} if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
     backbone = load_backbone(spec.folder, state)
     modules = [_build_module(module, spec, state) for module in spec.modules]
     return TorchEncoder(backbone, modules).float().eval()
@@ -310,7 +311,7 @@ def _build_module(spec: ModuleSpec, encoder: EncoderSpec, state: dict[str, Tenso
         head = checkpoint.head_weights(encoder.folder, state)
         weights = {f"linear.{name}": value for name, value in head.items()}
     elif spec.folder is not None:
-        weights = checkpoint.load_state_dict(spec.folder)
+        weights = load_state_dict(spec.folder)
     if weights is not None:
         try:
             module.load_state_dict(weights)

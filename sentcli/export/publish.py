@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli.encoder.checkpoint import file_digest
-from sentcli.encoder.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests, sums_saturate
+from sentcli.encoder.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests
 from sentcli.encoder.onnx_backend import OnnxBackend
 from sentcli.encoder.saving import write_model_files
 from sentcli.encoder.spec import read_spec
@@ -26,8 +25,10 @@ from sentcli.export.verify import (
     compare,
     texts_of_all_lengths,
 )
-from sentcli.io.atomic import check_output, replacing, write_json
-from sentcli.report import environment
+from sentcli.io.atomic import check_output, replacing
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import write_json
+from sentcli.machine import environment, sums_saturate
 
 if TYPE_CHECKING:
     from sentcli.encoder.encoding import Backend

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sentcli.errors import InputError
 
@@ -68,9 +66,3 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
             error.filename = str(path)  # a failed write does not say where
         raise
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")

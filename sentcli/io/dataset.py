@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
+from sentcli.io.digests import file_digest
 
 MANIFEST = "manifest.json"
 PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
-from sentcli.io.atomic import replacing, write_json
+from sentcli.io.atomic import replacing
 from sentcli.io.dataset import (
     FORMAT,
     PART,
@@ -25,6 +24,8 @@ from sentcli.io.dataset import (
     shard_names,
     total_counts,
 )
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
 from sentcli.io.writers import NpyWriter, ParquetWriter, Plan, Vectors
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from sentcli.encoder import checkpoint, surgery
 from sentcli.errors import InputError
+from sentcli.io.weights import load_weights
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import (
@@ -56,9 +57,9 @@ class AuxiliaryNetwork(nn.Module):
     def _load(self, folder: Path) -> None:
         own, other = folder / checkpoint.HEAD_FOLDER / f"{AUXILIARY}.safetensors", folder / "model.pt"
         if own.exists():
-            state = checkpoint.load_weights(own)
+            state = load_weights(own)
         elif other.exists():  # as Condenser's and InfoCSE's code writes it, beside the transformers files
-            state = self.renamed(checkpoint.load_weights(other))
+            state = self.renamed(load_weights(other))
             state.update(
                 {f"lm_head.{name}": value for name, value in (checkpoint.lm_head_weights(folder) or {}).items()}
             )

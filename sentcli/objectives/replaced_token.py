@@ -18,6 +18,7 @@ from sentcli import zoo
 from sentcli.encoder import checkpoint, surgery
 from sentcli.encoder.spec import read_spec
 from sentcli.errors import InputError
+from sentcli.io.weights import load_state_dict
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask_token
@@ -100,7 +101,7 @@ class ReplacedTokenLoss(StatefulObjective):
                 raise InputError(f"rtd: the generator {name} has {positions} positions, fewer than max_length")
             if load_tokenizer(folder).get_vocab() != load_tokenizer(parts.spec.folder).get_vocab():
                 raise InputError(f"rtd: the generator {name} has another vocabulary than the encoder")
-            backbone = load_backbone(folder, checkpoint.load_state_dict(folder))
+            backbone = load_backbone(folder, load_state_dict(folder))
         head = LMHead(backbone, tied=True)
         if not head.take(checkpoint.lm_head_weights(folder)):
             raise InputError(f"rtd: the generator {name} holds no language-modelling head, so it cannot propose words")

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from sentcli.encoder import first_token, surgery
-from sentcli.encoder.checkpoint import has_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.spec import check_pooling
 from sentcli.encoder.tokenizing import position_limit
@@ -20,6 +19,7 @@ from sentcli.encoder.torch_backend import text_tokenizer
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.cache import digest
+from sentcli.io.weights import has_weights
 from sentcli.methods import Method, configure, get_method
 from sentcli.methods.method import changed
 from sentcli.methods.views import ScoredPairs, Texts

@@ -12,8 +12,8 @@ from sentcli.analysis.pair_geometry import pair_geometry
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts, vectors
+from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
-from sentcli.report import bytes_depend_on, environment
 from sentcli.training import loop
 from sentcli.training.keeper import SCORE
 from sentcli.training.model_card import model_card
