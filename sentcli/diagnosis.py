@@ -59,7 +59,7 @@ def examine() -> Diagnosis:
     """Look at this machine; nothing is downloaded."""
     import torch
 
-    from sentcli.encoder.torch_backend import choose_device
+    from sentcli.model.torch_backend import choose_device
 
     device = choose_device("auto")
     extras = {name: _extra_state(packages) for name, packages in EXTRAS.items()}

@@ -140,8 +140,8 @@ def _refuse_export(candidate: Candidate) -> None:
     Raises:
         InputError: for an exported folder.
     """
-    from sentcli.encoder.exported import read_export
     from sentcli.io.weights import has_weights
+    from sentcli.model.exported import read_export
 
     if read_export(candidate.spec.folder) is not None and not has_weights(candidate.spec.folder):
         raise InputError(f"{candidate.name} is an export, which gives no attention weights: name what it was made of")

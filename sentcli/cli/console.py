@@ -18,7 +18,7 @@ from sentcli.printable import safe
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from sentcli.encoder.encoding import EncodeStats
+    from sentcli.model.encoding import EncodeStats
     from sentcli.search.corpus import Hit
 
 

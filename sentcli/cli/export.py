@@ -12,7 +12,7 @@ from sentcli.cli import console, options
 from sentcli.cli.base import command
 
 if TYPE_CHECKING:
-    from sentcli.export.verify import Verification
+    from sentcli.onnx_export.verify import Verification
 
 
 @command("export")
@@ -65,7 +65,7 @@ def export(
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
-    from sentcli.export.publish import export_encoder
+    from sentcli.onnx_export.publish import export_encoder
 
     report = Report("export", model)
     check_output(output, overwrite=overwrite, folder=True)

@@ -1,1 +1,1 @@
-"""Text to vectors: what a model folder says (spec), its weights, tokenising, batching, and the torch backend."""
+"""`SentenceEncoder`, what users load: from a name to a folder, a backend and, where it helps, an export in the cache."""

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import zoo
-from sentcli.encoder import exported
-from sentcli.encoder.spec import EncoderSpec, PoolingSpec, read_spec
-from sentcli.encoder.tokenizing import TextTokenizer, fit, read_tokenizer
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.weights import has_weights
 from sentcli.machine import accelerator_in_sight, sums_saturate
+from sentcli.model import exported
+from sentcli.model.spec import EncoderSpec, PoolingSpec, read_spec
+from sentcli.model.tokenizing import TextTokenizer, fit, read_tokenizer
 
 if TYPE_CHECKING:
-    from sentcli.encoder.encoding import Backend
+    from sentcli.model.encoding import Backend
 
 BACKENDS = ("auto", "torch", "onnx", "openvino")
 PRECISIONS = ("auto", "fp32", "fp16", "bf16", "int8")
@@ -131,11 +131,11 @@ def _load_exported(spec: EncoderSpec, wanted: Wanted, backend: str) -> Loaded:
     device = "cpu" if device == "auto" else device
     runner: Backend
     if backend == "openvino":
-        from sentcli.encoder.openvino_backend import OpenVinoBackend
+        from sentcli.model.openvino_backend import OpenVinoBackend
 
         runner = OpenVinoBackend(folder, export, device, precision=wanted.precision)
     else:
-        from sentcli.encoder.onnx_backend import OnnxBackend
+        from sentcli.model.onnx_backend import OnnxBackend
 
         runner = OnnxBackend(folder, export, device, allow_cpu_fallback=wanted.allow_cpu_fallback)
     if export.quantisation and not export.quantisation.get("reduce_range") and sums_saturate():
@@ -161,7 +161,7 @@ def _export_folder(spec: EncoderSpec, wanted: Wanted, backend: str) -> Path:
         )
     folder = exported.cached(spec, precision, runtime)
     if not exported.is_whole(folder):
-        from sentcli.export.cache import export_into_cache
+        from sentcli.encoder.export_cache import export_into_cache
 
         wanted.notice(f"exporting {wanted.model} in {precision} to {folder} (once)")
         export_into_cache(spec, wanted.model, precision, folder, runtime)
@@ -172,7 +172,7 @@ def _export_folder(spec: EncoderSpec, wanted: Wanted, backend: str) -> Path:
 
 def load_torch(spec: EncoderSpec, wanted: Wanted, *, untrained: bool = False) -> Loaded:
     """Load an encoder with torch and transformers."""
-    from sentcli.encoder import torch_backend, torch_model
+    from sentcli.model import torch_backend, torch_model
 
     torch_backend.quiet_transformers()
     runner = torch_backend.TorchBackend.choose(

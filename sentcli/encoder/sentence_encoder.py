@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder import batching, exported, loading
-from sentcli.encoder.encoding import Backend, Encoded, EncodeStats, OnLong, Pipeline, Progress, Vectors
-from sentcli.encoder.spec import DenseSpec, EncoderSpec
-from sentcli.encoder.tokenizing import MIN_LENGTH, TextTokenizer, fit, position_limit
+from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
+from sentcli.model import batching, exported
+from sentcli.model.encoding import Backend, Encoded, EncodeStats, OnLong, Pipeline, Progress, Vectors
+from sentcli.model.spec import DenseSpec, EncoderSpec
+from sentcli.model.tokenizing import MIN_LENGTH, TextTokenizer, fit, position_limit
 
 if TYPE_CHECKING:
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.torch_model import TorchEncoder
 
 
 class SentenceEncoder:
@@ -265,7 +266,7 @@ class SentenceEncoder:
 
     def with_normalize(self, normalize: bool) -> SentenceEncoder:
         """Return an encoder over the same weights with or without L2 normalisation at the end."""
-        from sentcli.encoder.torch_model import Normalize
+        from sentcli.model.torch_model import Normalize
 
         kept = [module for module in self.torch_module.stack if not isinstance(module, Normalize)]
         return self._with_stack(self.spec.with_normalize(normalize), [*kept, *([Normalize()] if normalize else [])])
@@ -279,7 +280,7 @@ class SentenceEncoder:
         """
         import torch
 
-        from sentcli.encoder.torch_model import Dense
+        from sentcli.model.torch_model import Dense
 
         part = DenseSpec(weight.shape[1], weight.shape[0], activation="torch.nn.modules.linear.Identity")
         module = Dense(part)
@@ -288,8 +289,8 @@ class SentenceEncoder:
         return self._with_stack(spec, [*self.torch_module.stack, module])
 
     def _with_stack(self, spec: EncoderSpec, stack: list[Any]) -> SentenceEncoder:
-        from sentcli.encoder.torch_backend import TorchBackend
-        from sentcli.encoder.torch_model import TorchEncoder
+        from sentcli.model.torch_backend import TorchBackend
+        from sentcli.model.torch_model import TorchEncoder
 
         origin = self.on_torch().backend
         runner = TorchBackend.choose(origin.device, origin.precision)
@@ -302,7 +303,7 @@ class SentenceEncoder:
         Raises:
             InputError: if the folder exists and `overwrite` is false.
         """
-        from sentcli.encoder.saving import save_encoder
+        from sentcli.model.saving import save_encoder
 
         save_encoder(self, Path(folder), overwrite=overwrite)
 

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import machine
-from sentcli.encoder import exported
-from sentcli.encoder.encoding import Encoded, EncodeStats, Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.encoder.spec import EncoderSpec
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.cache import cache_folder, least_recently_used
 from sentcli.io.digests import file_digest
+from sentcli.model import exported
+from sentcli.model.encoding import Encoded, EncodeStats, Progress
+from sentcli.model.spec import EncoderSpec
 
 VECTORS, SCORES = "vectors", "scores"
 SIZE_VARIABLE = "SENTCLI_VECTOR_CACHE_MB"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
-from sentcli.encoder.encoding import Progress
 from sentcli.encoder.loading import Wanted
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.encoder.spec import EncoderSpec
 from sentcli.evaluation import vectors
 from sentcli.evaluation.cache import ScoreStore, VectorStore, digest, model_key
 from sentcli.evaluation.vectors import TextVectors
+from sentcli.model.encoding import Progress
+from sentcli.model.spec import EncoderSpec
 
 
 class Score(Protocol):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentcli.encoder.encoding import EncodeStats, Progress
 from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, ways
 from sentcli.search.neighbours import Neighbours, Similarity, Vectors
 from sentcli.search.trec import Run

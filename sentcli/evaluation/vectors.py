@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.encoding import Encoded, Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.model.encoding import Encoded, Progress
 
 Floats = npt.NDArray[Any]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sentcli.encoder import checkpoint, surgery
 from sentcli.errors import InputError
 from sentcli.io.weights import load_weights
+from sentcli.model import checkpoint, surgery
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import (

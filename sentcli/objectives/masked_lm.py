@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sentcli.encoder import checkpoint, surgery
 from sentcli.errors import InputError
+from sentcli.model import checkpoint, surgery
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.rows import by_length

@@ -21,7 +21,7 @@ from sentcli.training.run_folder import WEIGHTS, RunFolder
 from sentcli.training.state import Observer, TrainResult
 
 if TYPE_CHECKING:
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.model import TrainingModel
     from sentcli.training.prepare import Prepared
 

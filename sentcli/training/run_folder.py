@@ -20,13 +20,13 @@ from filelock import FileLock, Timeout
 from safetensors.torch import load_file
 from torch import nn
 
-from sentcli.encoder.checkpoint import HEAD_FOLDER
-from sentcli.encoder.saving import write_model_files
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import finite, write_json
 from sentcli.io.weights import save_weights
+from sentcli.model.checkpoint import HEAD_FOLDER
+from sentcli.model.saving import write_model_files
 from sentcli.processes import agree, everywhere, is_first
 from sentcli.training.checkpoints import Checkpoint, Checkpoints
 

@@ -252,7 +252,7 @@ def test_the_forums_count_as_one_set(make_set, retrieve, invoke, tmp_path):
 
 def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_roberta, monkeypatch):
     from sentcli.cli import options
-    from sentcli.encoder.encoding import Pipeline
+    from sentcli.model.encoding import Pipeline
 
     encoded = []
     original = Pipeline.encode
@@ -304,8 +304,8 @@ def test_a_corpus_is_encoded_block_by_block(make_random, retrieve, tiny_bert, mo
 
 
 def test_an_interrupted_run_goes_on(make_random, invoke, tiny_bert, monkeypatch):
-    from sentcli.encoder.encoding import Pipeline
     from sentcli.evaluation import retrieval
+    from sentcli.model.encoding import Pipeline
 
     folder = make_random("stopped", seed=11)
     whole = retrieval.RetrievalSet.blocks

@@ -13,9 +13,10 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from sentcli import SentenceEncoder
-from sentcli.encoder import exported, loading
+from sentcli.encoder import loading
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.export import publish
+from sentcli.model import exported
+from sentcli.onnx_export import publish
 from tests.conftest import save_backbone
 
 LIMIT = 0.99999
@@ -632,7 +633,7 @@ def test_a_damaged_export_in_the_cache_is_made_again(tiny_bert, cache, expected)
 
 
 def test_architectures_that_are_written_are_those_that_auto_exports():
-    from sentcli.export.transformer import FAMILIES
+    from sentcli.onnx_export.transformer import FAMILIES
 
     assert set(loading.WRITTEN) == set(FAMILIES)
 

@@ -8,8 +8,8 @@ import torch
 from tokenizers import Tokenizer
 
 from sentcli import SentenceEncoder
-from sentcli.encoder.exported import read_export
-from sentcli.export.publish import export_encoder
+from sentcli.model.exported import read_export
+from sentcli.onnx_export.publish import export_encoder
 from tests.conftest import byte_bpe_tokenizer, make_backbone
 
 WRITTEN = ("bert", "roberta", "mpnet", "distilbert", "electra", "xlm-roberta", "camembert")

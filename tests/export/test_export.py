@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from sentcli import SentenceEncoder
-from sentcli.encoder.exported import read_export
-from sentcli.encoder.spec import DenseSpec, NormalizeSpec, PoolingSpec
 from sentcli.errors import InputError
-from sentcli.export import publish, transformer, verify
-from sentcli.export.graph import Graph
+from sentcli.model.exported import read_export
+from sentcli.model.spec import DenseSpec, NormalizeSpec, PoolingSpec
+from sentcli.onnx_export import publish, transformer, verify
+from sentcli.onnx_export.graph import Graph
 from tests.conftest import save_backbone
 from tests.export.models import TEXTS, assert_equal_vectors, cosines, load_edited, plain_vectors, save_model
 

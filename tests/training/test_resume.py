@@ -12,8 +12,8 @@ import time
 import pytest
 from filelock import FileLock
 
-from sentcli.encoder import saving
 from sentcli.evaluation import sts
+from sentcli.model import saving
 from tests.conftest import save_backbone
 
 STEPS, EVERY = 9, 4

@@ -6,7 +6,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.encoder.spec import (
+from sentcli.errors import InputError
+from sentcli.io.atomic import check_output, replacing
+from sentcli.io.json_files import write_json
+from sentcli.io.weights import save_weights
+from sentcli.model.spec import (
     LEGACY_POOLING_KEYS,
     CNNSpec,
     DenseSpec,
@@ -15,10 +19,6 @@ from sentcli.encoder.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
-from sentcli.errors import InputError
-from sentcli.io.atomic import check_output, replacing
-from sentcli.io.json_files import write_json
-from sentcli.io.weights import save_weights
 
 if TYPE_CHECKING:
     import torch

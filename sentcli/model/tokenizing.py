@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
-    from sentcli.encoder.spec import EncoderSpec
+    from sentcli.model.spec import EncoderSpec
 
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
 """Architectures that count positions from the padding id on, so that two of their 514 are never used."""

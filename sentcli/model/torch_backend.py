@@ -12,13 +12,13 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from sentcli.encoder.tokenizing import TextTokenizer, fit
 from sentcli.errors import InputError
+from sentcli.model.tokenizing import TextTokenizer, fit
 from sentcli.precision import PRECISIONS, check_precision
 
 if TYPE_CHECKING:
-    from sentcli.encoder.spec import EncoderSpec
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.spec import EncoderSpec
+    from sentcli.model.torch_model import TorchEncoder
 
 NO_LIMIT = 10**9  # transformers writes 10^30 for "no maximum length"
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from sentcli.encoder.spec import CNNSpec, DenseSpec, EncoderSpec, LayerMeanSpec, NormalizeSpec, PoolingSpec
-from sentcli.export.graph import Graph, Value, array_of
-from sentcli.export.transformer import States
+from sentcli.model.spec import CNNSpec, DenseSpec, EncoderSpec, LayerMeanSpec, NormalizeSpec, PoolingSpec
+from sentcli.onnx_export.graph import Graph, Value, array_of
+from sentcli.onnx_export.transformer import States
 
 ACTIVATIONS = {
     "Identity": (),

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.exported import ONNX, Export
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
 from sentcli.machine import usable_cores
+from sentcli.model.exported import ONNX, Export
 
 Batch = dict[str, npt.NDArray[np.int64]]
 CPU_BATCH_TOKENS = 512

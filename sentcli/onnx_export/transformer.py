@@ -14,8 +14,8 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from sentcli.encoder.surgery import depth, layer_list
-from sentcli.export.graph import Array, Graph, Value, array_of
+from sentcli.model.surgery import depth, layer_list
+from sentcli.onnx_export.graph import Array, Graph, Value, array_of
 
 ACTIVATIONS = ("gelu", "relu", "gelu_new", "gelu_pytorch_tanh", "silu", "swish")
 

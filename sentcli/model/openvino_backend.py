@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.exported import ONNX, OPENVINO, Export
-from sentcli.encoder.onnx_backend import CPU_BATCH_TOKENS, Batch
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
 from sentcli.machine import usable_cores
+from sentcli.model.exported import ONNX, OPENVINO, Export
+from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch
 
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024

@@ -9,11 +9,11 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.encoder import batching
-from sentcli.encoder.exported import OPENVINO
-from sentcli.encoder.onnx_backend import CPU_BATCH_TOKENS
-from sentcli.encoder.tokenizing import pad
 from sentcli.errors import MissingExtraError
+from sentcli.model import batching
+from sentcli.model.exported import OPENVINO
+from sentcli.model.onnx_backend import CPU_BATCH_TOKENS
+from sentcli.model.tokenizing import pad
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder

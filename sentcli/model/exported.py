@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.spec import EncoderSpec, ModuleSpec, read_spec
 from sentcli.errors import InputError
 from sentcli.io.cache import cache_folder
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import read_json
 from sentcli.io.weights import has_weights, weight_files
 from sentcli.machine import sums_saturate
+from sentcli.model.spec import EncoderSpec, ModuleSpec, read_spec
 
 EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
 EXPORTS = "exports"

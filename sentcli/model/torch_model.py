@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sentcli.encoder import attention, checkpoint, first_token, surgery
-from sentcli.encoder.spec import (
+from sentcli.errors import InputError, one_line
+from sentcli.io.weights import has_weights, load_state_dict
+from sentcli.model import attention, checkpoint, first_token, surgery
+from sentcli.model.spec import (
     CNNSpec,
     DenseSpec,
     EncoderSpec,
@@ -23,8 +25,6 @@ from sentcli.encoder.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
-from sentcli.errors import InputError, one_line
-from sentcli.io.weights import has_weights, load_state_dict
 from sentcli.precision import widened
 
 

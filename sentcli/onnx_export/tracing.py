@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sentcli.encoder.torch_model import Features, TorchEncoder
 from sentcli.errors import SentcliError
-from sentcli.export.graph import OUTPUT
+from sentcli.model.torch_model import Features, TorchEncoder
+from sentcli.onnx_export.graph import OUTPUT
 
 
 class _Traced(nn.Module):

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli.encoder.spec import PoolingSpec
 from sentcli.errors import InputError
-from sentcli.export import graph, heads, transformer
+from sentcli.model.spec import PoolingSpec
+from sentcli.onnx_export import graph, heads, transformer
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -70,7 +70,7 @@ class Builder:
         graph.save(model.model(vectors, dimension, str(spec.config.get("model_type", "encoder"))), path)
 
     def _trace(self, path: Path, keep: Collection[str]) -> None:
-        from sentcli.export import tracing
+        from sentcli.onnx_export import tracing
 
         whole = self.work / "traced.onnx"
         if not whole.exists():

@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli.encoder.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests
-from sentcli.encoder.onnx_backend import OnnxBackend
-from sentcli.encoder.saving import write_model_files
-from sentcli.encoder.spec import read_spec
-from sentcli.encoder.tokenizing import fit, read_tokenizer
 from sentcli.errors import InputError, SentcliError
-from sentcli.export.build import Builder
-from sentcli.export.card import write_card
-from sentcli.export.verify import (
+from sentcli.io.atomic import check_output, replacing
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import write_json
+from sentcli.machine import environment, sums_saturate
+from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests
+from sentcli.model.onnx_backend import OnnxBackend
+from sentcli.model.saving import write_model_files
+from sentcli.model.spec import read_spec
+from sentcli.model.tokenizing import fit, read_tokenizer
+from sentcli.onnx_export.build import Builder
+from sentcli.onnx_export.card import write_card
+from sentcli.onnx_export.verify import (
     TOLERANCES,
     Vectors,
     Verification,
@@ -25,14 +29,10 @@ from sentcli.export.verify import (
     compare,
     texts_of_all_lengths,
 )
-from sentcli.io.atomic import check_output, replacing
-from sentcli.io.digests import file_digest
-from sentcli.io.json_files import write_json
-from sentcli.machine import environment, sums_saturate
 
 if TYPE_CHECKING:
-    from sentcli.encoder.encoding import Backend
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.model.encoding import Backend
 
 Say = Callable[[str], None]
 GRAPHS = (ONNX, f"{ONNX}.data", OPENVINO, "openvino.bin")
@@ -184,7 +184,7 @@ class _Maker:
         )
 
     def _quantise_for_openvino(self) -> None:
-        from sentcli.export import openvino_int8
+        from sentcli.onnx_export import openvino_int8
 
         self.say("learning the ranges of activations")
         plain = self.path.rename(self.work / ONNX)
@@ -198,7 +198,7 @@ class _Maker:
         export = self._describe([], None)
         backend: Backend
         if self.runtime == "openvino":
-            from sentcli.encoder.openvino_backend import OpenVinoBackend
+            from sentcli.model.openvino_backend import OpenVinoBackend
 
             backend = OpenVinoBackend(self.folder, export)
         else:
@@ -214,7 +214,7 @@ class _Maker:
 
     def _fuse(self) -> None:
         """Take what onnxruntime's optimiser makes of a traced graph, if it is as right and faster."""
-        from sentcli.export import tracing
+        from sentcli.onnx_export import tracing
 
         fused = self.work / "fused.onnx"
         if not tracing.optimise(self.path, fused, self.encoder.torch_module.backbone):

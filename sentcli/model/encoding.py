@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder import batching
-from sentcli.encoder.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.errors import InputError, SentcliError
+from sentcli.model import batching
+from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
 
 Vectors = npt.NDArray[np.float32]
 OnLong = Literal["truncate", "error", "chunk-mean"]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from sentcli.encoder import exported
 from sentcli.encoder.loading import ExportError, Wanted, load_torch
 from sentcli.errors import InputError, MissingExtraError, SentcliError
+from sentcli.model import exported
 
 if TYPE_CHECKING:
-    from sentcli.encoder.spec import EncoderSpec
+    from sentcli.model.spec import EncoderSpec
 
 
 def export_into_cache(spec: EncoderSpec, model: str, precision: str, folder: Path, runtime: str = "onnx") -> None:
@@ -28,7 +28,7 @@ def export_into_cache(spec: EncoderSpec, model: str, precision: str, folder: Pat
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir")):
         raise MissingExtraError("onnx and onnxscript", "cpu", "making an ONNX export")
-    from sentcli.export.publish import export_encoder
+    from sentcli.onnx_export.publish import export_encoder
 
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
