@@ -12,7 +12,8 @@ from sentcli.cli import console, options
 from sentcli.cli.base import command
 
 if TYPE_CHECKING:
-    from sentcli.onnx_export.verify import Verification
+    from sentcli.model.encoding import LoadedModel
+    from sentcli.onnx_export.verify import Scorer, Verification
 
 
 @command("export")
@@ -65,7 +66,7 @@ def export(
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
-    from sentcli.onnx_export.publish import export_encoder
+    from sentcli.onnx_export.publish import export_model
 
     report = Report("export", model)
     check_output(output, overwrite=overwrite, folder=True)
@@ -81,8 +82,15 @@ def export(
     if encoder.spec.assumed_pooling:
         console.warn(f"{model} does not say how it pools; taking mean (--pooling chooses)")
     with console.working("exporting") as say:
-        written = export_encoder(
-            encoder, output, precision, verify=verify, data=data, weights=torch_weights, overwrite=overwrite, say=say
+        written = export_model(
+            encoder.loaded,
+            output,
+            precision,
+            verify=verify,
+            scorer=_sts_b_scorer(data) if verify and data is not None else None,
+            weights=torch_weights,
+            overwrite=overwrite,
+            say=say,
         )
     found = written.export
     console.note(
@@ -107,6 +115,20 @@ def export(
             "quantisation": found.quantisation,
         }
         write_json(json, finite(report.to_dict()))
+
+
+def _sts_b_scorer(data: Path) -> Scorer:
+    """Return what scores a model on STS-B, dev and test, from a SentEval ``downstream`` folder."""
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.evaluation import sts
+
+    pairs = {split: sts.load_tasks(data, ["STSBenchmark"], split) for split in ("dev", "test")}
+
+    def score(model: LoadedModel) -> dict[str, float]:
+        encoder = SentenceEncoder(model)
+        return {split: sts.evaluate(encoder, tasks, split).tasks[0].spearman for split, tasks in pairs.items()}
+
+    return score
 
 
 def _show(precision: str, checked: Verification) -> None:

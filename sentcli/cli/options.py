@@ -138,13 +138,15 @@ def candidate(
     Raises:
         InputError: if it is not there, or does not pool as asked.
     """
-    from sentcli.encoder.loading import Wanted, describe
+    from sentcli.encoder.loading import read_model
     from sentcli.evaluation.candidate import Candidate
+    from sentcli.model.options import LoadOptions
 
+    chosen = LoadOptions(pooling, normalize, max_length, backend, precision, device)  # type: ignore[arg-type]
     return Candidate(
         model,
-        describe(model, pooling, normalize),
-        Wanted(model, backend, precision, device, max_length),
+        read_model(model, chosen),
+        chosen,
         lambda: load(model, backend, precision, device, pooling, normalize, max_length),
         rerun=rerun,
     )

@@ -1,1 +1,1 @@
-"""`SentenceEncoder`, what users load: from a name to a folder, a backend and, where it helps, an export in the cache."""
+"""`SentenceEncoder`, what users load: the choice of folder and backend, and the exports that are kept in the cache."""

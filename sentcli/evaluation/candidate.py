@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
-from sentcli.encoder.loading import Wanted
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation import vectors
 from sentcli.evaluation.cache import ScoreStore, VectorStore, digest, model_key
 from sentcli.evaluation.vectors import TextVectors
 from sentcli.model.encoding import Progress
+from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
 
 
@@ -66,7 +66,7 @@ class Candidate:
     Args:
         name: of the model.
         spec: what its folder says, with the user's choices.
-        wanted: the options of loading it.
+        options: of loading it.
         load: loads it.
         rerun: measure again what was measured before.
     """
@@ -75,14 +75,14 @@ class Candidate:
         self,
         name: str,
         spec: EncoderSpec,
-        wanted: Wanted,
+        options: LoadOptions,
         load: Callable[[], SentenceEncoder],
         *,
         rerun: bool = False,
     ) -> None:
         self.name, self.spec, self.rerun = name, spec, rerun
-        asked = [wanted.backend, wanted.precision, wanted.device, wanted.max_length]
-        self.key = model_key(spec, asked, wanted.on_cpu)
+        chosen = [options.backend, options.precision, options.device, options.max_length]
+        self.key = model_key(spec, chosen, options.on_cpu)
         self.scores = None if self.key is None else ScoreStore(self.key)
         self.remembered: list[str] = []
         """Tasks whose scores were taken from an earlier run."""

@@ -14,6 +14,7 @@ from sentcli.model.spec import (
     LEGACY_POOLING_KEYS,
     CNNSpec,
     DenseSpec,
+    EncoderSpec,
     LayerMeanSpec,
     ModuleSpec,
     NormalizeSpec,
@@ -23,7 +24,7 @@ from sentcli.model.spec import (
 if TYPE_CHECKING:
     import torch
 
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.model.encoding import LoadedModel
 
 ST_NAMES = {
     PoolingSpec: "Pooling",
@@ -34,19 +35,19 @@ ST_NAMES = {
 }
 
 
-def save_encoder(encoder: SentenceEncoder, folder: Path, *, overwrite: bool = False) -> None:
+def save_model(model: LoadedModel, folder: Path, *, overwrite: bool = False) -> None:
     """Write `folder` whole or not at all; see `SentenceEncoder.save`."""
     check_output(folder, overwrite=overwrite, folder=True)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").exists():
         raise InputError(f"{folder} holds files that are not a model's; choose another folder")
     with replacing(folder) as temporary:
         temporary.mkdir()
-        write_model_files(encoder, temporary)
+        write_model_files(model, temporary)
 
 
-def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool = True) -> None:
-    """Write the model's files into an existing folder, the transformer's weights last or not at all."""
-    spec, module = encoder.spec, encoder.torch_module
+def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True) -> None:
+    """Write the files of a model on torch into an existing folder, the transformer's weights last or not at all."""
+    spec, module = model.spec, model.torch_module
     entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     for i, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True), 1):
         name = ST_NAMES[type(part)]
@@ -54,7 +55,7 @@ def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool =
         kind = f"sentence_transformers.models.{name}"
         entries.append({"idx": i, "name": str(i), "path": path, "type": kind})
         (folder / path).mkdir()
-        _write_module(folder / path, part, built, encoder)
+        _write_module(folder / path, part, built, spec)
     write_json(folder / "modules.json", entries)
     write_json(
         folder / "sentence_bert_config.json",
@@ -69,7 +70,7 @@ def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool =
         folder / "config_sentence_transformers.json",
         {"__version__": versions, "prompts": spec.prompts, "default_prompt_name": spec.default_prompt},
     )
-    _write_tokenizer(encoder, folder)
+    _write_tokenizer(model, folder)
     config: Any = module.backbone.config
     if module.needs_hidden_states:
         config.output_hidden_states = True  # sentence-transformers hands the layers on only if the config says so
@@ -78,18 +79,18 @@ def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool =
         save_weights(module.backbone, folder / "model.safetensors")
 
 
-def _write_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
-    tokenizer = encoder.hf_tokenizer
+def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
+    tokenizer = model.hf_tokenizer
     limit = tokenizer.model_max_length
-    tokenizer.model_max_length = encoder.spec.max_length
+    tokenizer.model_max_length = model.spec.max_length
     try:
         tokenizer.save_pretrained(folder)
     finally:
         tokenizer.model_max_length = limit
 
 
-def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encoder: SentenceEncoder) -> None:
-    width = encoder.spec.hidden_size
+def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encoder: EncoderSpec) -> None:
+    width = encoder.hidden_size
     config: dict[str, Any]
     match spec:
         case NormalizeSpec():
@@ -97,7 +98,7 @@ def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encod
             return
         case PoolingSpec():
             in_dim = next(
-                (m.out_channels * len(m.kernel_sizes) for m in encoder.spec.modules if isinstance(m, CNNSpec)),
+                (m.out_channels * len(m.kernel_sizes) for m in encoder.modules if isinstance(m, CNNSpec)),
                 width,
             )
             config = {"word_embedding_dimension": in_dim}

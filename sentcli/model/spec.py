@@ -151,6 +151,11 @@ class EncoderSpec:
         """Whether the vectors have length 1."""
         return any(isinstance(m, NormalizeSpec) for m in self.modules)
 
+    @property
+    def usual_prompt(self) -> str:
+        """The text in front of every sentence for which no other prompt is named; mostly empty."""
+        return self.prompts.get(self.default_prompt or "", "")
+
     def role_prompt(self, role: str) -> str:
         """Return the model's own prompt for ``query`` or ``document`` (also called passage or corpus).
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from sentcli.errors import InputError, one_line
 from sentcli.io.weights import has_weights, load_state_dict
-from sentcli.model import attention, checkpoint, first_token, surgery
+from sentcli.model import attention, first_token, stored_heads, surgery
 from sentcli.model.spec import (
     CNNSpec,
     DenseSpec,
@@ -308,7 +308,7 @@ def _build_module(spec: ModuleSpec, encoder: EncoderSpec, state: dict[str, Tenso
             module = Dense(spec)
     weights: dict[str, Tensor] | None = None
     if isinstance(spec, DenseSpec) and spec.from_head:
-        head = checkpoint.head_weights(encoder.folder, state)
+        head = stored_heads.head_weights(encoder.folder, state)
         weights = {f"linear.{name}": value for name, value in head.items()}
     elif spec.folder is not None:
         weights = load_state_dict(spec.folder)

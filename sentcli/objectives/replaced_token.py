@@ -17,7 +17,7 @@ from torch.nn import functional
 from sentcli import zoo
 from sentcli.errors import InputError
 from sentcli.io.weights import load_state_dict
-from sentcli.model import checkpoint, surgery
+from sentcli.model import stored_heads, surgery
 from sentcli.model.spec import read_spec
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
@@ -103,7 +103,7 @@ class ReplacedTokenLoss(StatefulObjective):
                 raise InputError(f"rtd: the generator {name} has another vocabulary than the encoder")
             backbone = load_backbone(folder, load_state_dict(folder))
         head = LMHead(backbone, tied=True)
-        if not head.take(checkpoint.lm_head_weights(folder)):
+        if not head.take(stored_heads.lm_head_weights(folder)):
             raise InputError(f"rtd: the generator {name} holds no language-modelling head, so it cannot propose words")
         return backbone, head
 

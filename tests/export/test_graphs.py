@@ -19,7 +19,7 @@ from sentcli.model.spec import (
 )
 from sentcli.model.tokenizing import pad
 from sentcli.onnx_export import tracing
-from sentcli.onnx_export.publish import export_encoder
+from sentcli.onnx_export.publish import export_model
 from tests.export.models import (
     TEXTS,
     TRACED,
@@ -203,7 +203,7 @@ def trace_once(traced, monkeypatch):
 def test_a_traced_graph_equals_torch(model, trace_once, tmp_path, kind):
     trace_once(kind)
     encoder = SentenceEncoder.load(model(kind), backend="torch")
-    written = export_encoder(encoder, tmp_path / "out")
+    written = export_model(encoder.on_torch().loaded, tmp_path / "out")
     assert written.export.graph in ("traced", "traced and fused")
     assert_same_as_torch(encoder, tmp_path / "out")
 
