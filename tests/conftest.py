@@ -208,7 +208,7 @@ def invoke():
     """Run the command line in this process (fast); returns typer's result with exit_code, stdout, stderr."""
     from typer.testing import CliRunner
 
-    from sentcli.cli import console
+    from sentcli import console
     from sentcli.cli.app import app
 
     def call(*arguments, check=None, stdin=None):

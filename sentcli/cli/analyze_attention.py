@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from sentcli.cli import analyzing, console, options
+from sentcli import console
+from sentcli.cli import analyzing, options
 from sentcli.cli.base import command
 from sentcli.errors import InputError
 

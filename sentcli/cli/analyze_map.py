@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sentcli.cli import analyzing, console, options
+from sentcli import console
+from sentcli.cli import analyzing, options
 from sentcli.cli.base import command
 from sentcli.errors import DataError, InputError
 

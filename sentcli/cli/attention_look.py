@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sentcli.cli import console
+from sentcli import console
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from annotated_types import Ge
 
-from sentcli import __version__
-from sentcli.cli import console
+from sentcli import __version__, console
 from sentcli.errors import SentcliError
+from sentcli.verbs.declaration import Argument, Verb, alternatives
 
 app = typer.Typer(
     name="sentcli",
@@ -60,11 +61,69 @@ def command(name: str, group: typer.Typer = app) -> Callable[[Callable[..., None
     return register
 
 
+def register(function: Any, group: typer.Typer = app) -> None:
+    """Make a command of a verb: its declaration gives the flags, and its result is printed."""
+    verb: Verb = function.verb
+
+    def command_of_verb(**arguments: Any) -> None:
+        console.state.debug = arguments.pop("debug")
+        values = {a.name: _given(arguments[a.name]) for a in verb.arguments}
+        data = "-" in (values["json"], values.get("output"), values.get("hits"))
+        console.state.__dict__.update(quiet=values["quiet"], verbose=values["verbose"], data_on_stdout=data)
+        if data and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale
+        _run(lambda: verb.run(values).show(), {})
+
+    parameters = [
+        inspect.Parameter(a.name, inspect.Parameter.KEYWORD_ONLY, default=a.default, annotation=_annotation(a))
+        for a in verb.arguments
+    ]
+    parameters.append(inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug))
+    command_of_verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command_of_verb.__annotations__ = {p.name: p.annotation for p in parameters}
+    required = any(argument.required for argument in verb.arguments)
+    group.command(verb.name, no_args_is_help=required, help=inspect.cleandoc(function.__doc__ or ""))(command_of_verb)
+
+
+def _given(value: Any) -> Any:
+    """Return an empty list as None: an option that may be repeated and was not given."""
+    return None if value == [] else value
+
+
+def _annotation(argument: Argument) -> Any:
+    """Return the type of an argument with what Typer is told of it."""
+    flag = argument.flag
+    told: dict[str, Any] = {"help": argument.help, "metavar": flag.metavar, "rich_help_panel": flag.panel}
+    told["show_default"] = flag.show_default and argument.default is not None and not argument.required
+    for bound in argument.bounds:
+        told["min" if isinstance(bound, Ge) else "max"] = bound.ge if isinstance(bound, Ge) else bound.le
+    if flag.positional:
+        return Annotated[argument.type, typer.Argument(**told)]
+    if flag.lists is not None:
+        told |= {"callback": _lister(flag.lists), "is_eager": True}
+    name = f"--{argument.name.replace('_', '-')}"
+    if bool in alternatives(argument.type) and argument.default is not False:
+        name = f"{name}/--no-{name[2:]}"
+    return Annotated[argument.type, typer.Option(name, *([flag.short] if flag.short else []), **told)]
+
+
+def _lister(print_choices: Callable[[], None]) -> Callable[[str | None], str | None]:
+    """Return a callback that prints the choices and ends where the value is ``list``."""
+
+    def listed(value: str | None) -> str | None:
+        if value != "list":
+            return value
+        print_choices()
+        raise typer.Exit
+
+    return listed
+
+
 def _has_required(signature: inspect.Signature) -> bool:
     return any(p.default is inspect.Parameter.empty for p in signature.parameters.values())
 
 
-def _run(function: Callable[..., None], arguments: dict[str, Any]) -> None:
+def _run(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
     from sentcli.io.sources import remove_temporary_files
 
     signal.signal(signal.SIGTERM, _terminated)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sentcli.cli import console, options
+from sentcli import console
+from sentcli.cli import options
 from sentcli.cli.base import command
 
 

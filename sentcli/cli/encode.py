@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sentcli.cli import console, options
+from sentcli import console
+from sentcli.cli import options
 from sentcli.cli.base import command
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.cli import console, options
+from sentcli import console
+from sentcli.cli import options
 from sentcli.errors import InputError, SentcliError
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sentcli.cli import analyzing, console, options, scores
+from sentcli import console
+from sentcli.cli import analyzing, options, scores
 from sentcli.cli.base import command
 
 PAGE = "Page"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sentcli.cli import console, options
+from sentcli import console
+from sentcli.cli import options
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:

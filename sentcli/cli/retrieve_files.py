@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli.cli import console
+from sentcli import console
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:

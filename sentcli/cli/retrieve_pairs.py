@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sentcli.cli import console, scores
+from sentcli import console
+from sentcli.cli import scores
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sentcli.cli import console, options, retrieve_files, retrieve_view, scores
+from sentcli import console
+from sentcli.cli import options, retrieve_files, retrieve_view, scores
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sentcli.cli import console
+from sentcli import console
 
 if TYPE_CHECKING:
     from sentcli.evaluation.retrieval import Collection, RetrievalSet

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sentcli.cli import console, options
+from sentcli import console
+from sentcli.cli import options
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:

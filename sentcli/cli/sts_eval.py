@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sentcli.cli import console, options, scores
+from sentcli import console
+from sentcli.cli import options, scores
 from sentcli.cli.base import command
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentcli.cli import console, options, train_runs
+from sentcli import console
+from sentcli.cli import options, train_runs
 from sentcli.cli.base import command
 from sentcli.errors import InputError
 

@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.cli import console, training_view
+from sentcli import console
+from sentcli.cli import training_view
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sentcli.cli import console
+from sentcli import console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from sentcli.printable import safe
+from sentcli.table import Table, interval_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -33,6 +34,17 @@ class _State:
 
 
 state = _State()
+
+
+@contextmanager
+def speaking(*, quiet: bool, verbose: bool, data_on_stdout: bool = False) -> Iterator[None]:
+    """Say as much as was asked for while a verb runs, and as much as before when it is done."""
+    before = dict(vars(state))
+    vars(state).update(quiet=quiet, verbose=verbose, data_on_stdout=data_on_stdout or state.data_on_stdout)
+    try:
+        yield
+    finally:
+        vars(state).update(before)
 
 
 def stderr() -> Console:
@@ -74,12 +86,29 @@ def fail(message: str) -> None:
 
 def table(title: str, columns: list[str], rows: list[list[Any]], *, left: int = 1) -> None:
     """Print a table of results; the first `left` columns are text, the others numbers. Cells are shown as they are."""
-    drawn = Table(title=Text(title), title_justify="left")
+    drawn = RichTable(title=Text(title), title_justify="left")
     for i, column in enumerate(columns):
         drawn.add_column(Text(column), justify="left" if i < left else "right", overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(safe(str(cell))) for cell in row))
     output().print(drawn)
+
+
+def show(shown: Table, *, intervals: bool = True) -> None:
+    """Print a table; an entry's interval stands behind it, the best of a ranked column has a star."""
+    drawn = RichTable(title=Text(safe(shown.title)), title_justify="left")
+    for column in shown.columns:
+        justify: Literal["left", "right"] = "right" if shown.numeric(column) else "left"
+        drawn.add_column(Text(safe(column)), justify=justify, overflow="fold")
+    for i in range(len(shown.rows)):
+        drawn.add_row(*(Text(safe(_entry(shown, i, column, intervals))) for column in shown.columns))
+    output().print(drawn)
+
+
+def _entry(shown: Table, row: int, column: str, intervals: bool) -> str:
+    ends = shown.intervals.get((row, column))
+    star = "*" if shown.rank(row, column) == "best" else ""
+    return f"{shown.shown(row, column)}{star}{f' ({interval_text(ends)})' if ends and intervals else ''}"
 
 
 SNIPPET = 300
@@ -90,7 +119,7 @@ MARKED = 4
 
 def hits(query: str, found: Sequence[Hit]) -> None:
     """Print the hits of a query: rank, id, score, and the beginning of the text with the words of the query marked."""
-    drawn = Table(title=Text(safe(query)), title_justify="left")
+    drawn = RichTable(title=Text(safe(query)), title_justify="left")
     drawn.add_column("rank", justify="right")
     drawn.add_column("id", overflow="fold")
     drawn.add_column("score", justify="right")

@@ -1,0 +1,99 @@
+"""A table for people: the same on the console, in a notebook and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING = "\N{EN DASH}"
+"""What stands where a number is not known."""
+MINUS = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of raw values under a head, and what has to be known to show them."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    """Numbers and texts; None is a number that is not known."""
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """Format specifications of columns, such as ``+.2f``; else ``.2f``, and ``,d`` for whole numbers."""
+    ranked: Sequence[str] = ()
+    """Columns whose best and second best entry are marked: of each, the higher number is the better one."""
+    intervals: Mapping[tuple[int, str], tuple[float, float]] = field(default_factory=dict)
+    """95 % intervals of entries, by row and column."""
+    deviations: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    """Standard deviations of entries that are means over seeds, by row and column."""
+    published: int = 0
+    """So many of the last rows are taken from papers; they are set apart and not ranked."""
+    notes: Sequence[str] = ()
+    interval_note: str = ""
+    """A note for readers who are shown the intervals."""
+    wide: Sequence[str] = ()
+    """Columns of long text, which may need several lines."""
+
+    @classmethod
+    def of_frame(cls, title: str, frame: pd.DataFrame, **more: Any) -> Table:
+        """Return the table of a data frame without its index; ``NaN`` is a number that is not known."""
+        rows = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
+        return cls(title, [str(column) for column in frame.columns], rows, **more)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the raw values as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows), columns=list(self.columns))
+
+    def numeric(self, column: str) -> bool:
+        """Tell whether a column holds numbers, which are set to the right."""
+        i = self.columns.index(column)
+        values = [row[i] for row in self.rows if row[i] is not None]
+        return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+    def shown(self, row: int, column: str) -> str:
+        """Return an entry as people read it, without its interval."""
+        value = self.rows[row][self.columns.index(column)]
+        if value is None:
+            return MISSING
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return str(value)
+        text = format(value, self.formats.get(column, ",d" if isinstance(value, int) else ".2f"))
+        deviation = self.deviations.get((row, column))
+        text = text if deviation is None else f"{text} \N{PLUS-MINUS SIGN} {deviation:.2f}"
+        return text.replace("-", MINUS)
+
+    def rank(self, row: int, column: str) -> Literal["", "best", "second"]:
+        """Return how an entry compares with the others of its column, by the numbers as they are shown."""
+        measured = len(self.rows) - self.published
+        if column not in self.ranked or row >= measured:
+            return ""
+        i = self.columns.index(column)
+        values = [round(r[i], 2) for r in self.rows[:measured] if r[i] is not None]
+        value = self.rows[row][i]
+        if value is None or len(values) < 2:
+            return ""
+        best = sorted(set(values), reverse=True)
+        return "best" if round(value, 2) == best[0] else "second" if round(value, 2) in best[1:2] else ""
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        from html import escape
+
+        head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(self.shown(i, column))}</td>' for column in self.columns)}</tr>"
+            for i in range(len(self.rows))
+        )
+        caption = f"<caption>{escape(self.title)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def interval_text(ends: tuple[float, float], digits: int = 2) -> str:
+    """Return an interval in words."""
+    return f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}".replace("-", MINUS)
