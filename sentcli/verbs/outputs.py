@@ -35,9 +35,9 @@ def check(json: str | None, pages: Sequence[Path], others: Mapping[str, Any]) ->
 def write(result: Any, json: str | None, pages: Sequence[Path]) -> None:
     """Write a result as JSON and as pages."""
     if json is not None:
-        from sentcli.report import write_report
+        from sentcli.io.json_files import finite, write_json
 
-        write_report(result.to_dict(), json)
+        write_json(json, finite(result.to_dict()))
     if pages:
         from sentcli import console
 
