@@ -30,11 +30,7 @@ Notice = Callable[[str], None]
 
 
 def read_model(name: str, options: ModelOptions) -> EncoderSpec:
-    """Find a model's folder and read what it says, with the user's choices applied.
-
-    Raises:
-        InputError: no such model, a broken folder, an option that does not fit.
-    """
+    """Find a model's folder and read what it says, with the user's choices applied."""
     folder, entry = zoo.resolve(name)
     spec = read_spec(folder)
     if entry is not None and spec.assumed_pooling:
@@ -47,7 +43,15 @@ def read_model(name: str, options: ModelOptions) -> EncoderSpec:
     return spec if options.normalize is None else spec.with_normalize(options.normalize)
 
 
-def load(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice, *, make_export: bool) -> LoadedModel:
+def load(
+    name: str,
+    spec: EncoderSpec,
+    options: LoadOptions,
+    notice: Notice = lambda message: None,
+    *,
+    make_export: bool = True,
+    untrained: bool = False,
+) -> LoadedModel:
     """Load a model on the backend that was chosen, or on the fastest one that gives the same vectors.
 
     Args:
@@ -56,34 +60,22 @@ def load(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice, *, 
         options: backend, precision, device and maximum length.
         notice: called with what the user should know.
         make_export: whether ``auto`` makes an export in the cache where there is none.
+        untrained: with torch, a folder without weights gives random ones instead of an error.
     """
-    if options.backend == "torch":
-        return load_torch(name, spec, options, notice)
     if options.backend in ("onnx", "openvino"):
         return _load_export(name, spec, options, notice)
-    beside = exported.beside(spec, options.precision)
-    only_exported = exported.read_export(spec.folder) is not None and not has_weights(spec.folder)
-    runs_exports = options.on_cpu and importlib.util.find_spec("onnxruntime") is not None
-    required = only_exported or options.precision == "int8"
-    if required or (runs_exports and (beside is not None or _may_export(spec, options, make_export=make_export))):
-        try:
-            return _load_export(name, spec, options, notice)
-        except (MissingExtraError, export_cache.ExportError) as error:
-            if required:
-                raise
-            notice(f"running on torch: {error}")
-    return load_torch(name, spec, options, notice)
-
-
-def load_torch(
-    name: str,
-    spec: EncoderSpec,
-    options: LoadOptions,
-    notice: Notice = lambda message: None,
-    *,
-    untrained: bool = False,
-) -> LoadedModel:
-    """Load a model with torch and transformers, which are imported now."""
+    if options.backend == "auto":
+        beside = exported.beside(spec, options.precision)
+        only_exported = exported.read_export(spec.folder) is not None and not has_weights(spec.folder)
+        required = only_exported or options.precision == "int8"
+        runs_exports = options.on_cpu and importlib.util.find_spec("onnxruntime") is not None
+        if required or (runs_exports and (beside is not None or _may_export(spec, options, make_export=make_export))):
+            try:
+                return _load_export(name, spec, options, notice)
+            except (MissingExtraError, export_cache.ExportError) as error:
+                if required:
+                    raise
+                notice(f"running on torch: {error}")
     from sentcli.model import torch_backend
 
     return torch_backend.load(name, spec, options, notice, untrained=untrained)

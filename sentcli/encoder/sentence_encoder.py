@@ -103,10 +103,9 @@ class SentenceEncoder:
         )
         notice = notice or (lambda message: None)
         spec = loading.read_model(str(model), options)
-        if edit is None and not untrained:
-            return cls(loading.load(str(model), spec, options, notice, make_export=make_export))
-        spec = spec if edit is None else edit(spec)
-        return cls(loading.load_torch(str(model), spec, options, notice, untrained=untrained))
+        if edit is not None or untrained:
+            spec, options = (spec if edit is None else edit(spec)), replace(options, backend="torch")
+        return cls(loading.load(str(model), spec, options, notice, make_export=make_export, untrained=untrained))
 
     @property
     def dimension(self) -> int:
@@ -125,7 +124,7 @@ class SentenceEncoder:
             options = LoadOptions(
                 max_length=self.spec.max_length, backend="torch", precision="fp32", device=self.backend.device
             )
-            self._on_torch = SentenceEncoder(loading.load_torch(self.model, self.spec, options))
+            self._on_torch = SentenceEncoder(loading.load(self.model, self.spec, options))
         return self._on_torch
 
     @property

@@ -17,9 +17,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
     """Refuse an output that exists, or whose folder cannot be written, before any work is done.
 
-    Raises:
-        InputError: if `path` exists and neither flag is given, is a folder where a file is wanted (or the other way
-            round: `folder`), or cannot be created.
+    With `folder` it has to be a folder, else a file; the other kind is refused whatever the flags say.
     """
     if path.exists() and path.is_dir() != folder:
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")

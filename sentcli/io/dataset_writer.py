@@ -68,9 +68,6 @@ class DatasetWriter:
             resume: keep finished shards of the same inputs and settings.
             append: add the inputs after those that are there, unless they are there already; parts that several
                 machines made become one.
-
-        Raises:
-            InputError: if what is there was made from other inputs, or with another model or setting.
         """
         self.folder, self.plan, self.shard_rows, self.part = folder, plan, shard_rows, part or Part()
         there = self._read(inputs, append=append) if resume or append else Resumed()

@@ -53,11 +53,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def load_state_dict(folder: Path) -> StateDict:
-    """Read all weights of a folder.
-
-    Raises:
-        InputError: if there are none, a file is damaged, or a checkpoint holds more than tensors.
-    """
+    """Read all weights of a folder."""
     state: StateDict = {}
     for path in weight_files(folder):
         state.update(load_weights(path))

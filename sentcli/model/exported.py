@@ -116,11 +116,7 @@ def described(module: ModuleSpec) -> str:
 
 
 def beside(spec: EncoderSpec, precision: str) -> Path | None:
-    """Return the folder itself if it is an export of this encoder in this precision.
-
-    Raises:
-        InputError: if it was exported from other weights than those that lie beside it.
-    """
+    """Return the folder itself if it is an export of this encoder in this precision."""
     export = read_export(spec.folder)
     if export is None or (precision not in ("auto", export.precision)):
         return None

@@ -43,11 +43,6 @@ class OnnxBackend:
             device: ``cpu``, ``cuda`` or ``cuda:1``.
             allow_cpu_fallback: take the CPU if onnxruntime does not run on the device.
             half_on_cpu: accept fp16 on a CPU, however slow it is there (verification).
-
-        Raises:
-            MissingExtraError: without onnxruntime.
-            InputError: for a device that onnxruntime does not run on, or half precision on a CPU.
-            SentcliError: if the model cannot be opened.
         """
         provider, options = _provider(device)
         self.session = _session(folder / ONNX, provider, options)

@@ -31,11 +31,6 @@ class OpenVinoBackend:
             export: what it says about itself.
             device: ``cpu``; OpenVINO's other devices are not offered.
             precision: ``bf16`` computes an fp32 export in bfloat16, where the processor has instructions for it.
-
-        Raises:
-            MissingExtraError: without openvino.
-            InputError: for another device or precision.
-            SentcliError: if OpenVINO cannot read the model.
         """
         try:
             import openvino

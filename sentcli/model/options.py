@@ -38,11 +38,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class LoadOptions(ModelOptions):
-    """How the folder of a model is read, and what runs it.
-
-    Raises:
-        InputError: for a backend or precision that is unknown, or two that do not go together.
-    """
+    """How the folder of a model is read, and what runs it."""
 
     backend: Annotated[
         Backend,

@@ -39,11 +39,7 @@ POOLINGS = {
 
 
 def check_pooling(name: str) -> None:
-    """Refuse an unknown pooling.
-
-    Raises:
-        InputError: with the names that there are.
-    """
+    """Refuse an unknown pooling."""
     if name not in POOLINGS:
         raise InputError(f"unknown pooling {name!r}{nearest(name, list(POOLINGS))}; one of: {', '.join(POOLINGS)}")
 
@@ -195,11 +191,7 @@ class EncoderSpec:
 
 
 def read_spec(folder: Path) -> EncoderSpec:
-    """Read a model folder.
-
-    Raises:
-        InputError: if it holds no model, or a module that is not supported.
-    """
+    """Read a model folder."""
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}")
     if (folder / "modules.json").exists():

@@ -24,9 +24,6 @@ def head_weights(folder: Path, state: StateDict) -> StateDict:
     """Return ``weight`` and ``bias`` of the head that was trained with [CLS].
 
     Looks for the ``training_head`` folder that `sentcli train` writes, then for the keys of published checkpoints.
-
-    Raises:
-        InputError: if the checkpoint has no head.
     """
     stored = folder / HEAD_FOLDER / "model.safetensors"
     if stored.exists():

@@ -108,10 +108,6 @@ def fit(
         pad_id: of the padding token.
         own_limit: the tokenizer's own maximum length.
         max_length: what the user wants.
-
-    Raises:
-        InputError: if `max_length` is more than the model has positions for, or too small to hold a word, or the
-            tokenizer has words that the model does not know.
     """
     words = spec.config.get("vocab_size")
     if isinstance(words, int) and backend.id_to_token(words) is not None:
@@ -141,11 +137,7 @@ def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """Read ``tokenizer.json``.
-
-    Raises:
-        InputError: if it is missing or damaged.
-    """
+    """Read ``tokenizer.json``."""
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"

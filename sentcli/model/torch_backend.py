@@ -77,11 +77,7 @@ class TorchBackend:
 
     @classmethod
     def choose(cls, options: LoadOptions, notice: Notice = lambda message: None) -> TorchBackend:
-        """Make the backend for a device and a precision, of which ``auto`` is fp32.
-
-        Raises:
-            InputError: for a device that is not there, or a precision that its hardware does not compute in.
-        """
+        """Make the backend for a device and a precision, of which ``auto`` is fp32."""
         try:
             device = choose_device(options.device)
         except InputError as error:
@@ -134,11 +130,7 @@ def load(
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load the transformers tokenizer of a folder.
-
-    Raises:
-        InputError: if there is none, or none that the fast tokenizers library can run.
-    """
+    """Load the transformers tokenizer of a folder."""
     from transformers import AutoTokenizer
 
     names = (

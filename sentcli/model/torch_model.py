@@ -253,9 +253,6 @@ def build(spec: EncoderSpec, *, untrained: bool = False) -> TorchEncoder:
     Args:
         spec: of the encoder.
         untrained: a folder without weights gives random ones instead of an error.
-
-    Raises:
-        InputError: if weights are missing, damaged, do not fit the configuration, or need code of their own.
     """
     state = {} if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
     backbone = load_backbone(spec.folder, state)

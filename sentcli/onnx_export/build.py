@@ -27,9 +27,6 @@ class Builder:
             precision: of PRECISIONS.
             work: an empty folder for intermediate files.
             reduce_range: use 7 of the 8 bits of quantised weights.
-
-        Raises:
-            InputError: for an unknown precision, or pooling that leaves a prompt out.
         """
         if precision not in PRECISIONS:
             raise InputError(f"unknown precision {precision!r}; one of: {', '.join(PRECISIONS)}")
@@ -48,11 +45,7 @@ class Builder:
         return "written" if self.written else "traced"
 
     def build(self, path: Path, keep: Collection[str] = ()) -> None:
-        """Write the model; the layers named in `keep` stay in fp32 (int8 only).
-
-        Raises:
-            SentcliError: if the model cannot be traced.
-        """
+        """Write the model; the layers named in `keep` stay in fp32 (int8 only)."""
         if self.written:
             self._write(path, keep)
         else:

@@ -24,9 +24,6 @@ def quantise(onnx_file: Path, folder: Path, tokenizer: TextTokenizer, texts: Seq
         folder: to write to.
         tokenizer: of the model.
         texts: calibration texts, of all lengths.
-
-    Raises:
-        MissingExtraError: without openvino and nncf.
     """
     try:
         import nncf

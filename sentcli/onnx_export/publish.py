@@ -141,11 +141,7 @@ class _Maker:
         return {} if self.scorer is None else self.scorer(self.model)
 
     def make(self, *, verify: bool) -> tuple[Export, Verification | None]:
-        """Build, and verify if asked.
-
-        Raises:
-            SentcliError: if the export does not agree with the model.
-        """
+        """Build, and verify if asked."""
         self.say(f"building the graph in {self.precision}")
         self.builder.build(self.path)
         if self.runtime == "openvino":

@@ -39,11 +39,7 @@ class _Traced(nn.Module):
 
 
 def trace(encoder: TorchEncoder, path: Path, *, token_types: bool) -> None:
-    """Write the ONNX model of an encoder in fp32.
-
-    Raises:
-        SentcliError: if torch's exporter cannot follow the model.
-    """
+    """Write the ONNX model of an encoder in fp32."""
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 1, 1], [5, 6, 1, 1, 1]])
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
     inputs = {"input_ids": ids, "attention_mask": mask}
