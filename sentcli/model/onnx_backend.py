@@ -73,10 +73,10 @@ class OnnxBackend:
     def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch."""
         try:
-            found: npt.NDArray[np.float32] = self.session.run(None, {name: batch[name] for name in self.inputs})[0]
+            vectors: npt.NDArray[np.float32] = self.session.run(None, {name: batch[name] for name in self.inputs})[0]
         except Exception as error:  # onnxruntime's exceptions have no common class
             raise SentcliError(f"onnxruntime failed: {one_line(error)}") from error
-        return found
+        return vectors
 
 
 def _provider(device: str) -> tuple[str, dict[str, Any]]:

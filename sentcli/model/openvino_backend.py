@@ -68,9 +68,9 @@ class OpenVinoBackend:
         except queue.Empty:
             request = self.compiled.create_infer_request()
         try:
-            found = request.infer({name: batch[name] for name in self.inputs})
+            outputs = request.infer({name: batch[name] for name in self.inputs})
         except Exception as error:
             raise SentcliError(f"openvino failed: {one_line(error)}") from error
-        vectors: npt.NDArray[np.float32] = np.array(found[0], np.float32)  # the request's memory is used again
+        vectors: npt.NDArray[np.float32] = np.array(outputs[0], np.float32)  # the request's memory is used again
         self._free.put(request)
         return vectors

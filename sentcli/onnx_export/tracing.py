@@ -74,14 +74,14 @@ def optimise(source: Path, target: Path, backbone: Any) -> bool:
     width = int(getattr(config, "hidden_size", 0) or getattr(config, "dim", 0))
     try:
         with _quiet(), redirect_stdout(io.StringIO()):
-            found = optimizer.optimize_model(
+            optimised = optimizer.optimize_model(
                 str(source), model_type="bert", num_heads=heads, hidden_size=width, opt_level=0, use_gpu=False
             )
     except Exception:  # made for BERT, it trips over other architectures; the graph as it was traced stays
         return False
-    if not any(found.get_fused_operator_statistics().values()):
+    if not any(optimised.get_fused_operator_statistics().values()):
         return False
-    found.save_model_to_file(str(target))
+    optimised.save_model_to_file(str(target))
     return True
 
 
