@@ -31,6 +31,7 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python docs/make_stub.py --check
+	$(BIN)/lint-imports
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_recipes.py --check
 	$(BIN)/python docs/make_results.py --check
@@ -42,4 +43,4 @@ docs: install
 	$(BIN)/python docs/make_results.py
 
 clean:
-	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

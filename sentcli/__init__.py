@@ -7,7 +7,8 @@ Every verb of the command line is a function here, with the long names of its op
 
 from typing import Any
 
-__version__ = "0.1.0"
+from sentcli.version import __version__
+
 VERBS = ("train", "encode", "export", "sts_eval", "senteval", "retrieve", "index")
 __all__ = ["SentenceEncoder", "__version__", *VERBS]
 

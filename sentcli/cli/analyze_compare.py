@@ -15,8 +15,8 @@ from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.analysis.compare import Compared
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.candidate import Candidate
-    from sentcli.report import Report
 
 
 @command("compare", analyzing.group)
@@ -150,7 +150,8 @@ def _vectors(name: str, candidate: Candidate | None, stored: Any, kept: _Texts) 
     """Return the vectors of the texts in one model, and a report that knows how they were made."""
     import numpy as np
 
-    from sentcli.report import Report, environment
+    from sentcli.cli.json_report import Report
+    from sentcli.machine import environment
 
     report = Report("analyze", name)
     if candidate is None:

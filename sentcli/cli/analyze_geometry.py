@@ -15,9 +15,9 @@ from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.analysis.run_metrics import RunMetrics
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.candidate import Candidate
     from sentcli.evaluation.sts import Pairs
-    from sentcli.report import Report
     from sentcli.reports.analyses.geometry import Measured
 
 
@@ -140,7 +140,8 @@ def _say_unlogged(runs: list[RunMetrics]) -> None:
 
 def _curves(name: str, run: RunMetrics) -> Report:
     """Return the report of a run that is not measured as a model."""
-    from sentcli.report import Report, environment
+    from sentcli.cli.json_report import Report
+    from sentcli.machine import environment
 
     return Report(
         "analyze", name, {"kind": "geometry"}, {"evaluations": list(run.evaluations)}, environment(None, None)
@@ -179,8 +180,8 @@ class GeometryMeasure:
     def model(self, candidate: Candidate) -> tuple[Measured, Report]:
         """Measure a model."""
         from sentcli.analysis.pair_geometry import pair_geometry
+        from sentcli.cli.json_report import Report
         from sentcli.evaluation import sts
-        from sentcli.report import Report
 
         report = Report("analyze", candidate.name)
         sentences = sts.sentences(self.tasks)
@@ -193,7 +194,7 @@ class GeometryMeasure:
 
     def vectors(self, name: str, vectors: Any) -> tuple[Measured, Report]:
         """Measure vectors that have no model here."""
-        from sentcli.report import Report
+        from sentcli.cli.json_report import Report
 
         report = Report("analyze", name)
         one = self._of(name, vectors, None, None)
@@ -225,7 +226,7 @@ class GeometryMeasure:
         return sts.STSResult("test", tuple(candidate.measure(wanted, console.encoding_texts))).average
 
     def _report(self, report: Report, one: Measured, candidate: Candidate | None) -> Report:
-        from sentcli.report import environment
+        from sentcli.machine import environment
 
         described = candidate.described if candidate is not None else {}
         report.protocol = {

@@ -16,8 +16,8 @@ from sentcli.errors import DataError, InputError
 if TYPE_CHECKING:
     from sentcli.analysis.mapping import Mapped, MapSettings
     from sentcli.analysis.whitening import Whitening
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.candidate import Candidate
-    from sentcli.report import Report
     from sentcli.reports.analyses.map import Labelled, Named
 
 
@@ -160,7 +160,8 @@ class MapMeasure:
 
     def model(self, candidate: Candidate) -> Report:
         """Map the texts, with a model and with its whitened vectors."""
-        from sentcli.report import Report, environment
+        from sentcli.cli.json_report import Report
+        from sentcli.machine import environment
 
         report = Report("analyze", candidate.name)
         vectors = analyzing.vectors_of(candidate, self.texts).of(self.texts)

@@ -64,7 +64,7 @@ def objectives(
       sentcli analyze objectives runs/whitenedcse --texts sentences.txt --groups 32 -o thirty-two
     """  # noqa: D301
     from sentcli.analysis.loss_terms import read_terms
-    from sentcli.report import Report
+    from sentcli.cli.json_report import Report
     from sentcli.reports.analyses.objectives import sections
 
     analyzing.check(output, overwrite=overwrite)
@@ -105,7 +105,7 @@ def _say(found: Sequence[Run]) -> None:
 def _spectra(candidate: Candidate, texts: list[str], groups: int, seed: int, report: Any) -> GroupSpectra:
     """Measure the groups of a model and write them into its report."""
     from sentcli.analysis.group_spectrum import group_spectra
-    from sentcli.report import environment
+    from sentcli.machine import environment
 
     vectors = analyzing.vectors_of(candidate, texts).of(texts)
     made = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)

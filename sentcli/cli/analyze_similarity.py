@@ -11,9 +11,9 @@ from sentcli.cli.base import command
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.candidate import Candidate
     from sentcli.evaluation.sts import Pairs
-    from sentcli.report import Report
     from sentcli.reports.analyses.similarity import ScoredPairs, Similar
 
 
@@ -99,8 +99,9 @@ def measured(
 
     from sentcli.analysis.gold import disagreements, rank_difference
     from sentcli.analysis.surface import followed
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation import sts
-    from sentcli.report import Report, environment
+    from sentcli.machine import environment
     from sentcli.reports.analyses.similarity import Similar
 
     report = Report("analyze", candidate.name)

@@ -113,7 +113,8 @@ def sweep(
 
 
 def _object(kind: str, runs: Sequence[SweepRun], curves: Sequence[Curve], choices: dict[str, Any]) -> dict[str, Any]:
-    from sentcli.report import Report, environment
+    from sentcli.cli.json_report import Report
+    from sentcli.machine import environment
 
     models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
     protocol = {"kind": kind, **choices, "runs": len(runs)}

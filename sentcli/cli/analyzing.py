@@ -226,7 +226,7 @@ def finish(
     from sentcli.figures.figure import Figure
     from sentcli.figures.write import save, save_rows
     from sentcli.io.atomic import replacing
-    from sentcli.report import finite, write_report
+    from sentcli.io.json_files import finite, write_json
     from sentcli.reports.page import Page
     from sentcli.reports.write import write_page
 
@@ -247,7 +247,7 @@ def finish(
             _show(section.table)
     console.note(f"wrote {output / PAGE}, figures and tables beside it")
     if json is not None:
-        write_report(value, json)
+        write_json(json, finite(value))
 
 
 def _plain(table: Table) -> tuple[list[str], list[list[Any]]]:

@@ -10,8 +10,8 @@ from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.analysis.attention_views import DropoutViews, Slice
+    from sentcli.cli.json_report import Report
     from sentcli.evaluation.candidate import Candidate
-    from sentcli.report import Report
     from sentcli.reports.analyses.attention import Attended
 
 HEADS, LAYERS = 3, 4
@@ -51,7 +51,8 @@ class Look:
         """Measure a model."""
         from sentcli.analysis.attention_pairs import attention_pairs, tree_pairs
         from sentcli.analysis.attention_views import DropoutViews
-        from sentcli.report import Report, environment
+        from sentcli.cli.json_report import Report
+        from sentcli.machine import environment
         from sentcli.reports.analyses.attention import Attended
 
         report = Report("analyze", candidate.name)
@@ -139,8 +140,8 @@ def _refuse_export(candidate: Candidate) -> None:
     Raises:
         InputError: for an exported folder.
     """
-    from sentcli.encoder.checkpoint import has_weights
-    from sentcli.encoder.exported import read_export
+    from sentcli.io.weights import has_weights
+    from sentcli.model.exported import read_export
 
     if read_export(candidate.spec.folder) is not None and not has_weights(candidate.spec.folder):
         raise InputError(f"{candidate.name} is an export, which gives no attention weights: name what it was made of")

@@ -88,7 +88,7 @@ def report(
     from sentcli.cli import report_models
     from sentcli.errors import InputError
     from sentcli.io.atomic import check_output
-    from sentcli.report import finite
+    from sentcli.io.json_files import finite
     from sentcli.reports.collect import Choices, collect
     from sentcli.reports.page import Style
     from sentcli.reports.runs import read_object, read_runs

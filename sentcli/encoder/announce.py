@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sentcli import console
-from sentcli.encoder.options import LoadOptions
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.model.options import LoadOptions
 
 
 def load_encoder(model: str, options: LoadOptions, *, make_export: bool = True) -> SentenceEncoder:

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.encoder.announce import load_encoder, warn_truncated
-from sentcli.encoder.encoding import Progress
-from sentcli.encoder.loading import Wanted, describe
-from sentcli.encoder.options import LoadOptions
+from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
-from sentcli.report import environment
+from sentcli.machine import environment
+from sentcli.model.encoding import Progress
+from sentcli.model.options import LoadOptions
 
 Floats = npt.NDArray[Any]
 
@@ -80,9 +80,8 @@ class EvaluatedModel:
         """How it was loaded, now or when its scores were kept: what `SentenceEncoder.describe` says, and the device."""
         self.key: str | None = library_key()
         if name is not None:
-            self.spec = describe(name, self.options.pooling, self.options.normalize)
-            chosen = [self.options.backend, self.options.precision, self.options.device, self.options.max_length]
-            self.key = model_key(self.spec, chosen, Wanted(name, *chosen).on_cpu)  # type: ignore[arg-type]
+            self.spec = read_model(name, self.options)
+            self.key = model_key(self.spec, list(vars(self.options).values()), self.options.on_cpu)
         self._scores = None if self.key is None else ScoreStore(self.key)
 
     @cached_property

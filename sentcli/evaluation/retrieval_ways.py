@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from sentcli import console
-from sentcli.encoder.encoding import EncodeStats, Progress
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, ways
 from sentcli.search.neighbours import Neighbours, Similarity, Vectors
 from sentcli.search.trec import Run

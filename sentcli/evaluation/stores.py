@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli import report
-from sentcli.encoder import exported
-from sentcli.encoder.checkpoint import file_digest
-from sentcli.encoder.encoding import Encoded, EncodeStats, Progress
+from sentcli import machine
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.encoder.spec import EncoderSpec
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.cache import cache_folder, least_recently_used
+from sentcli.io.digests import file_digest
+from sentcli.model import exported
+from sentcli.model.encoding import Encoded, EncodeStats, Progress
+from sentcli.model.spec import EncoderSpec
 
 VECTORS, SCORES = "vectors", "scores"
 SIZE_VARIABLE = "SENTCLI_VECTOR_CACHE_MB"
@@ -71,22 +71,22 @@ def model_key(spec: EncoderSpec, wanted: list[Any], on_cpu: bool) -> str | None:
         "wanted": wanted,
         "on cpu": on_cpu,
         "code": _code(),
-        "versions": {name: report.library_version(name) for name in report.LIBRARIES},
-        "processor": report.processor(),
+        "versions": {name: machine.library_version(name) for name in machine.LIBRARIES},
+        "processor": machine.processor(),
     }
     return digest(facts)
 
 
 def library_key() -> str:
     """Return a hash of what decides scores that need no model: the versions of sentcli and of the libraries."""
-    return digest({"code": _code(), "versions": {name: report.library_version(name) for name in report.LIBRARIES}})
+    return digest({"code": _code(), "versions": {name: machine.library_version(name) for name in machine.LIBRARIES}})
 
 
 @cache
 def _code() -> str:
     """Return the SHA-256 of the package's own files."""
     found = hashlib.sha256()
-    for path in sorted(Path(report.__file__).parent.rglob("*.py")):
+    for path in sorted(Path(machine.__file__).parent.rglob("*.py")):
         found.update(path.read_bytes())
     return found.hexdigest()
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.encoding import Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import significance
@@ -25,6 +24,7 @@ from sentcli.evaluation.scores import SIMILARITY, TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.io.pairs import pair_files, scored_pairs, task_name
 from sentcli.io.sources import open_source
+from sentcli.model.encoding import Progress
 
 Floats = npt.NDArray[Any]
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_source
-from sentcli.report import finite
 from sentcli.search import ann, index, words
 from sentcli.search.bm25 import BM25
 from sentcli.search.index_manifest import IndexManifest

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import replacing
+from sentcli.io.digests import file_digest
 from sentcli.search import ann, recall
 from sentcli.search.ann import FaissIndex, Recipe
 from sentcli.search.exact import require_faiss

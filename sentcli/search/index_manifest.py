@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import write_json
+from sentcli.io.json_files import write_json
 from sentcli.search.ann import Recipe
 from sentcli.search.neighbours import Similarity
 from sentcli.search.stored import Stored

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
+from sentcli.io.digests import file_digest
 from sentcli.search.bm25 import BM25
 from sentcli.search.index import different
 from sentcli.search.stored import INDEXES, Stored

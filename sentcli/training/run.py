@@ -14,8 +14,8 @@ from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import encode
 from sentcli.evaluation.scores import SIMILARITY, average
+from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
-from sentcli.report import bytes_depend_on, environment
 from sentcli.training import loop
 from sentcli.training.keeper import SCORE
 from sentcli.training.model_card import model_card
@@ -23,7 +23,7 @@ from sentcli.training.run_folder import WEIGHTS, RunFolder
 from sentcli.training.state import Observer, TrainResult
 
 if TYPE_CHECKING:
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.model import TrainingModel
     from sentcli.training.prepare import Prepared
 

@@ -17,7 +17,7 @@ def doctor() -> Outcome:
       sentcli doctor --json doctor.json
     """  # noqa: D301
     from sentcli import diagnosis
-    from sentcli.report import environment
+    from sentcli.machine import environment
 
     outcome = Outcome("doctor")
     state = diagnosis.examine()

@@ -10,8 +10,8 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.outcome import Outcome
 from sentcli.verbs.scoring import MODEL_HELP
@@ -131,7 +131,7 @@ def encode(
     from sentcli.io.dataset import Part
     from sentcli.io.readers import ReadOptions
     from sentcli.io.writers import output_kind
-    from sentcli.report import environment
+    from sentcli.machine import environment
 
     if not inputs or output is None or model is None:
         missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_doc import Doc
 
 from sentcli import console
-from sentcli.encoder.options import LoadOptions, ModelOptions
+from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.outcome import Outcome
 from sentcli.verbs.scoring import MODEL_HELP
 
 if TYPE_CHECKING:
-    from sentcli.export.verify import Verification
+    from sentcli.model.encoding import LoadedModel
+    from sentcli.onnx_export.verify import Scorer, Verification
 
 
 @verb("export")
@@ -52,18 +53,25 @@ def export(
     from sentcli.encoder.announce import load_encoder
     from sentcli.errors import MissingExtraError
     from sentcli.io.atomic import check_output
-    from sentcli.report import environment
+    from sentcli.machine import environment
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
-    from sentcli.export.publish import export_encoder
+    from sentcli.onnx_export.publish import export_model
 
     outcome = Outcome("export", model)
     check_output(output, overwrite=overwrite, folder=True)
     encoder = load_encoder(model, LoadOptions(**vars(options), backend="torch", precision="fp32", device="cpu"))
     with console.working("exporting") as say:
-        written = export_encoder(
-            encoder, output, precision, verify=verify, data=data, weights=torch_weights, overwrite=overwrite, say=say
+        written = export_model(
+            encoder.loaded,
+            output,
+            precision,
+            verify=verify,
+            scorer=_sts_b_scorer(data) if verify and data is not None else None,
+            weights=torch_weights,
+            overwrite=overwrite,
+            say=say,
         )
     described, checked = written.export, written.verification
     console.note(
@@ -84,6 +92,20 @@ def export(
         "quantisation": described.quantisation,
     }
     return outcome.finish(results, _tables(described.precision, checked) if checked is not None else [])
+
+
+def _sts_b_scorer(data: Path) -> Scorer:
+    """Return what scores a model on STS-B, dev and test, from a SentEval ``downstream`` folder."""
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.evaluation import sts
+
+    splits = {split: sts.load_tasks(data, ["STSBenchmark"], split) for split in ("dev", "test")}
+
+    def score(model: LoadedModel) -> dict[str, float]:
+        encoder = SentenceEncoder(model)
+        return {split: sts.evaluate(encoder, tasks)["STSBenchmark"].value for split, tasks in splits.items()}
+
+    return score
 
 
 def _tables(precision: str, checked: Verification) -> list[Table]:

@@ -11,8 +11,8 @@ from annotated_doc import Doc
 from annotated_types import Ge, Le
 
 from sentcli import console
-from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError, SentcliError
+from sentcli.model.options import LoadOptions
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.outcome import Outcome
@@ -171,7 +171,7 @@ def _setting(text: str) -> tuple[str, int]:
 
 def _index_words(job: _Job, language: str) -> Outcome:
     """Build the BM25 index."""
-    from sentcli.report import environment
+    from sentcli.machine import environment
     from sentcli.search import words
     from sentcli.search.bm25 import check_language, described, require_bm25s
     from sentcli.search.stored import Stored
@@ -193,7 +193,7 @@ def _index_words(job: _Job, language: str) -> Outcome:
 def _index_vectors(job: _Job, request: IndexRequest, queries: str | None) -> Outcome:
     """Build an index of faiss; what cannot be built is refused before text is encoded."""
     from sentcli.io.sources import open_source
-    from sentcli.report import environment
+    from sentcli.machine import environment
     from sentcli.search import ann
     from sentcli.search import index as indexing
     from sentcli.search.exact import require_faiss
@@ -324,7 +324,7 @@ def _recall_table(manifest: IndexManifest) -> Table:
 
 def _check(folder: Path) -> Outcome:
     """Compare all files of the indexes with their checksums."""
-    from sentcli.report import environment
+    from sentcli.machine import environment
     from sentcli.search import index as indexing
     from sentcli.search import words
     from sentcli.search.stored import Stored

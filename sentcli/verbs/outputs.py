@@ -40,9 +40,9 @@ def write(result: Any, json: str | None, pages: Sequence[Path]) -> None:
     if getattr(result, "silent", False):
         return
     if json is not None:
-        from sentcli.report import write_report
+        from sentcli.io.json_files import finite, write_json
 
-        write_report(result.to_dict(), json)
+        write_json(json, finite(result.to_dict()))
     if pages:
         from sentcli import console
 

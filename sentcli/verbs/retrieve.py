@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from annotated_doc import Doc
 
-from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.retrieve_corpus import Hits, search_corpus
 from sentcli.verbs.retrieve_options import CorpusOptions, PairOptions, SearchOptions, SetOptions

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.printable import safe
 from sentcli.verbs.outcome import Outcome
 
@@ -141,7 +141,7 @@ def search_corpus(
         overwrite: replace a file of hits.
         keep: return all hits, also where they are written to a file.
     """
-    from sentcli.report import environment
+    from sentcli.machine import environment
     from sentcli.search.exact import require_faiss
 
     _check_usage(options, overwrite=overwrite)

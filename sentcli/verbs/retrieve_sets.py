@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError
 from sentcli.evaluation import in_domain, pair_tables
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model
@@ -20,7 +19,8 @@ from sentcli.evaluation.retrieval_ways import Plan
 from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, ModelScores, TaskScore
 from sentcli.evaluation.set_facts import canonical
 from sentcli.io.atomic import check_output, replacing
-from sentcli.report import environment
+from sentcli.machine import environment
+from sentcli.model.options import LoadOptions
 from sentcli.search.trec import Run, check_ids, read_run, write_run
 from sentcli.search.ways import Way
 from sentcli.verbs.scoring import Evaluation, ScoringOptions

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_doc import Doc
 
 from sentcli import console
-from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from annotated_doc import Doc
 
-from sentcli.encoder.options import LoadOptions
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.scoring import Evaluation, Models, ScoringOptions, names
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     """Train once, and say and return what came of it."""
     from sentcli.evaluation.published import AVERAGES, PREFIXES
+    from sentcli.machine import environment
     from sentcli.processes import everywhere, is_first
-    from sentcli.report import environment
     from sentcli.training.prepare import prepare
     from sentcli.training.run import run
     from sentcli.training.run_folder import WEIGHTS
@@ -60,8 +60,8 @@ def run_many(
 ) -> Outcome:
     """Run what has not been run of a sweep, and return one table."""
     from sentcli.errors import SentcliError
+    from sentcli.machine import environment
     from sentcli.processes import is_first
-    from sentcli.report import environment
     from sentcli.training import sweep
 
     planned = sweep.plan(request, points, seeds)

@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_each_distinct_sentence_is_encoded_once(folder, tiny_bert):
     seen = []
     real = encoder.tokenizer
     spy = {"pad_id": 0, "max_length": 32, "__call__": lambda self, t, p, **kinds: seen.extend(t) or real(t, p, **kinds)}
-    encoder.tokenizer = type("Spy", (), spy)()
+    encoder = SentenceEncoder(replace(encoder.loaded, tokenizer=type("Spy", (), spy)()))
     sts.evaluate(encoder, tasks)
     assert len(seen) == len(set(seen)) == len({text for subsets in tasks.values() for text in sts.sentences(subsets)})
 

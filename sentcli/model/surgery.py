@@ -31,11 +31,11 @@ def layer_list(backbone: Any) -> tuple[str, nn.ModuleList]:
     """
     for path in (*LAYER_LISTS, SHARED_LAYERS):
         try:
-            found = backbone.get_submodule(path)
+            layers = backbone.get_submodule(path)
         except AttributeError:
             continue
-        if isinstance(found, nn.ModuleList):
-            return path, found
+        if isinstance(layers, nn.ModuleList):
+            return path, layers
     raise InputError(f"{backbone.config.model_type}: its layers cannot be taken apart, which this method needs")
 
 

@@ -1,9 +1,10 @@
-"""Running the encoder with torch: choice of device and precision, the tokenizer of a transformers folder."""
+"""Running a model with torch: choice of device and precision, weights, the tokenizer of a transformers folder."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,18 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from sentcli.encoder.tokenizing import TextTokenizer, fit
 from sentcli.errors import InputError
+from sentcli.model import torch_model
+from sentcli.model.encoding import LoadedModel
+from sentcli.model.options import LoadOptions
+from sentcli.model.tokenizing import TextTokenizer, fit
 from sentcli.precision import PRECISIONS, check_precision
 
 if TYPE_CHECKING:
-    from sentcli.encoder.spec import EncoderSpec
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.spec import EncoderSpec
+    from sentcli.model.torch_model import TorchEncoder
 
+Notice = Callable[[str], None]
 NO_LIMIT = 10**9  # transformers writes 10^30 for "no maximum length"
 
 
@@ -71,37 +76,19 @@ class TorchBackend:
         self.module: TorchEncoder
 
     @classmethod
-    def choose(
-        cls,
-        device: str,
-        precision: str,
-        *,
-        allow_cpu_fallback: bool = False,
-        notice: Callable[[str], None] | None = None,
-    ) -> TorchBackend:
-        """Make the backend for a device and precision.
-
-        Args:
-            device: a name for `choose_device`.
-            precision: ``auto`` is fp32.
-            allow_cpu_fallback: take the CPU if the device is not there.
-            notice: told about that.
-
-        Raises:
-            InputError: for a device that is not there, or a precision that its hardware does not compute in.
-        """
+    def choose(cls, options: LoadOptions, notice: Notice = lambda message: None) -> TorchBackend:
+        """Make the backend for a device and a precision, of which ``auto`` is fp32."""
         try:
-            chosen = choose_device(device)
+            device = choose_device(options.device)
         except InputError as error:
-            if not allow_cpu_fallback:
+            if not options.allow_cpu_fallback:
                 raise
-            chosen = torch.device("cpu")
-            if notice is not None:
-                notice(f"running on the CPU: {error}")
-        if precision == "auto":
-            precision = "fp32"  # the same vectors everywhere; half precision is a choice
-        check_precision(chosen, precision)
-        return cls(chosen, precision)
+            device = torch.device("cpu")
+            notice(f"running on the CPU: {error}")
+        # the same vectors everywhere; half precision is a choice
+        precision = "fp32" if options.precision == "auto" else options.precision
+        check_precision(device, precision)
+        return cls(device, precision)
 
     def attach(self, module: TorchEncoder) -> None:
         """Take the model, on this device in this precision."""
@@ -117,12 +104,33 @@ class TorchBackend:
         return vectors
 
 
-def load_tokenizer(folder: Path) -> Any:
-    """Load the transformers tokenizer of a folder.
+def load(
+    name: str,
+    spec: EncoderSpec,
+    options: LoadOptions,
+    notice: Notice = lambda message: None,
+    *,
+    untrained: bool = False,
+) -> LoadedModel:
+    """Load a model with torch and transformers.
 
-    Raises:
-        InputError: if there is none, or none that the fast tokenizers library can run.
+    Args:
+        name: that was given for the model.
+        spec: what its folder says.
+        options: device, precision and maximum length.
+        notice: called with what the user should know.
+        untrained: a folder without weights gives random ones instead of an error.
     """
+    quiet_transformers()
+    backend = TorchBackend.choose(options, notice)
+    hf_tokenizer = load_tokenizer(spec.folder)
+    tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
+    backend.attach(torch_model.build(spec, untrained=untrained))
+    return LoadedModel(name, replace(spec, max_length=tokenizer.max_length), tokenizer, backend, hf_tokenizer)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load the transformers tokenizer of a folder."""
     from transformers import AutoTokenizer
 
     names = (

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sentcli import zoo
-from sentcli.encoder.exported import Export
-
-if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.model.encoding import LoadedModel
+from sentcli.model.exported import Export
 
 CARD = """---
 library_name: sentence-transformers
@@ -44,19 +41,19 @@ With sentcli: `sentcli encode texts.txt -o vectors.npy -m FOLDER`, which needs n
 {prompts}"""
 
 
-def write_card(folder: Path, encoder: SentenceEncoder, export: Export) -> None:
+def write_card(folder: Path, model: LoadedModel, export: Export) -> None:
     """Write ``README.md``."""
-    entry = zoo.find_entry(encoder.model)
-    name = Path(encoder.model).name if entry is None else entry.source
+    entry = zoo.find_entry(model.name)
+    name = Path(model.name).name if entry is None else entry.source
     whole = (folder / "model.safetensors").exists()
-    prompts = "".join(f"\n* `{key}`: `{text}`" for key, text in encoder.spec.prompts.items())
+    prompts = "".join(f"\n* `{key}`: `{text}`" for key, text in model.spec.prompts.items())
     card = CARD.format(
         licence=f"\nlicense: {entry.licence.lower()}" if entry is not None else "",
         name=name,
         precision=export.precision,
         pooling=export.pooling,
         normalised=" and normalisation to length 1" if export.normalize else "",
-        types=" (and `token_type_ids`)" if encoder.tokenizer.has_type_ids else "",
+        types=" (and `token_type_ids`)" if model.tokenizer.has_type_ids else "",
         dimension=export.dimension,
         max_length=export.max_length,
         pad_id=export.pad_id,
@@ -68,15 +65,15 @@ def write_card(folder: Path, encoder: SentenceEncoder, export: Export) -> None:
 
 
 def _verification(export: Export) -> str:
-    found = export.verification
-    if found is None:
+    checked = export.verification
+    if checked is None:
         return "This export was not compared with its model (`--no-verify`)."
     text = (
-        f"{found['texts']} texts of 1 to {found['longest']} tokens, against torch in fp32: least cosine "
-        f"{found['min_cosine']:.6f}, mean cosine {found['mean_cosine']:.6f}, largest difference of a component "
-        f"{found['max_difference']:.2g}."
+        f"{checked['texts']} texts of 1 to {checked['longest']} tokens, against torch in fp32: least cosine "
+        f"{checked['min_cosine']:.6f}, mean cosine {checked['mean_cosine']:.6f}, largest difference of a component "
+        f"{checked['max_difference']:.2g}."
     )
-    for split, scores in (found["sts_b"] or {}).items():
+    for split, scores in (checked["sts_b"] or {}).items():
         text += f" STS-B {split}: {scores['torch']:.2f} with torch, {scores['export']:.2f} here."
     kept = (export.quantisation or {}).get("kept_in_fp32")
     return text + (f" Left in fp32: {', '.join(kept)}." if kept else "")

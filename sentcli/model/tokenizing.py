@@ -11,16 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
+from sentcli.model.options import MIN_LENGTH
 
 if TYPE_CHECKING:
-    from sentcli.encoder.spec import EncoderSpec
+    from sentcli.model.spec import EncoderSpec
 
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
 """Architectures that count positions from the padding id on, so that two of their 514 are never used."""
-
-
-MIN_LENGTH = 3
-"""Tokens: a word between the special ones."""
 
 
 @dataclass(frozen=True)
@@ -80,19 +77,19 @@ class TextTokenizer:
         except TypeError:  # the only way for a str to fail
             encodings = self.backend.encode_batch_fast([without_surrogates(text) for text in texts])
         lost = np.zeros(len(encodings), np.int64)
-        found: list[Any] = []
+        rows: list[Any] = []
         owners: list[int] = []
         for number, encoding in enumerate(encodings):
             beyond = encoding.overflowing
             if beyond:
                 lost[number] = sum(len(part) - self.special_tokens for part in beyond)
-            found.append(encoding)
+            rows.append(encoding)
             if pieces:
-                found.extend(beyond)
+                rows.extend(beyond)
                 owners.extend([number] * (1 + len(beyond)))
-        type_ids = [encoding.type_ids for encoding in found] if self.has_type_ids else None
+        type_ids = [encoding.type_ids for encoding in rows] if self.has_type_ids else None
         owned = np.array(owners, np.int64) if pieces and lost.any() else None
-        return Tokens([encoding.ids for encoding in found], type_ids, lost, owned)
+        return Tokens([encoding.ids for encoding in rows], type_ids, lost, owned)
 
     def prompt_length(self, prompt: str) -> int:
         """Tokens that `prompt` takes at the front, leading special tokens included, the closing one not."""
@@ -111,10 +108,6 @@ def fit(
         pad_id: of the padding token.
         own_limit: the tokenizer's own maximum length.
         max_length: what the user wants.
-
-    Raises:
-        InputError: if `max_length` is more than the model has positions for, or too small to hold a word, or the
-            tokenizer has words that the model does not know.
     """
     words = spec.config.get("vocab_size")
     if isinstance(words, int) and backend.id_to_token(words) is not None:
@@ -144,11 +137,7 @@ def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """Read ``tokenizer.json``.
-
-    Raises:
-        InputError: if it is missing or damaged.
-    """
+    """Read ``tokenizer.json``."""
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"

@@ -129,12 +129,12 @@ class Graph:
         """Return rows of a table ``[n, d]`` in float32."""
         if self.precision == "int8":  # one scale a row: a table's rows differ much in length
             scale = np.maximum(np.abs(table).max(axis=1, keepdims=True), 1e-12) / 127
-            found = self.op("Gather", self.weight(name, np.round(table / scale).astype(np.int8)), rows)
+            gathered = self.op("Gather", self.weight(name, np.round(table / scale).astype(np.int8)), rows)
             scales = self.op("Gather", self.weight(f"{name}.scale", scale.astype(np.float32)), rows)
-            return self.op("Mul", self.cast(found, ir.DataType.FLOAT), scales)
+            return self.op("Mul", self.cast(gathered, ir.DataType.FLOAT), scales)
         half = self.precision == "fp16"
-        found = self.op("Gather", self.weight(name, table.astype(np.float16 if half else np.float32)), rows)
-        return self.wide(self._marked(found, narrow=half))
+        gathered = self.op("Gather", self.weight(name, table.astype(np.float16 if half else np.float32)), rows)
+        return self.wide(self._marked(gathered, narrow=half))
 
     def layer_norm(self, name: str, value: Value, module: Any) -> Value:
         """Normalise ``[rows, d]`` as a torch LayerNorm does."""

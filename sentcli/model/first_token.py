@@ -13,9 +13,9 @@ from typing import Any
 
 from torch import Tensor
 
-from sentcli.encoder.attention import attention
-from sentcli.encoder.surgery import layer_list
 from sentcli.errors import InputError
+from sentcli.model.attention import attention
+from sentcli.model.surgery import layer_list
 
 _narrow: ContextVar[bool] = ContextVar("narrow", default=False)
 

@@ -5,20 +5,17 @@ Texts of every length go through both. A precision has a tolerance; an export ou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.zoo import models_folder
 
-if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
-
-Vectors = npt.NDArray[np.float32]
+Scorer = Callable[[LoadedModel], dict[str, float]]
+"""Scores a model on STS-B: Spearman's correlation times 100 by split, of which ``dev`` is one."""
 PADDED_TOKENS = 8192
 """Token budget of the batches in which short and long texts are padded to one length."""
 SHORTEST = ("", " ", "a", "?", "\U0001f642", "你好", "Straße", "don't stop")
@@ -77,60 +74,57 @@ def texts_of_all_lengths(max_tokens: int) -> list[str]:
     return list(dict.fromkeys([*SHORTEST, *lines, *pieces, " ".join(words[: max_tokens + 10])]))
 
 
-def agreement(wanted: Vectors, found: Vectors) -> tuple[float, float, float]:
+def encode(model: LoadedModel, texts: Sequence[str], batch_tokens: int | None = None) -> Vectors:
+    """Return the vectors ``[n, dim]`` of distinct texts, behind the model's usual prompt."""
+    return model.encode(texts, model.spec.usual_prompt, batch_tokens=batch_tokens).vectors
+
+
+def agreement(expected: Vectors, vectors: Vectors) -> tuple[float, float, float]:
     """Return largest difference, least and mean cosine of two arrays ``[n, dim]``."""
-    lengths = np.linalg.norm(wanted, axis=1) * np.linalg.norm(found, axis=1)
-    cosines = np.einsum("nd,nd->n", wanted.astype(np.float64), found) / np.maximum(lengths, 1e-12)
-    return float(np.abs(wanted - found).max()), float(cosines.min()), float(cosines.mean())
+    lengths = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors, axis=1)
+    cosines = np.einsum("nd,nd->n", expected.astype(np.float64), vectors) / np.maximum(lengths, 1e-12)
+    return float(np.abs(expected - vectors).max()), float(cosines.min()), float(cosines.mean())
 
 
 def compare(
-    model: SentenceEncoder,
-    export: SentenceEncoder,
+    export: LoadedModel,
     precision: str,
-    *,
     texts: Sequence[str],
-    wanted: Vectors,
-    data: Path | None = None,
+    expected: Vectors,
+    sts_b: dict[str, dict[str, float]] | None = None,
 ) -> Verification:
-    """Run texts through the export, packed as `encode` does it and, if exact, padded to one length as well.
+    """Run texts through an export, packed as `encode` does it and, if exact, padded to one length as well.
 
     Args:
-        model: on torch.
         export: the exported folder, loaded.
         precision: of the export.
         texts: what to encode.
-        wanted: the model's vectors of them.
-        data: a SentEval ``downstream`` folder, for the change on STS-B.
+        expected: the model's own vectors of them ``[n, dim]``.
+        sts_b: see `Verification`.
     """
-    found = [export.encode(texts)]
+    results = [encode(export, texts)]
     if precision != "int8":  # whose activations are quantised by batch: padding moves the vectors a little
-        found.append(export.encode(texts, batch_tokens=PADDED_TOKENS))
-    measured = [agreement(wanted, vectors) for vectors in found]
-    difference = max(each[0] for each in measured)
-    lowest, mean = min(each[1] for each in measured), min(each[2] for each in measured)
-    scores = None if data is None else sts_b(model, export, data)
+        results.append(encode(export, texts, PADDED_TOKENS))
+    differences, least, means = zip(*(agreement(expected, vectors) for vectors in results), strict=True)
+    lowest, mean = min(least), min(means)
     limit = TOLERANCES[precision]
     complaints = []
     if not lowest >= limit.min_cosine:
         complaints.append(f"the least cosine is {lowest:.6f}, wanted {limit.min_cosine}")
     if not mean >= limit.mean_cosine:
         complaints.append(f"the mean cosine is {mean:.6f}, wanted {limit.mean_cosine}")
-    if scores is not None and not -scores["dev"]["change"] <= limit.score_drop:
+    if sts_b is not None and not -sts_b["dev"]["change"] <= limit.score_drop:
         complaints.append(
-            f"STS-B dev changes by {scores['dev']['change']:+.2f}, wanted no less than -{limit.score_drop}"
+            f"STS-B dev changes by {sts_b['dev']['change']:+.2f}, wanted no less than -{limit.score_drop}"
         )
     longest = int(export.tokenizer(texts).lengths.max())
-    return Verification(len(texts), longest, difference, lowest, mean, scores, not complaints, "; ".join(complaints))
+    passed = not complaints
+    return Verification(len(texts), longest, max(differences), lowest, mean, sts_b, passed, "; ".join(complaints))
 
 
-def sts_b(model: SentenceEncoder, export: SentenceEncoder, data: Path) -> dict[str, dict[str, float]]:
-    """Score model and export on STS-B, dev and test."""
-    from sentcli.evaluation import sts
-
-    scores = {}
-    for split in ("dev", "test"):
-        pairs = sts.load_tasks(data, ["STSBenchmark"], split)
-        both = [sts.evaluate(encoder, pairs)["STSBenchmark"].value for encoder in (model, export)]
-        scores[split] = {"torch": both[0], "export": both[1], "change": both[1] - both[0]}
-    return scores
+def compare_scores(before: dict[str, float], after: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Put the scores of a model beside those of its export, by split."""
+    return {
+        split: {"torch": score, "export": after[split], "change": after[split] - score}
+        for split, score in before.items()
+    }

@@ -6,12 +6,12 @@ folder, whose pooling has to be chosen. The same data writes a folder that ``Sen
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, nearest
+from sentcli.io.json_files import read_json
 
 TOKEN_POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 LEGACY_POOLING_KEYS = {
@@ -39,11 +39,7 @@ POOLINGS = {
 
 
 def check_pooling(name: str) -> None:
-    """Refuse an unknown pooling.
-
-    Raises:
-        InputError: with the names that there are.
-    """
+    """Refuse an unknown pooling."""
     if name not in POOLINGS:
         raise InputError(f"unknown pooling {name!r}{nearest(name, list(POOLINGS))}; one of: {', '.join(POOLINGS)}")
 
@@ -151,6 +147,11 @@ class EncoderSpec:
         """Whether the vectors have length 1."""
         return any(isinstance(m, NormalizeSpec) for m in self.modules)
 
+    @property
+    def usual_prompt(self) -> str:
+        """The text in front of every sentence for which no other prompt is named; mostly empty."""
+        return self.prompts.get(self.default_prompt or "", "")
+
     def role_prompt(self, role: str) -> str:
         """Return the model's own prompt for ``query`` or ``document`` (also called passage or corpus).
 
@@ -190,11 +191,7 @@ class EncoderSpec:
 
 
 def read_spec(folder: Path) -> EncoderSpec:
-    """Read a model folder.
-
-    Raises:
-        InputError: if it holds no model, or a module that is not supported.
-    """
+    """Read a model folder."""
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}")
     if (folder / "modules.json").exists():
@@ -295,22 +292,3 @@ def _read_pooling(config: dict[str, Any]) -> PoolingSpec:
     if unknown:
         raise InputError(f"pooling {unknown[0]!r} is not supported; one of: {', '.join(TOKEN_POOLINGS)}")
     return PoolingSpec(modes, bool(config.get("include_prompt", True)))
-
-
-_REQUIRED = object()
-
-
-def read_json(path: Path, missing: str | None = None, *, default: Any = _REQUIRED) -> Any:
-    """Read a JSON file of a model folder.
-
-    Raises:
-        InputError: if it is missing (and there is no `default`) or broken.
-    """
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        if default is not _REQUIRED:
-            return default
-        raise InputError(missing or f"{path} is missing") from error
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid JSON: {error}") from error

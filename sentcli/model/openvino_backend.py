@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.exported import ONNX, OPENVINO, Export
-from sentcli.encoder.onnx_backend import CPU_BATCH_TOKENS, Batch
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
-from sentcli.report import usable_cores
+from sentcli.machine import usable_cores
+from sentcli.model.exported import ONNX, OPENVINO, Export
+from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch
 
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024
@@ -31,11 +31,6 @@ class OpenVinoBackend:
             export: what it says about itself.
             device: ``cpu``; OpenVINO's other devices are not offered.
             precision: ``bf16`` computes an fp32 export in bfloat16, where the processor has instructions for it.
-
-        Raises:
-            MissingExtraError: without openvino.
-            InputError: for another device or precision.
-            SentcliError: if OpenVINO cannot read the model.
         """
         try:
             import openvino
@@ -73,9 +68,9 @@ class OpenVinoBackend:
         except queue.Empty:
             request = self.compiled.create_infer_request()
         try:
-            found = request.infer({name: batch[name] for name in self.inputs})
+            outputs = request.infer({name: batch[name] for name in self.inputs})
         except Exception as error:
             raise SentcliError(f"openvino failed: {one_line(error)}") from error
-        vectors: npt.NDArray[np.float32] = np.array(found[0], np.float32)  # the request's memory is used again
+        vectors: npt.NDArray[np.float32] = np.array(outputs[0], np.float32)  # the request's memory is used again
         self._free.put(request)
         return vectors

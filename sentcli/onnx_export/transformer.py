@@ -14,8 +14,8 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from sentcli.encoder.surgery import depth, layer_list
-from sentcli.export.graph import Array, Graph, Value, array_of
+from sentcli.model.surgery import depth, layer_list
+from sentcli.onnx_export.graph import Array, Graph, Value, array_of
 
 ACTIVATIONS = ("gelu", "relu", "gelu_new", "gelu_pytorch_tanh", "silu", "swish")
 
@@ -153,10 +153,10 @@ class _Writer:
         table = graph.weight("embeddings.positions", positions)  # small, so always in fp32
         if self.family.positions_after_padding:
             places = self.positions_after_padding(ids, int(parts.word_embeddings.padding_idx))
-            found = graph.op("Gather", table, places)
+            placed = graph.op("Gather", table, places)
         else:
-            found = graph.op("Slice", table, graph.integers(0), self.tokens, graph.integers(0))
-        total = graph.op("Add", words, found)
+            placed = graph.op("Slice", table, graph.integers(0), self.tokens, graph.integers(0))
+        total = graph.op("Add", words, placed)
         if typed and types is not None:
             kinds = graph.weight("embeddings.types", array_of(types.weight))
             total = graph.op("Add", total, graph.op("Gather", kinds, graph.inputs["token_type_ids"]))
@@ -185,25 +185,25 @@ class _Writer:
         places = graph.op("Range", graph.integer(0), self.scalar(self.tokens), graph.integer(1))
         to = graph.op("Unsqueeze", places, graph.integers(0))
         distance = graph.op("Sub", to, graph.op("Unsqueeze", places, graph.integers(1)))
-        found = graph.op("Gather", by_distance, graph.op("Add", distance, graph.integer(reach - 1)))
-        return graph.op("Unsqueeze", graph.op("Transpose", found, perm=[2, 0, 1]), graph.integers(0))
+        biases = graph.op("Gather", by_distance, graph.op("Add", distance, graph.integer(reach - 1)))
+        return graph.op("Unsqueeze", graph.op("Transpose", biases, perm=[2, 0, 1]), graph.integers(0))
 
     def layer(self, state: Value, name: str, layer: Any, bias: Value | None, *, first_only: bool) -> Value:
         """Return a layer's output ``[rows, d]``, or ``[batch, d]`` of position 0."""
         graph, family = self.graph, self.family
-        wanted, queries = state, self.cube
+        attending, queries = state, self.cube
         if first_only:
             cube = graph.reshape(state, self.cube)
-            wanted = graph.op("Gather", cube, graph.integer(0), axis=1)
+            attending = graph.op("Gather", cube, graph.integer(0), axis=1)
             queries = graph.op("Concat", self.batch, graph.integers(1, self.width), axis=0)
             if bias is not None:
                 bias = graph.op("Slice", bias, graph.integers(0), graph.integers(1), graph.integers(2))
         project = partial(self.part, layer, name)
-        query = graph.reshape(project(family.query, wanted), queries)
+        query = graph.reshape(project(family.query, attending), queries)
         key, value = (graph.reshape(project(part, state), self.cube) for part in (family.key, family.value))
         context = graph.attention(query, key, value, self.mask, bias, self.heads)
         mixed = project(family.output, graph.reshape(context, self.rows))
-        state = self.add_and_norm(mixed, wanted, layer, name, family.attention_norm)
+        state = self.add_and_norm(mixed, attending, layer, name, family.attention_norm)
         inner = self.activation(graph.wide(project(family.up, state)))
         return self.add_and_norm(project(family.down, inner), state, layer, name, family.norm)
 

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sentcli.encoder import attention, checkpoint, first_token, surgery
-from sentcli.encoder.spec import (
+from sentcli.errors import InputError, one_line
+from sentcli.io.weights import has_weights, load_state_dict
+from sentcli.model import attention, first_token, stored_heads, surgery
+from sentcli.model.spec import (
     CNNSpec,
     DenseSpec,
     EncoderSpec,
@@ -23,7 +25,6 @@ from sentcli.encoder.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
-from sentcli.errors import InputError, one_line
 from sentcli.precision import widened
 
 
@@ -252,11 +253,8 @@ def build(spec: EncoderSpec, *, untrained: bool = False) -> TorchEncoder:
     Args:
         spec: of the encoder.
         untrained: a folder without weights gives random ones instead of an error.
-
-    Raises:
-        InputError: if weights are missing, damaged, do not fit the configuration, or need code of their own.
     """
-    state = {} if untrained and not checkpoint.has_weights(spec.folder) else checkpoint.load_state_dict(spec.folder)
+    state = {} if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
     backbone = load_backbone(spec.folder, state)
     modules = [_build_module(module, spec, state) for module in spec.modules]
     return TorchEncoder(backbone, modules).float().eval()
@@ -307,10 +305,10 @@ def _build_module(spec: ModuleSpec, encoder: EncoderSpec, state: dict[str, Tenso
             module = Dense(spec)
     weights: dict[str, Tensor] | None = None
     if isinstance(spec, DenseSpec) and spec.from_head:
-        head = checkpoint.head_weights(encoder.folder, state)
+        head = stored_heads.head_weights(encoder.folder, state)
         weights = {f"linear.{name}": value for name, value in head.items()}
     elif spec.folder is not None:
-        weights = checkpoint.load_state_dict(spec.folder)
+        weights = load_state_dict(spec.folder)
     if weights is not None:
         try:
             module.load_state_dict(weights)

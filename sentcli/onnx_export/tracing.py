@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sentcli.encoder.torch_model import Features, TorchEncoder
 from sentcli.errors import SentcliError
-from sentcli.export.graph import OUTPUT
+from sentcli.model.torch_model import Features, TorchEncoder
+from sentcli.onnx_export.graph import OUTPUT
 
 
 class _Traced(nn.Module):
@@ -39,11 +39,7 @@ class _Traced(nn.Module):
 
 
 def trace(encoder: TorchEncoder, path: Path, *, token_types: bool) -> None:
-    """Write the ONNX model of an encoder in fp32.
-
-    Raises:
-        SentcliError: if torch's exporter cannot follow the model.
-    """
+    """Write the ONNX model of an encoder in fp32."""
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 1, 1], [5, 6, 1, 1, 1]])
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
     inputs = {"input_ids": ids, "attention_mask": mask}
@@ -78,14 +74,14 @@ def optimise(source: Path, target: Path, backbone: Any) -> bool:
     width = int(getattr(config, "hidden_size", 0) or getattr(config, "dim", 0))
     try:
         with _quiet(), redirect_stdout(io.StringIO()):
-            found = optimizer.optimize_model(
+            optimised = optimizer.optimize_model(
                 str(source), model_type="bert", num_heads=heads, hidden_size=width, opt_level=0, use_gpu=False
             )
     except Exception:  # made for BERT, it trips over other architectures; the graph as it was traced stays
         return False
-    if not any(found.get_fused_operator_statistics().values()):
+    if not any(optimised.get_fused_operator_statistics().values()):
         return False
-    found.save_model_to_file(str(target))
+    optimised.save_model_to_file(str(target))
     return True
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from sentcli.encoder.spec import CNNSpec, DenseSpec, EncoderSpec, LayerMeanSpec, NormalizeSpec, PoolingSpec
-from sentcli.export.graph import Graph, Value, array_of
-from sentcli.export.transformer import States
+from sentcli.model.spec import CNNSpec, DenseSpec, EncoderSpec, LayerMeanSpec, NormalizeSpec, PoolingSpec
+from sentcli.onnx_export.graph import Graph, Value, array_of
+from sentcli.onnx_export.transformer import States
 
 ACTIVATIONS = {
     "Identity": (),
@@ -98,13 +98,13 @@ def _cnn(graph: Graph, name: str, tokens: Value, mask: Value, module: Any) -> tu
     """Write the convolutions; padding is blanked, so that a vector does not depend on the batch."""
     real = graph.op("Unsqueeze", graph.cast(mask, ir.DataType.FLOAT), graph.integers(1))
     columns = graph.op("Mul", graph.op("Transpose", tokens, perm=[0, 2, 1]), real)
-    found = []
+    convolved = []
     for i, conv in enumerate(module.convs):
         weight = graph.weight(f"{name}.{i}.weight", array_of(conv.weight))
         bias = graph.weight(f"{name}.{i}.bias", array_of(conv.bias))
         pads, strides = [conv.padding[0]] * 2, list(conv.stride)
-        found.append(graph.op("Conv", columns, weight, bias, pads=pads, strides=strides))
-    joined = graph.op("Concat", *found, axis=1)
+        convolved.append(graph.op("Conv", columns, weight, bias, pads=pads, strides=strides))
+    joined = graph.op("Concat", *convolved, axis=1)
     return graph.op("Transpose", joined, perm=[0, 2, 1]), sum(conv.out_channels for conv in module.convs)
 
 

@@ -1,18 +1,22 @@
-"""From texts to vectors: tokenised ahead, packed into batches of one length, run several at a time."""
+"""A loaded model and its way from texts to vectors: tokenised ahead, packed by length, several batches at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder import batching
-from sentcli.encoder.tokenizing import TextTokenizer, Tokens, pad
 from sentcli.errors import InputError, SentcliError
+from sentcli.model import batching
+from sentcli.model.spec import EncoderSpec
+from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
+
+if TYPE_CHECKING:
+    from sentcli.model.torch_model import TorchEncoder
 
 Vectors = npt.NDArray[np.float32]
 OnLong = Literal["truncate", "error", "chunk-mean"]
@@ -79,22 +83,34 @@ Progress = Callable[[EncodeStats], None]
 """Called after every batch with what that batch added (`texts` counts the distinct ones)."""
 
 
-class Pipeline:
-    """A tokenizer and what runs the model; `SentenceEncoder.encode_distinct` says what `encode` does."""
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory, on some backend."""
 
-    def __init__(self, tokenizer: TextTokenizer, backend: Backend, *, normalizes: bool) -> None:
-        self.tokenizer, self.backend, self.normalizes = tokenizer, backend, normalizes
+    name: str
+    """The name or path that was given."""
+    spec: EncoderSpec
+    """What the model's folder says, with the user's choices applied."""
+    tokenizer: TextTokenizer
+    backend: Backend
+    hf_tokenizer: Any = None
+    """The tokenizer of transformers, if the model runs on torch."""
+
+    @property
+    def torch_module(self) -> TorchEncoder:
+        """The torch module behind the vectors; only a model on torch has one."""
+        return self.backend.module  # type: ignore[attr-defined, no-any-return]
 
     def encode(
         self,
         texts: Sequence[str],
-        prompt: str,
+        prompt: str = "",
         *,
-        batch_tokens: int | None,
-        on_long: OnLong,
-        progress: Progress | None,
+        batch_tokens: int | None = None,
+        on_long: OnLong = "truncate",
+        progress: Progress | None = None,
     ) -> Encoded:
-        """Encode texts, each of them, and say what became of each."""
+        """Encode texts, each of them, and say what became of each; see `SentenceEncoder.encode_distinct`."""
         if prompt and on_long == "chunk-mean":
             raise InputError("chunk-mean and a prompt do not go together: the pieces after the first would lack it")
         prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
@@ -110,12 +126,12 @@ class Pipeline:
                 raise LongTextError(number, self.tokenizer.max_length + int(beyond[number]), self.tokenizer.max_length)
             lengths = tokens.lengths
             total += int(lengths.sum())
-            found = np.empty((len(lengths), self.backend.dimension), np.float32)
-            for batch, part in self._run(tokens, batching.pack(lengths, budget), prompt_length):
-                found[batch] = part
+            pieces = np.empty((len(lengths), self.backend.dimension), np.float32)
+            for batch, of_batch in self._run(tokens, batching.pack(lengths, budget), prompt_length):
+                pieces[batch] = of_batch
                 if progress is not None:
                     progress(EncodeStats(texts=len(batch), tokens=int(lengths[batch].sum())))
-            vectors[order[rows]] = found if tokens.owners is None else self._joined(found, tokens)
+            vectors[order[rows]] = pieces if tokens.owners is None else self._joined(pieces, tokens)
         broken = int((~np.isfinite(vectors).all(axis=1)).sum())
         if broken:
             raise SentcliError(
@@ -142,7 +158,7 @@ class Pipeline:
         starts = np.flatnonzero(np.diff(tokens.owners, prepend=-1))
         total = np.add.reduceat(pieces * weights[:, None], starts)
         mean: Vectors = (total / np.add.reduceat(weights, starts)[:, None]).astype(np.float32)
-        if self.normalizes:
+        if self.spec.normalizes:
             mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12)
         return mean
 

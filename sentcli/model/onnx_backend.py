@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.exported import ONNX, Export
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
-from sentcli.report import usable_cores
+from sentcli.machine import usable_cores
+from sentcli.model.exported import ONNX, Export
 
 Batch = dict[str, npt.NDArray[np.int64]]
 CPU_BATCH_TOKENS = 512
@@ -43,11 +43,6 @@ class OnnxBackend:
             device: ``cpu``, ``cuda`` or ``cuda:1``.
             allow_cpu_fallback: take the CPU if onnxruntime does not run on the device.
             half_on_cpu: accept fp16 on a CPU, however slow it is there (verification).
-
-        Raises:
-            MissingExtraError: without onnxruntime.
-            InputError: for a device that onnxruntime does not run on, or half precision on a CPU.
-            SentcliError: if the model cannot be opened.
         """
         provider, options = _provider(device)
         self.session = _session(folder / ONNX, provider, options)
@@ -78,10 +73,10 @@ class OnnxBackend:
     def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch."""
         try:
-            found: npt.NDArray[np.float32] = self.session.run(None, {name: batch[name] for name in self.inputs})[0]
+            vectors: npt.NDArray[np.float32] = self.session.run(None, {name: batch[name] for name in self.inputs})[0]
         except Exception as error:  # onnxruntime's exceptions have no common class
             raise SentcliError(f"onnxruntime failed: {one_line(error)}") from error
-        return found
+        return vectors
 
 
 def _provider(device: str) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Folders that `sentcli export` writes: what they say about themselves, and where a model's own ones are kept.
+"""Folders that `sentcli export` writes, and what they say about themselves.
 
 No torch and no transformers here: an exported encoder runs without both.
 """
@@ -7,27 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest, has_weights, weight_files
-from sentcli.encoder.spec import EncoderSpec, ModuleSpec, read_json, read_spec
 from sentcli.errors import InputError
-from sentcli.io.cache import cache_folder
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import read_json
+from sentcli.io.weights import has_weights, weight_files
+from sentcli.model.spec import EncoderSpec, ModuleSpec, read_spec
 
 EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
-EXPORTS = "exports"
-"""Of the cache."""
 FORMAT = 1
 """Of `export.json`, and of the graphs that are written: another number makes new exports in the cache."""
-ABANDONED_SECONDS = 24 * 3600
-"""After so long, what an export that was killed has left in the cache is deleted."""
-CACHE_BYTES = 8 * 2**30
-"""What the exports in the cache may take up together; the least recently used go first."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +62,13 @@ def read_export(folder: Path) -> Export | None:
     """
     if not (folder / EXPORT).exists():
         return None
-    found = read_json(folder / EXPORT)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    facts = read_json(folder / EXPORT)
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise InputError(f"{folder / EXPORT} is not of format {FORMAT}; export the model again")
     try:
-        export = Export(**found)
+        return Export(**facts)
     except TypeError as error:
         raise InputError(f"{folder / EXPORT} is damaged ({error}); export the model again") from error
-    return export
 
 
 def check_files(folder: Path, export: Export) -> None:
@@ -92,18 +83,6 @@ def check_files(folder: Path, export: Export) -> None:
             raise InputError(f"{path} is missing; export the model again")
         if file_digest(path) != digest:
             raise InputError(f"{path} is not the file that was exported (SHA-256 differs); export the model again")
-
-
-def is_whole(folder: Path) -> bool:
-    """Tell whether a folder of the cache holds an export that is in order."""
-    try:
-        export = read_export(folder)
-        if export is None:
-            return False
-        check_files(folder, export)
-    except InputError:
-        return False
-    return True
 
 
 def model_digest(spec: EncoderSpec) -> str:
@@ -137,11 +116,7 @@ def described(module: ModuleSpec) -> str:
 
 
 def beside(spec: EncoderSpec, precision: str) -> Path | None:
-    """Return the folder itself if it is an export of this encoder in this precision.
-
-    Raises:
-        InputError: if it was exported from other weights than those that lie beside it.
-    """
+    """Return the folder itself if it is an export of this encoder in this precision."""
     export = read_export(spec.folder)
     if export is None or (precision not in ("auto", export.precision)):
         return None
@@ -153,15 +128,6 @@ def beside(spec: EncoderSpec, precision: str) -> Path | None:
     return spec.folder
 
 
-def cached(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
-    """Return where the export of an encoder in a precision is, or would be, in the cache."""
-    facts = f"{FORMAT} {precision} {runtime} {model_digest(spec)} {tokenizer_digest(spec.folder)}"
-    digest = hashlib.sha256(facts.encode())
-    if precision == "int8" and runtime == "onnx":
-        digest.update(f"reduce_range {sums_saturate()}".encode())
-    return cache_folder(EXPORTS) / digest.hexdigest()[:32]
-
-
 def tokenizer_digest(folder: Path) -> str:
     """Return the hashes of the files that make a folder's tokenizer."""
     names = (
@@ -169,36 +135,3 @@ def tokenizer_digest(folder: Path) -> str:
         *("special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model"),
     )
     return " ".join(file_digest(folder / name) for name in names if (folder / name).exists())
-
-
-def prune(keep: Path) -> None:
-    """Delete the least recently used exports of the cache while it is too large, never `keep`."""
-    everything = [path for path in cache_folder(EXPORTS).iterdir() if path.is_dir()]
-    for path in everything:
-        if path.name.startswith(".") and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
-            shutil.rmtree(path, ignore_errors=True)
-    folders = [path for path in everything if not path.name.startswith(".")]
-    sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in folders}
-    total = sum(sizes.values())
-    for path in sorted(folders, key=_last_used):
-        if total <= CACHE_BYTES:
-            return
-        if path != keep:
-            total -= sizes[path]
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _last_used(folder: Path) -> float:
-    try:
-        return (folder / EXPORT).stat().st_mtime
-    except OSError:  # half deleted
-        return 0.0
-
-
-def sums_saturate() -> bool:
-    """Tell whether this processor adds products of 8-bit numbers in 16 bits, which overflow (x86 without VNNI)."""
-    try:
-        flags = next(line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("flags"))
-    except (OSError, StopIteration):  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
-        return os.uname().machine not in ("arm64", "aarch64")
-    return not any(name in flags.split() for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

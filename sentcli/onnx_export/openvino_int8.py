@@ -7,29 +7,23 @@ import logging
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sentcli.encoder import batching
-from sentcli.encoder.exported import OPENVINO
-from sentcli.encoder.onnx_backend import CPU_BATCH_TOKENS
-from sentcli.encoder.tokenizing import pad
 from sentcli.errors import MissingExtraError
+from sentcli.model import batching
+from sentcli.model.exported import OPENVINO
+from sentcli.model.onnx_backend import CPU_BATCH_TOKENS
+from sentcli.model.tokenizing import TextTokenizer, pad
 
-if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-
-def quantise(onnx_file: Path, folder: Path, encoder: SentenceEncoder, texts: Sequence[str]) -> None:
+def quantise(onnx_file: Path, folder: Path, tokenizer: TextTokenizer, texts: Sequence[str]) -> None:
     """Write ``openvino.xml`` and ``openvino.bin`` in 8 bits.
 
     Args:
         onnx_file: the model in fp32.
         folder: to write to.
-        encoder: has the tokenizer.
+        tokenizer: of the model.
         texts: calibration texts, of all lengths.
-
-    Raises:
-        MissingExtraError: without openvino and nncf.
     """
     try:
         import nncf
@@ -40,9 +34,9 @@ def quantise(onnx_file: Path, folder: Path, encoder: SentenceEncoder, texts: Seq
     core = openvino.Core()
     plain = onnx_file.with_suffix(".xml")  # nncf loses its way in a model that was read from ONNX
     openvino.save_model(core.read_model(onnx_file), plain, compress_to_fp16=False)
-    tokens = encoder.tokenizer(texts)
+    tokens = tokenizer(texts)
     batches: list[dict[str, Any]] = [
-        pad(tokens, rows, encoder.tokenizer.pad_id) for rows in batching.pack(tokens.lengths, CPU_BATCH_TOKENS)
+        pad(tokens, rows, tokenizer.pad_id) for rows in batching.pack(tokens.lengths, CPU_BATCH_TOKENS)
     ]
     with redirect_stdout(io.StringIO()):  # where nncf draws its progress
         quantised = nncf.quantize(

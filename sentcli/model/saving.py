@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-
-from sentcli.encoder.spec import (
+from sentcli.errors import InputError
+from sentcli.io.atomic import check_output, replacing
+from sentcli.io.json_files import write_json
+from sentcli.io.weights import save_weights
+from sentcli.model.spec import (
     LEGACY_POOLING_KEYS,
     CNNSpec,
     DenseSpec,
+    EncoderSpec,
     LayerMeanSpec,
     ModuleSpec,
     NormalizeSpec,
     PoolingSpec,
 )
-from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import check_output, replacing, write_json
 
 if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    import torch
+
+    from sentcli.model.encoding import LoadedModel
 
 ST_NAMES = {
     PoolingSpec: "Pooling",
@@ -35,19 +35,19 @@ ST_NAMES = {
 }
 
 
-def save_encoder(encoder: SentenceEncoder, folder: Path, *, overwrite: bool = False) -> None:
+def save_model(model: LoadedModel, folder: Path, *, overwrite: bool = False) -> None:
     """Write `folder` whole or not at all; see `SentenceEncoder.save`."""
     check_output(folder, overwrite=overwrite, folder=True)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").exists():
         raise InputError(f"{folder} holds files that are not a model's; choose another folder")
     with replacing(folder) as temporary:
         temporary.mkdir()
-        write_model_files(encoder, temporary)
+        write_model_files(model, temporary)
 
 
-def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool = True) -> None:
-    """Write the model's files into an existing folder, the transformer's weights last or not at all."""
-    spec, module = encoder.spec, encoder.torch_module
+def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True) -> None:
+    """Write the files of a model on torch into an existing folder, the transformer's weights last or not at all."""
+    spec, module = model.spec, model.torch_module
     entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     for i, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True), 1):
         name = ST_NAMES[type(part)]
@@ -55,7 +55,7 @@ def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool =
         kind = f"sentence_transformers.models.{name}"
         entries.append({"idx": i, "name": str(i), "path": path, "type": kind})
         (folder / path).mkdir()
-        _write_module(folder / path, part, built, encoder)
+        _write_module(folder / path, part, built, spec)
     write_json(folder / "modules.json", entries)
     write_json(
         folder / "sentence_bert_config.json",
@@ -70,7 +70,7 @@ def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool =
         folder / "config_sentence_transformers.json",
         {"__version__": versions, "prompts": spec.prompts, "default_prompt_name": spec.default_prompt},
     )
-    _write_tokenizer(encoder, folder)
+    _write_tokenizer(model, folder)
     config: Any = module.backbone.config
     if module.needs_hidden_states:
         config.output_hidden_states = True  # sentence-transformers hands the layers on only if the config says so
@@ -79,57 +79,18 @@ def write_model_files(encoder: SentenceEncoder, folder: Path, *, weights: bool =
         save_weights(module.backbone, folder / "model.safetensors")
 
 
-def save_weights(module: torch.nn.Module, path: Path) -> None:
-    """Write a module's weights as safetensors in float32, each tied tensor once."""
-    tensors = {name: _float32(tensor) for name, tensor in distinct_tensors(module).items()}
-    try:
-        write_tensors(tensors, path, metadata={"format": "pt"})
-    except SafetensorError as error:
-        raise SentcliError(f"cannot write {path}: {error}") from error
-
-
-def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file whole or not at all.
-
-    Raises:
-        SafetensorError: or OSError, if it cannot be written.
-    """
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
-        temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
-
-
-def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return a module's state with each tied tensor once, under its first name."""
-    distinct: dict[tuple[int, tuple[int, ...]], tuple[str, torch.Tensor]] = {}
-    for name, tensor in module.state_dict().items():
-        distinct.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))
-    return dict(distinct.values())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _float32(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous().clone()
-
-
-def _write_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
-    tokenizer = encoder.hf_tokenizer
+def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
+    tokenizer = model.hf_tokenizer
     limit = tokenizer.model_max_length
-    tokenizer.model_max_length = encoder.spec.max_length
+    tokenizer.model_max_length = model.spec.max_length
     try:
         tokenizer.save_pretrained(folder)
     finally:
         tokenizer.model_max_length = limit
 
 
-def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encoder: SentenceEncoder) -> None:
-    width = encoder.spec.hidden_size
+def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encoder: EncoderSpec) -> None:
+    width = encoder.hidden_size
     config: dict[str, Any]
     match spec:
         case NormalizeSpec():
@@ -137,7 +98,7 @@ def _write_module(folder: Path, spec: ModuleSpec, module: torch.nn.Module, encod
             return
         case PoolingSpec():
             in_dim = next(
-                (m.out_channels * len(m.kernel_sizes) for m in encoder.spec.modules if isinstance(m, CNNSpec)),
+                (m.out_channels * len(m.kernel_sizes) for m in encoder.modules if isinstance(m, CNNSpec)),
                 width,
             )
             config = {"word_embedding_dimension": in_dim}
