@@ -25,16 +25,16 @@ MEMORY = """
 import sys, time
 import numpy as np
 from pathlib import Path
-from sentcli.search.corpus import Corpus, open_index
-from sentcli.search.stored import Stored
+from sentcli.search.corpus import Corpus
+from sentcli.search.store import Store
 
 def resident(key):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
 before = resident("VmRSS")
-stored = Stored.open(folder)
-opened = open_index(stored, kind, None, None, "cpu")
+stored = Store.open(folder)
+opened = stored.open_index(kind)
 queries = np.load(folder / "vectors-00000.npy", mmap_mode="r")[:100]
 began = time.perf_counter()
 hits = Corpus(stored.rows, opened.searcher).search("dense", [""] * 100, queries, 10)
@@ -93,10 +93,10 @@ def main() -> None:
 
 def measure(folder: Path, kind: str) -> None:
     from sentcli.search.index import IndexRequest, build
-    from sentcli.search.stored import Stored
+    from sentcli.search.store import Store
 
     began = time.perf_counter()
-    manifest, added = build(Stored.open(folder), IndexRequest(kind), lambda count: None, lambda step: None)
+    manifest, added = build(Store.open(folder), IndexRequest(kind), lambda count: None, lambda step: None)
     seconds = time.perf_counter() - began
     found = manifest.recall
     print(f"{kind} ({manifest.factory}): {added} rows in {seconds:.0f} s, {manifest.bytes / 1e6:.0f} MB")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentcli.io.sources import Source
     from sentcli.search.index import IndexRequest
     from sentcli.search.index_manifest import IndexManifest
-    from sentcli.search.stored import Stored
+    from sentcli.search.store import Store
 
 WORDS = "bm25"
 
@@ -172,22 +172,21 @@ def _setting(text: str) -> tuple[str, int]:
 def _index_words(job: _Job, language: str) -> Outcome:
     """Build the BM25 index."""
     from sentcli.machine import environment
-    from sentcli.search import words
     from sentcli.search.bm25 import check_language, described, require_bm25s
-    from sentcli.search.stored import Stored
+    from sentcli.search.store import Store
 
-    outcome = Outcome("index", WORDS, {"kind": words.NAME, **described(language=language)})
+    outcome = Outcome("index", WORDS, {"kind": WORDS, **described(language=language)})
     outcome.environment = environment(None, None)
     require_bm25s()
     check_language(language)
     if job.output is not None:
         _encode(job, lambda rows, dimension: None)
-    stored = Stored.open(job.place)
+    store = Store.open(job.place)
     with console.working("indexing (bm25)") as step:
-        step(f"{len(stored.rows)} rows")
-        built = words.build(stored, language)
-    console.note(f"{stored.folder}: {len(built)} rows in the index bm25")
-    return outcome.finish({"kind": words.NAME, "index": str(stored.folder), "rows": len(built)})
+        step(f"{len(store.rows)} rows")
+        built = store.build_words(language)
+    console.note(f"{store.folder}: {len(built)} rows in the index bm25")
+    return outcome.finish({"kind": WORDS, "index": str(store.folder), "rows": len(built)})
 
 
 def _index_vectors(job: _Job, request: IndexRequest, queries: str | None) -> Outcome:
@@ -197,7 +196,7 @@ def _index_vectors(job: _Job, request: IndexRequest, queries: str | None) -> Out
     from sentcli.search import ann
     from sentcli.search import index as indexing
     from sentcli.search.exact import require_faiss
-    from sentcli.search.stored import Stored
+    from sentcli.search.store import Store
 
     outcome = Outcome("index", environment=environment("cpu", "fp32"))
     require_faiss()
@@ -209,13 +208,13 @@ def _index_vectors(job: _Job, request: IndexRequest, queries: str | None) -> Out
         indexing.check_recipe(recipe, dimension, request.similarity, request.settings)
 
     encoder = _encode(job, fits) if job.output is not None else job.load()
-    stored = Stored.open(job.place)
+    store = Store.open(job.place)
     if encoder is not None:
-        stored.check_encoder(encoder, stored.prompt if job.doc_prompt is None else job.doc_prompt)
+        store.check_encoder(encoder, store.prompt if job.doc_prompt is None else job.doc_prompt)
     if source is not None:
         request = replace(request, queries=_encoded_queries(source, encoder, request.query_prompt))
-    manifest = _build(stored, request)
-    outcome.model = str(stored.settings.get("model", ""))
+    manifest = _build(store, request)
+    outcome.model = str(store.settings.get("model", ""))
     outcome.protocol = {
         "kind": manifest.kind,
         "factory": manifest.factory,
@@ -227,8 +226,8 @@ def _index_vectors(job: _Job, request: IndexRequest, queries: str | None) -> Out
     }
     results = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")},
-        "index": str(stored.folder),
-        "rows": len(stored.rows),
+        "index": str(store.folder),
+        "rows": len(store.rows),
         "size_bytes": manifest.bytes,
     }
     return outcome.finish(results, [_recall_table(manifest)] if manifest.recall is not None else [])
@@ -274,23 +273,23 @@ def _encoded_queries(source: Source, encoder: SentenceEncoder | None, prompt: st
     return encoder.encode(texts, prompt=encoder.role_prompt("query") if prompt is None else prompt)
 
 
-def _build(stored: Stored, request: IndexRequest) -> IndexManifest:
+def _build(store: Store, request: IndexRequest) -> IndexManifest:
     from sentcli.search import ann
     from sentcli.search.index import GROWN, build
 
     if request.similarity == "dot" and request.kind == "hnsw":
         console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
-    if repeated := stored.rows.repeated_ids():
+    if repeated := store.rows.repeated_ids():
         console.warn(f"{repeated} rows have an id that another row has, too: hits do not say which")
-    rows = len(stored.blocks)
+    rows = len(store.blocks)
     with console.counting(f"indexing ({request.kind})", rows) as progress:
-        manifest, added = build(stored, request, progress, lambda step: console.detail(f"{request.kind}: {step}"))
+        manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"))
     if manifest.kind == ann.FLAT:
-        console.note(f"{stored.folder}: {rows} rows are searched exactly; nothing had to be built")
+        console.note(f"{store.folder}: {rows} rows are searched exactly; nothing had to be built")
         return manifest
     before = f" of {manifest.rows}" if added != manifest.rows else ""
     console.note(
-        f"{stored.folder}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
+        f"{store.folder}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
         f"{manifest.bytes / 1e6:,.1f} MB"
     )
     measured = manifest.recall
@@ -325,18 +324,14 @@ def _recall_table(manifest: IndexManifest) -> Table:
 def _check(folder: Path) -> Outcome:
     """Compare all files of the indexes with their checksums."""
     from sentcli.machine import environment
-    from sentcli.search import index as indexing
-    from sentcli.search import words
-    from sentcli.search.stored import Stored
+    from sentcli.search.store import Store
 
-    outcome, stored = Outcome("index", environment=environment(None, None)), Stored.open(folder)
-    outcome.model = str(stored.settings.get("model", ""))
-    problems = []
-    for name in stored.indexes:
-        problems += words.check(stored) if name == words.NAME else indexing.check(stored, name)
-    outcome.finish({"indexes": stored.indexes, "problems": problems})
+    outcome, store = Outcome("index", environment=environment(None, None)), Store.open(folder)
+    outcome.model = str(store.settings.get("model", ""))
+    problems = [problem for name in store.indexes for problem in store.check_index(name)]
+    outcome.finish({"indexes": store.indexes, "problems": problems})
     with outcome.kept_with_error():
         if problems:
             raise SentcliError("; ".join(problems) + ": build the index again with --overwrite")
-    console.note(f"{stored.folder}: {', '.join(stored.indexes) or 'no indexes'}; all files are whole")
+    console.note(f"{store.folder}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
     return outcome

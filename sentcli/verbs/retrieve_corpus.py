@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.bm25 import BM25
     from sentcli.search.corpus import Corpus, Hit
-    from sentcli.search.stored import Stored
+    from sentcli.search.store import Store
     from sentcli.search.ways import Way
     from sentcli.verbs.retrieve_options import CorpusOptions, SearchOptions
 
@@ -214,16 +214,16 @@ def _open(options: CorpusOptions, search: SearchOptions, encoder: SentenceEncode
 def _open_directory(
     folder: str, search: SearchOptions, encoder: SentenceEncoder | None, way: Way, query: str, document: str
 ) -> Opened:
-    from sentcli.search.corpus import Corpus, open_index
-    from sentcli.search.stored import Stored
+    from sentcli.search.corpus import Corpus
+    from sentcli.search.store import Store
 
-    stored = Stored.open(Path(folder))
-    bm25 = None if way == "dense" else _words(stored, search.language)
+    store = Store.open(Path(folder))
+    bm25 = None if way == "dense" else _words(store, search.language)
     if encoder is None:
-        return Opened(Corpus(stored.rows, None, bm25))
-    stored.check_encoder(encoder, document)
+        return Opened(Corpus(store.rows, None, bm25))
+    store.check_encoder(encoder, document)
     device, own = encoder.backend.device, encoder.role_prompt("query")
-    opened = open_index(stored, search.index, search.similarity, search.query_prompt, device, own)
+    opened = store.open_index(search.index, search.similarity, search.query_prompt, device, own)
     if opened.recall is not None:
         name = opened.searcher.recipe.kind
         console.note(f"index {name}: recall@{opened.k} {opened.recall:.3f} against exact search when it was built")
@@ -232,20 +232,19 @@ def _open_directory(
     if search.query_prompt is None and opened.query_prompt is not None:
         query = opened.query_prompt
     index = opened.searcher.described() if opened.searcher.parts else "exact"
-    return Opened(Corpus(stored.rows, opened.searcher, bm25), query, document, index)
+    return Opened(Corpus(store.rows, opened.searcher, bm25), query, document, index)
 
 
-def _words(stored: Stored, language: str | None) -> BM25:
-    from sentcli.search import words
+def _words(store: Store, language: str | None) -> BM25:
     from sentcli.search.bm25 import BM25, LANGUAGE
 
-    kept = words.kept(stored, language)
+    kept = store.words(language)
     if kept is not None:
         return kept
     option = f" --language {language}" if language not in (None, LANGUAGE) else ""
-    keep = f"sentcli index {stored.folder} --type bm25{option}"
-    console.note(f"BM25 of {len(stored.rows)} rows is made now; {keep} keeps it")
-    return BM25.build(stored.rows.texts(), language=language or LANGUAGE)
+    keep = f"sentcli index {store.folder} --type bm25{option}"
+    console.note(f"BM25 of {len(store.rows)} rows is made now; {keep} keeps it")
+    return BM25.build(store.rows.texts(), language=language or LANGUAGE)
 
 
 def _read_file(
