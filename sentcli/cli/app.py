@@ -5,18 +5,11 @@ from sentcli.cli.base import app
 
 # In the order in which --help lists them.
 from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
-from sentcli.cli import analyze_geometry, analyze_map, analyze_similarity, analyze_attention, analyze_objectives
-from sentcli.cli import analyze_sweeps, analyze_compare
+from sentcli.cli import analyze
 # isort: on
 
 __all__ = [
-    "analyze_attention",
-    "analyze_compare",
-    "analyze_geometry",
-    "analyze_map",
-    "analyze_objectives",
-    "analyze_similarity",
-    "analyze_sweeps",
+    "analyze",
     "app",
     "data",
     "doctor",

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.cli import analyzing, scores
 from sentcli.errors import InputError
+from sentcli.reports.page import Section
+from sentcli.verbs.kinds import shared
 
 if TYPE_CHECKING:
     from sentcli.evaluation.candidate import Candidate
-    from sentcli.reports.page import Section
+    from sentcli.pages import page as pages
     from sentcli.reports.runs import Run
     from sentcli.reports.systems import Pattern
 
@@ -60,7 +62,7 @@ def short_names(models: Sequence[str], runs: Sequence[Run], given: Sequence[Patt
     """Return labels for models that are paths, unless they are among those that the user calls otherwise."""
     from sentcli.reports.systems import Pattern
 
-    called = analyzing.labels(models)
+    called = shared.short_names(models)
     paths = {run.model for run in runs if called.get(run.model, run.model) != run.model}
     named = {run.model for run in runs if any(pattern.matches(run) for pattern in given)}
     return [Pattern("--name", called[model], glob.escape(model)) for model in sorted(paths - named)]
@@ -81,22 +83,16 @@ def measured(
     Raises:
         InputError: if models are named, and nothing to measure them on.
     """
-    from sentcli.analysis.loss_terms import read_terms
-    from sentcli.analysis.run_metrics import read_config, read_metrics
-    from sentcli.figures.draw import require
-    from sentcli.reports.analyses.runs import TrainedRun, run_sections
+    from sentcli.verbs.training_runs import run_sections
 
     if not wanted.models and not wanted.runs:
         return [], []
-    require()
     if wanted.models and data is None and texts is None and not wanted.runs:
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    logged = [(path, read_metrics(path)) for path in wanted.runs]
-    trained = [TrainedRun(log, read_config(path), read_terms(path) if log.steps else None) for path, log in logged]
+    trained = run_sections(wanted.runs) if wanted.runs else []
     candidates = loading.candidates(wanted.models) if data is not None or texts is not None else []
     objects = _scores(candidates, data, against) if data is not None else []
-    sections = _inside(candidates, data, texts)
-    return objects, [*sections, *(run_sections(trained) if trained else [])]
+    return objects, [Section(**vars(section)) for section in [*_inside(candidates, data, texts), *trained]]
 
 
 def _scores(candidates: Sequence[Candidate], data: Path, against: str | None) -> list[dict[str, Any]]:
@@ -112,47 +108,47 @@ def _scores(candidates: Sequence[Candidate], data: Path, against: str | None) ->
     return scores.compared(reports, [scores.correlations(results)], found)
 
 
-def _inside(candidates: Sequence[Candidate], data: Path | None, texts: str | None) -> list[Section]:
+def _inside(candidates: Sequence[Candidate], data: Path | None, texts: str | None) -> list[pages.Section]:
     """Return geometry, similarity and map of the models."""
     if not candidates:
         return []
-    called = analyzing.labels([candidate.name for candidate in candidates])
-    found = _geometry(candidates, data, texts, called)
-    found += _similarity(candidates, data, called) if data is not None else []
-    return [*found, *(_map(candidates, texts, called) if texts is not None else [])]
+    names = shared.short_names([candidate.name for candidate in candidates])
+    made = _geometry(candidates, data, texts, names)
+    made += _similarity(candidates, data, names) if data is not None else []
+    return [*made, *(_map(candidates, texts, names) if texts is not None else [])]
 
 
 def _geometry(
-    candidates: Sequence[Candidate], data: Path | None, texts: str | None, called: dict[str, str]
-) -> list[Section]:
-    from sentcli.analysis.pair_geometry import POSITIVE_ABOVE
-    from sentcli.cli.analyze_geometry import GeometryMeasure
-    from sentcli.reports.analyses.geometry import sections
+    candidates: Sequence[Candidate], data: Path | None, texts: str | None, names: dict[str, str]
+) -> list[pages.Section]:
+    from sentcli.verbs.kinds import geometry
 
-    tasks = analyzing.read_stsb(data, None, "dev") if data is not None else {}
-    own = analyzing.read_texts(texts) if texts is not None else []
-    measure = GeometryMeasure(tasks, own, POSITIVE_ABOVE, 10, data, called)
-    return sections([measure.model(candidate)[0] for candidate in candidates], [], measure.chosen)
-
-
-def _similarity(candidates: Sequence[Candidate], data: Path, called: dict[str, str]) -> list[Section]:
-    from sentcli.cli.analyze_similarity import joined, measured
-    from sentcli.reports.analyses.similarity import sections
-
-    ((name, subsets),) = analyzing.read_stsb(data, None, "test").items()
-    pairs = joined(f"{name} test", subsets, str(data))
-    found = [measured(candidate, called[candidate.name], pairs, subsets, LISTED)[0] for candidate in candidates]
-    return sections(found, pairs, LISTED, f"{len(pairs.gold):,} pairs of {pairs.name}.")
+    pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
+    own = shared.read_texts(texts) if texts is not None else []
+    measured = geometry.Measured(pairs, own, sts=shared.sts_tasks(data) if data is not None else {})
+    rows = {names[each.name]: geometry.of_model(each, measured).results for each in candidates}
+    return geometry.sections(rows, measured)
 
 
-def _map(candidates: Sequence[Candidate], texts: str, called: dict[str, str]) -> list[Section]:
+def _similarity(candidates: Sequence[Candidate], data: Path, names: dict[str, str]) -> list[pages.Section]:
+    from sentcli.verbs.kinds import similarity
+
+    ((name, subsets),) = shared.read_stsb(data, None, "test").items()
+    pairs = similarity.ScoredPairs.of(f"{name} test", subsets, str(data), LISTED)
+    rows, cosines = {}, {}
+    for each in candidates:
+        label = names[each.name]
+        cosines[label], report = similarity.measure(each, pairs)
+        rows[label] = report.results
+    return similarity.sections(rows, cosines, pairs, f"{len(pairs.gold):,} pairs of {pairs.name}.")
+
+
+def _map(candidates: Sequence[Candidate], texts: str, names: dict[str, str]) -> list[pages.Section]:
     from sentcli.analysis.mapping import MapSettings
-    from sentcli.cli.analyze_map import MapMeasure
-    from sentcli.reports.analyses.map import sections
+    from sentcli.verbs.kinds import map as mapping
 
-    kept, settings = analyzing.read_texts(texts, limit=MAPPED), MapSettings()
-    measure = MapMeasure(kept, None, settings, None, called)
-    for candidate in candidates:
-        measure.model(candidate)
-    chosen = f"The first {len(kept):,} distinct texts of {texts}, by t-SNE; {settings.clusters} clusters of k-means."
-    return sections(measure.found, kept, None, chosen)
+    maps = mapping.Maps(shared.read_texts(texts, limit=MAPPED), MapSettings())
+    for each in candidates:
+        maps.add(each, names[each.name])
+    words = f"The first {len(maps.texts):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters of "
+    return mapping.sections(maps, f"{words}k-means.")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from sentcli.figures.figure import Figure
+from sentcli import table
+from sentcli.pages.page import Figure, Style
+
+__all__ = ["Style"]
 
 Rank = Literal["", "best", "second"]
 MISSING = "\N{EN DASH}"
@@ -105,7 +107,7 @@ class Section:
     title: str
     text: tuple[str, ...] = ()
     """Paragraphs."""
-    table: Table | None = None
+    table: Table | table.Table | None = None
     figure: DotPlot | Figure | None = None
     file: str = ""
     """Name of the table's CSV, where one is written."""
@@ -116,13 +118,6 @@ class Section:
     folded: bool = False
     """Details: HTML shows them when they are asked for."""
 
-    @property
-    def caption(self) -> str:
-        """What stands above the table, where the section's title stands above that."""
-        caption = self.table.caption if self.table is not None else ""
-        rest = caption.removeprefix(f"{self.title}: ")
-        return rest[:1].upper() + rest[1:] if rest[1:2].islower() else rest  # not NDCG
-
 
 @dataclass(frozen=True)
 class Page:
@@ -131,18 +126,6 @@ class Page:
     title: str
     sections: tuple[Section, ...]
     text: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Style:
-    """How a page is written."""
-
-    bold: bool = True
-    """Mark the best of each column."""
-    intervals: bool | None = None
-    """Show the 95 % intervals in tables and figures; None: in HTML only, where there is room."""
-    figures: str = ""
-    """Folder beside the page that holds its figures as PNG; HTML holds them itself."""
 
 
 def number(value: float | None, pattern: str = "{:.2f}") -> Cell:
@@ -158,7 +141,3 @@ def word(text: object) -> Cell:
 def between(ends: tuple[float, float]) -> str:
     """Return an interval in words."""
     return "{:.2f} to {:.2f}".format(*ends).replace("-", MINUS)
-
-
-RANKED = "Best of each column in bold"
-SECOND = ", second best underlined"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from sentcli.figures.figure import Figure
+from sentcli.pages.page import RANKED, SECOND, Figure, Page, Section, Style, table_notes
 from sentcli.printable import safe
-from sentcli.reports.page import RANKED, SECOND, Cell, Page, Section, Style, Table, between
+from sentcli.table import Table, interval_text
 
 HEAD = r"""% {title}
 % Needs \usepackage{{booktabs}} and \usepackage{{graphicx}} in the preamble; then \input this file.
 """
-ALIGNED = {"number": "r", "word": "l", "text": r"p{{{width:.2f}\linewidth}}"}
 SIGNS = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -38,11 +37,18 @@ FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 """A table that is too wide is made smaller, others keep their size."""
 
 
-def render(page: Page, style: Style) -> str:
-    """Return the file."""
-    parts = [HEAD.format(title=safe(page.title)), rf"\section*{{{escape(page.title)}}}", *map(escape, page.text)]
+def render(page: Page, style: Style, folder: str = "") -> str:
+    """Return the file.
+
+    Args:
+        page: what is shown.
+        style: bold, intervals.
+        folder: beside the file, with its figures as PNG; without one, figures are left out.
+    """
+    parts = [HEAD.format(title=safe(page.title)), rf"\section*{{{escape(page.title)}}}"]
+    parts += map(escape, [*page.text, *([page.made] if page.made else [])])
     for number, section in enumerate(page.sections, 1):
-        parts += _section(section, style, number)
+        parts += _section(section, style, folder, number)
     return "\n\n".join(parts) + "\n"
 
 
@@ -52,12 +58,12 @@ def escape(text: str) -> str:
     return "".join(SIGNS.get(sign, sign) for sign in apart).replace("\0", "{}")
 
 
-def _section(section: Section, style: Style, number: int) -> list[str]:
+def _section(section: Section, style: Style, folder: str, number: int) -> list[str]:
     parts = [rf"\{LEVELS[section.level]}*{{{escape(section.title)}}}", *map(escape, section.text)]
     if section.table is not None:
         parts.append(_table(section.table, style, f"tab:{_slug(section.title)}-{number}"))
-    if isinstance(section.figure, Figure) and style.figures:
-        parts.append(_figure(section.figure, style.figures))
+    if section.figure is not None and folder:
+        parts.append(_figure(section.figure, folder))
     parts += [rf"\noindent{{\footnotesize\ttfamily\raggedright {escape(line)}\par}}" for line in section.code]
     return parts
 
@@ -79,26 +85,25 @@ def _slug(title: str) -> str:
 
 
 def _table(table: Table, style: Style, label: str) -> str:
-    long = sum(column.kind == "text" for column in table.columns)
-    width = 0.7 / long if long else 0.0
-    columns = "".join(ALIGNED[column.kind].format(width=width) for column in table.columns)
-    heads = " & ".join(escape(column.title) for column in table.columns)
-    measured = [_row(row.cells, style) for row in table.rows if not row.printed]
-    printed = [_row(row.cells, style) for row in table.rows if row.printed]
-    rows = [*measured, *([r"\midrule", *printed] if printed else [])]
-    notes = [f"{RANKED}{SECOND}."] if style.bold and table.ranked else []
-    notes += [table.interval_note] if style.intervals and table.interval_note else []
-    under = [rf"{escape(note)}\par" for note in [*notes, *table.notes]]
+    long = [column in table.wide for column in table.columns]
+    wide = rf"p{{{0.7 / max(1, sum(long)):.2f}\linewidth}}"
+    places = range(len(table.columns))
+    columns = "".join(wide if long[j] else "r" if table.numeric(j) else "l" for j in places)
+    rows = [rf"{' & '.join(_entry(table, i, j, style) for j in places)} \\" for i in range(len(table.rows))]
+    if table.published:
+        rows.insert(len(rows) - table.published, r"\midrule")
+    notes = table_notes(table, ranked=f"{RANKED}{SECOND}." if style.bold else "", intervals=bool(style.intervals))
+    under = [rf"{escape(note)}\par" for note in notes]
     lines = [
         r"\begin{table}[htbp]",
         r"\centering",
-        rf"\caption{{{escape(table.caption)}}}",
+        rf"\caption{{{escape(table.title)}}}",
         rf"\label{{{label}}}",
         r"\small",
         FITTED,
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
-        rf"{heads} \\",
+        rf"{' & '.join(map(escape, table.columns))} \\",
         r"\midrule",
         *rows,
         r"\bottomrule",
@@ -109,14 +114,9 @@ def _table(table: Table, style: Style, label: str) -> str:
     return "\n".join(lines)
 
 
-def _row(cells: tuple[Cell, ...], style: Style) -> str:
-    return rf"{' & '.join(_cell(cell, style) for cell in cells)} \\"
-
-
-def _cell(cell: Cell, style: Style) -> str:
-    shown = escape(cell.text)
-    if style.bold and cell.rank:
-        command = "textbf" if cell.rank == "best" else "underline"
-        shown = rf"\{command}{{{shown}}}"
-    interval = rf" {{\scriptsize ({escape(between(cell.interval))})}}" if style.intervals and cell.interval else ""
-    return shown + interval
+def _entry(table: Table, row: int, column: int, style: Style) -> str:
+    shown = escape(table.shown(row, column))
+    if style.bold and (rank := table.rank(row, column)):
+        shown = rf"\{'textbf' if rank == 'best' else 'underline'}{{{shown}}}"
+    ends = table.interval(row, column) if style.intervals else None
+    return shown if ends is None else rf"{shown} {{\scriptsize ({escape(interval_text(ends))})}}"
