@@ -92,31 +92,21 @@ def fail(message: str) -> None:
     stderr().print(Text.assemble(("error: ", "bold red"), _plain(message)))
 
 
-def table(title: str, columns: list[str], rows: list[list[Any]], *, left: int = 1) -> None:
-    """Print a table of results; the first `left` columns are text, the others numbers. Cells are shown as they are."""
-    drawn = RichTable(title=Text(title), title_justify="left")
-    for i, column in enumerate(columns):
-        drawn.add_column(Text(column), justify="left" if i < left else "right", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(safe(str(cell))) for cell in row))
-    output().print(drawn)
-
-
 def show(shown: Table, *, intervals: bool = True) -> None:
     """Print a table; an entry's interval stands behind it, the best of a ranked column has a star."""
     drawn = RichTable(title=Text(safe(shown.title)), title_justify="left")
-    for column in shown.columns:
-        justify: Literal["left", "right"] = "right" if shown.numeric(column) else "left"
+    for place, column in enumerate(shown.columns):
+        justify: Literal["left", "right"] = "right" if shown.numeric(place) else "left"
         drawn.add_column(Text(safe(column)), justify=justify, overflow="fold")
     for i in range(len(shown.rows)):
-        drawn.add_row(*(Text(safe(_entry(shown, i, column, intervals))) for column in shown.columns))
+        drawn.add_row(*(Text(safe(_entry(shown, i, place, intervals))) for place in range(len(shown.columns))))
     output().print(drawn)
 
 
-def _entry(shown: Table, row: int, column: str, intervals: bool) -> str:
-    ends = shown.interval(row, column)
+def _entry(shown: Table, row: int, column: int, intervals: bool) -> str:
+    ends = shown.interval_text(row, column) if intervals else ""
     star = "*" if shown.rank(row, column) == "best" else ""
-    return f"{shown.shown(row, column)}{star}{f' ({ends})' if ends and intervals else ''}"
+    return f"{shown.shown(row, column)}{star}{f' ({ends})' if ends else ''}"
 
 
 def _plain(message: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,10 +36,10 @@ class Table:
     notes: Sequence[str] = ()
     interval_note: str = ""
     """A note for readers who are shown the intervals."""
-    least: Mapping[str, float] = field(default_factory=dict)
-    """Of columns, the least number that is shown: smaller ones are ``< least``."""
     wide: Sequence[str] = ()
     """Columns of long text, which may need several lines."""
+    texts: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """How single entries are shown, by row and place in it, where that is not as a format says: such as ``< 0.001``."""
 
     @classmethod
     def of_frame(cls, title: str, frame: pd.DataFrame, **more: Any) -> Table:
@@ -52,53 +53,66 @@ class Table:
 
         return pd.DataFrame(list(self.rows), columns=list(self.columns))
 
-    def numeric(self, column: str) -> bool:
-        """Tell whether a column holds numbers, which are set to the right."""
-        i = self.columns.index(column)
+    def numeric(self, column: str | int) -> bool:
+        """Tell whether a column holds numbers, which are set to the right.
+
+        A column is meant by its name or its place here and below: two columns may have one name.
+        """
+        i = self._place(column)
         values = [row[i] for row in self.rows if row[i] is not None]
         return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
-    def shown(self, row: int, column: str) -> str:
+    def shown(self, row: int, column: str | int) -> str:
         """Return an entry as people read it, without its interval."""
-        value = self.rows[row][self.columns.index(column)]
+        i = self._place(column)
+        name, value = self.columns[i], self.rows[row][i]
+        if (row, i) in self.texts:
+            return self.texts[row, i]
         if value is None:
             return MISSING
         if not isinstance(value, int | float) or isinstance(value, bool):
             return str(value)
-        if value < self.least.get(column, value):
-            return f"< {self.least[column]:g}"
-        text = format(value, self.formats.get(column, ",d" if isinstance(value, int) else ".2f"))
-        deviation = self.deviations.get((row, column))
+        if math.isinf(value):
+            return "\N{INFINITY}" if value > 0 else f"{MINUS}\N{INFINITY}"
+        text = format(value, self.formats.get(name, ",d" if isinstance(value, int) else ".2f"))
+        deviation = self.deviations.get((row, name))
         text = text if deviation is None else f"{text} \N{PLUS-MINUS SIGN} {deviation:.2f}"
         return text.replace("-", MINUS)
 
-    def interval(self, row: int, column: str) -> str:
-        """Return the interval of an entry in words; empty if it has none."""
-        ends = self.intervals.get((row, column))
-        pattern = self.formats.get(column, ".2f")
+    def rank(self, row: int, column: str | int) -> Literal["", "best", "second"]:
+        """Return how an entry compares with the others of its column, by the numbers as they are shown."""
+        i = self._place(column)
+        measured = len(self.rows) - self.published
+        if self.columns[i] not in self.ranked or row >= measured or self.rows[row][i] is None:
+            return ""
+        pattern = self.formats.get(self.columns[i], ".2f")
+        values = [None if r[i] is None else float(format(r[i], pattern)) for r in self.rows[:measured]]
+        best = sorted({value for value in values if value is not None}, reverse=True)
+        if sum(value is not None for value in values) < 2:
+            return ""
+        return "best" if values[row] == best[0] else "second" if values[row] in best[1:2] else ""
+
+    def interval(self, row: int, column: str | int) -> tuple[float, float] | None:
+        """Return the 95 % interval of an entry, if it has one."""
+        return self.intervals.get((row, self.columns[self._place(column)]))
+
+    def interval_text(self, row: int, column: str | int) -> str:
+        """Return the 95 % interval of an entry in words, as exact as the entry; empty if it has none."""
+        ends = self.interval(row, column)
+        pattern = self.formats.get(self.columns[self._place(column)], ".2f")
         return "" if ends is None else " to ".join(format(end, pattern) for end in ends).replace("-", MINUS)
 
-    def rank(self, row: int, column: str) -> Literal["", "best", "second"]:
-        """Return how an entry compares with the others of its column, by the numbers as they are shown."""
-        measured = len(self.rows) - self.published
-        if column not in self.ranked or row >= measured:
-            return ""
-        i = self.columns.index(column)
-        values = [round(r[i], 2) for r in self.rows[:measured] if r[i] is not None]
-        value = self.rows[row][i]
-        if value is None or len(values) < 2:
-            return ""
-        best = sorted(set(values), reverse=True)
-        return "best" if round(value, 2) == best[0] else "second" if round(value, 2) in best[1:2] else ""
+    def _place(self, column: str | int) -> int:
+        return column if isinstance(column, int) else self.columns.index(column)
 
     def _repr_html_(self) -> str:
         """Show the table in a notebook."""
         from html import escape
 
+        places = range(len(self.columns))
         head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
         body = "".join(
-            f"<tr>{''.join(f'<td>{escape(self.shown(i, column))}</td>' for column in self.columns)}</tr>"
-            for i in range(len(self.rows))
+            f"<tr>{''.join(f'<td>{escape(self.shown(i, j))}</td>' for j in places)}</tr>" for i in range(len(self.rows))
         )
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

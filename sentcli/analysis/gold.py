@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     Values = npt.NDArray[np.float64]
 
 BINS = 5
 GRID = 200
 """Points of a density."""
-
-
-@dataclass(frozen=True)
-class Bin:
-    """The pairs with a gold score from `low` on, below `high` (the last bin: up to it)."""
-
-    low: float
-    high: float
-    pairs: int
-    mean: float | None
-    """Of the cosines; None for an empty bin."""
-    deviation: float | None
-    """Standard deviation of the cosines (n - 1); None for fewer than two pairs."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
 
 
 def edges(gold: Values) -> Values:
@@ -52,27 +35,25 @@ def bin_numbers(gold: Values, ends: Values) -> npt.NDArray[np.int64]:
     return found
 
 
-def bins(cosines: Values, gold: Values, ends: Values) -> list[Bin]:
+def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
     """Return what each bin of gold scores holds.
 
     Args:
         cosines: of the pairs ``[n]``.
         gold: ``[n]``.
         ends: of the bins.
+
+    Returns:
+        A row for each bin: low, high, pairs, and of the cosines mean and deviation (n - 1), which are missing where
+        there are too few pairs.
     """
-    numbers, found = bin_numbers(gold, ends), []
-    for i, (low, high) in enumerate(pairwise(ends)):
-        inside = cosines[numbers == i]
-        found.append(
-            Bin(
-                float(low),
-                float(high),
-                len(inside),
-                float(inside.mean()) if len(inside) else None,
-                float(inside.std(ddof=1)) if len(inside) > 1 else None,
-            )
-        )
-    return found
+    import pandas as pd
+
+    frame = pd.DataFrame({"low": ends[:-1], "high": ends[1:]})
+    inside = pd.Series(np.asarray(cosines, np.float64)).groupby(bin_numbers(gold, ends))
+    frame["pairs"] = inside.size().reindex(frame.index, fill_value=0)
+    frame["mean"], frame["deviation"] = inside.mean(), inside.std()
+    return frame
 
 
 def density(values: Values, at: Values) -> Values:

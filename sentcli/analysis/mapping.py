@@ -17,6 +17,8 @@ from sentcli.analysis.tsne import Layout, tsne
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     Floats = npt.NDArray[np.floating[Any]]
     Groups = npt.NDArray[np.int64]
 
@@ -36,59 +38,30 @@ class MapSettings:
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Texts that k-means puts together."""
-
-    number: int
-    """From 0; matched between models."""
-    size: int
-    words: tuple[str, ...]
-    """That set its texts apart."""
-    example: str
-    """The text nearest to its centre."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; numbers from 1, as in figures."""
-        return {"number": self.number + 1, "size": self.size, "words": list(self.words), "example": self.example}
-
-
-@dataclass(frozen=True)
-class Mapped:
+class Map:
     """A map of n texts, and what was measured."""
 
-    dimension: int
     layout: Layout
     groups: npt.NDArray[np.int64]
     """The cluster of each text ``[n]``."""
-    clusters: tuple[Cluster, ...]
     neighbours: npt.NDArray[np.int64]
     """The k nearest texts by cosine ``[n, k]``."""
-    map_purity: float
-    """Mean share of the k nearest points on the map that are in a point's own cluster, 0 to 1."""
-    neighbour_overlap: float
-    """Mean share of the k nearest texts by cosine that are among the k nearest on the map, 0 to 1."""
-    silhouette: float | None
-    """Of the clusters by cosine distance, -1 to 1."""
-    label_purity: float | None = None
-    """Share of the texts that have the most frequent label of their cluster."""
-    label_information: float | None = None
-    """Adjusted mutual information of clusters and labels."""
+    clusters: pd.DataFrame
+    """A row for each cluster: number (from 1; matched between models), size, words that set its texts apart, and
+    example, the text nearest to its centre."""
+    measures: dict[str, Any]
+    """By name: dimension; map_purity, the mean share of the k nearest points on the map that are in a point's own
+    cluster; neighbour_overlap, the mean share of the k nearest texts by cosine that are among the k nearest points;
+    silhouette of the clusters by cosine distance, -1 to 1, None for a single cluster; and with labels label_purity,
+    the share of the texts that have the most frequent label of their cluster, and adjusted_mutual_information."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
-            "dimension": self.dimension,
-            "map_purity": self.map_purity,
-            "neighbour_overlap": self.neighbour_overlap,
-            "silhouette": self.silhouette,
-            **(
-                {}
-                if self.label_purity is None
-                else {"label_purity": self.label_purity, "adjusted_mutual_information": self.label_information}
-            ),
+            **self.measures,
             "kl_divergence": self.layout.divergence,
             "tsne_seconds": round(self.layout.seconds, 3),
-            "clusters": [cluster.to_dict() for cluster in self.clusters],
+            "clusters": self.clusters.to_dict("records"),
         }
 
 
@@ -99,7 +72,7 @@ def mapped(
     labels: Groups | None = None,
     reference: Groups | None = None,
     free: int = 0,
-) -> Mapped:
+) -> Map:
     """Cluster vectors, place them on a map, and measure both.
 
     Args:
@@ -117,32 +90,31 @@ def mapped(
         raise InputError(f"--clusters {settings.clusters}: there are only {len(vectors)} texts")
     if np.ptp(unit_rows(vectors), axis=0).max() < ALIKE:
         raise InputError("all vectors are the same: there is nothing to map")
-    found, centres = clusters.k_means(vectors, settings.clusters, settings.seed)
+    own, centres = clusters.k_means(vectors, settings.clusters, settings.seed)
     near = all_pairs(vectors, settings.neighbours)
     layout = tsne(vectors, settings.perplexity, settings.seed)
     on_map = nearest_on_map(layout.positions, near.k)
-    numbers = found if reference is None else clusters.match(reference, found, free)
-    return Mapped(
-        dimension=vectors.shape[1],
-        layout=layout,
-        groups=numbers,
-        clusters=_described(vectors, texts, found, numbers, centres),
-        neighbours=near.neighbours,
-        map_purity=same_group(on_map, found),
-        neighbour_overlap=overlap(near.neighbours, on_map),
-        silhouette=clusters.silhouette(vectors, found, settings.seed),
-        label_purity=None if labels is None else clusters.purity(found, labels),
-        label_information=None if labels is None else clusters.adjusted_mutual_information(found, labels),
-    )
+    groups = own if reference is None else clusters.match(reference, own, free)
+    measures: dict[str, Any] = {
+        "dimension": vectors.shape[1],
+        "map_purity": same_group(on_map, own),
+        "neighbour_overlap": overlap(near.neighbours, on_map),
+        "silhouette": clusters.silhouette(vectors, own, settings.seed),
+    }
+    if labels is not None:
+        measures["label_purity"] = clusters.purity(own, labels)
+        measures["adjusted_mutual_information"] = clusters.adjusted_mutual_information(own, labels)
+    return Map(layout, groups, near.neighbours, _described(vectors, texts, own, groups, centres), measures)
 
 
-def _described(
-    vectors: Floats, texts: Sequence[str], found: Groups, numbers: Groups, centres: Floats
-) -> tuple[Cluster, ...]:
-    """Return the clusters by number; `found` are those of k-means, `numbers` those that they are shown with."""
-    words, made = clusters.words_apart(texts, found), []
-    for own, centre in enumerate(centres):
-        inside = np.flatnonzero(found == own)
-        nearest_to_centre = inside[np.argmax(unit_rows(vectors[inside]) @ centre)]
-        made.append(Cluster(int(numbers[inside[0]]), len(inside), tuple(words[own]), texts[int(nearest_to_centre)]))
-    return tuple(sorted(made, key=lambda one: one.number))
+def _described(vectors: Floats, texts: Sequence[str], own: Groups, groups: Groups, centres: Floats) -> pd.DataFrame:
+    """Return the clusters; `own` are those of k-means, `groups` the numbers that they are shown with."""
+    import pandas as pd
+
+    words, rows = clusters.words_apart(texts, own), []
+    for cluster, centre in enumerate(centres):
+        inside = np.flatnonzero(own == cluster)
+        example = texts[int(inside[np.argmax(unit_rows(vectors[inside]) @ centre)])]
+        number = int(groups[inside[0]]) + 1
+        rows.append({"number": number, "size": len(inside), "words": words[cluster], "example": example})
+    return pd.DataFrame(rows).sort_values("number", kind="stable", ignore_index=True)

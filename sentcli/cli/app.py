@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from sentcli import __version__
 from sentcli.cli.base import register
+from sentcli.verbs.analyze import KINDS
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 COMMANDS = {
@@ -20,11 +21,16 @@ COMMANDS = {
     "sts-eval": "sts_eval:sts_eval",
     "senteval": "senteval:senteval",
     "retrieve": "retrieve:retrieve",
+    "report": "report:report",
     "doctor": "doctor:doctor",
+    "analyze": "",
     "data": "",
 }
 """In the order in which ``--help`` lists them: module and function of a verb; empty for a group of `GROUPS`."""
-GROUPS = {"data": ("data:list_sets", "data:get", "data:verify")}
+GROUPS = {
+    "analyze": tuple(f"kinds.{place}" for place in KINDS.values()),
+    "data": ("data:list_sets", "data:get", "data:verify"),
+}
 
 
 class Verbs(TyperGroup):
@@ -82,7 +88,21 @@ def _data() -> None:
     """  # noqa: D301
 
 
-_HELP = {"data": _data}
+def _analyze() -> None:
+    """Look inside models: the analyses and figures of the papers, for models of one's own.
+
+    Every kind writes a folder: index.html to read, each figure as PNG and SVG
+    with the CSV behind it, each table as CSV, and analysis.json.
+
+    \b
+    Examples:
+      sentcli analyze geometry -m minilm -m runs/simcse --data downstream -o geometry
+      sentcli analyze map sentences.txt -m minilm -m runs/simcse -o map
+      sentcli analyze compare minilm runs/simcse --texts sentences.txt -o compare
+    """  # noqa: D301
+
+
+_HELP = {"analyze": _analyze, "data": _data}
 
 
 def _version(value: bool) -> None:

@@ -1,1 +1,1 @@
-"""Pages for people: tables and figures as HTML, Markdown and LaTeX."""
+"""Pages for people: sections with tables and figures, written as HTML, Markdown or LaTeX."""

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sentcli.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+
+RANKED = "Best of each column in bold"
+SECOND = ", second best underlined"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that is drawn when it is needed."""
+    """Panels that belong together, each drawn by a function in matplotlib's own words.
+
+    A file has the panels beside each other; a page sets each where there is room for it.
+    """
 
     name: str
+    """The name of its files, without a suffix."""
     title: str
-    draw: Callable[[], Any]
-    data: pd.DataFrame | None = None
+    panels: Sequence[Callable[[Axes], object]]
+    """Each draws on axes of its own, in the style of `pages.style`; what has a label there comes into a legend."""
+    data: pd.DataFrame
+    """What is drawn: the CSV beside the picture."""
+    alt: str
+    """What the figure shows, for those who cannot see it."""
     note: str = ""
-    alt: str = ""
+    """What has to be known to read it."""
+    points: pd.DataFrame | None = None
+    """Points that tell their text where a pointer rests on them: panel (its number), x, y, group, text."""
+    columns: int = 2
+    """Panels beside each other in the files."""
+    size: tuple[float, float] = (4.6, 3.5)
+    """Inches of a panel: a page shows 4.6 on a phone, and letters keep a readable size."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +47,46 @@ class Section:
     """A part of a page."""
 
     title: str
-    text: tuple[str, ...] = ()
+    text: Sequence[str] = ()
+    """Paragraphs."""
     table: Table | None = None
     figure: Figure | None = None
     file: str = ""
-    code: tuple[str, ...] = ()
+    """The name of the table's CSV, without a suffix, where one is written."""
+    code: Sequence[str] = ()
+    """Lines of a shell."""
     level: int = 2
+    """The level of the heading; the page's title has 1."""
     folded: bool = False
+    """Details: HTML shows them when they are asked for."""
+
+    @property
+    def caption(self) -> str:
+        """What stands above the table, where the section's title stands above that."""
+        caption = self.table.title if self.table is not None else ""
+        rest = caption.removeprefix(f"{self.title}: ")
+        return rest[:1].upper() + rest[1:] if rest[1:2].islower() else rest  # not NDCG
+
+    @property
+    def narrow(self) -> bool:
+        """Whether two such sections fit beside each other on a wide screen."""
+        if self.folded or self.code or self.level > 2:
+            return False
+        if self.figure is not None:
+            return self.table is None and len(self.figure.panels) == 1
+        return self.table is not None and len(self.table.columns) <= 5 and not self.table.wide
 
 
 @dataclass(frozen=True)
 class Page:
-    """A report."""
+    """A title, what the page says in short, and its sections."""
 
     title: str
-    sections: tuple[Section, ...]
-    text: tuple[str, ...] = ()
+    sections: Sequence[Section]
+    text: Sequence[str] = ()
+    """A short summary, in paragraphs."""
+    made: str = ""
+    """What made the page."""
 
 
 @dataclass(frozen=True)
@@ -52,4 +94,20 @@ class Style:
     """How a page is written."""
 
     bold: bool = True
+    """Mark the best of each column."""
     intervals: bool | None = None
+    """Show the 95 % intervals in tables and figures; None: in HTML only, where there is room."""
+
+
+def table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
+    """Return what stands below a table.
+
+    Args:
+        table: whose notes they are.
+        ranked: what the marks of the best entries are; empty where they are not shown.
+        intervals: whether the intervals are shown.
+    """
+    marked = any(table.rank(i, j) for i in range(len(table.rows)) for j in range(len(table.columns)))
+    notes = [ranked] if ranked and marked else []
+    notes += [table.interval_note] if intervals and table.interval_note else []
+    return [*notes, *table.notes]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from sentcli.pages import protocols
+from sentcli.pages import protocols, style
 from sentcli.pages.page import Figure
 from sentcli.pages.score_tables import ScoreTable, published_label, short
 
-MARKERS = "osD^v"
-"""Five shapes and the colours of the style have no common factor, so that many models differ in one of the two."""
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+LINE = 0.19
+"""Inches that a line takes."""
+GAP = 1.4
+"""Lines between two tasks."""
 
 
 def score_figure(table: ScoreTable) -> Figure | None:
@@ -23,73 +31,73 @@ def score_figure(table: ScoreTable) -> Figure | None:
     if not rows:
         return None
     data = pd.DataFrame(rows)
-    kinds = []
-    if (data["low"].notna() & ~data["grouped"]).any():
-        kinds.append("95 % interval")
-    if (data["low"].notna() & data["grouped"]).any():
+    known = data["low"].notna()
+    kinds = ["95 % interval"] if (known & ~data["grouped"]).any() else []
+    if (known & data["grouped"]).any():
         kinds.append("mean \N{PLUS-MINUS SIGN} standard deviation of the seeds, which are the small dots")
-    note = f"Whiskers: {'; of grouped models '.join(kinds)}." if kinds else ""
+    whiskers = f"Whiskers: {'; of grouped models '.join(kinds)}. " if kinds else ""
+    axis = protocols.axis(table.models[0])
     return Figure(
         name=f"scores-{table.kind.name.replace(' ', '-')}",
         title=f"{table.title}, by task",
-        draw=lambda: _draw(table, data),
-        data=data.drop(columns=["seeds", "grouped"]),
-        note=note,
-        alt="; ".join(f"{row['task']}, {row['model']}: {row['value']:.2f}" for row in rows),
+        panels=(partial(_draw, data=data, axis=axis),),
+        data=data.drop(columns=["seeds", "grouped", "series", "published"]),
+        alt=f"{axis}: {'; '.join(data['text'])}",
+        note=f"{whiskers}The axis does not start at zero",
+        points=data.rename(columns={"value": "x"})[["x", "y", "text"]].assign(panel=0, group=data["model"]),
+        columns=1,
+        size=(5.2, LINE * (data["y"].max() + 2) + 0.6),
     )
 
 
-def _points(table: ScoreTable) -> Any:
-    """Yield a point for each model and task."""
+def _points(table: ScoreTable) -> Iterator[dict[str, Any]]:
+    """Yield a point for each task and model, with the height of its line."""
+    y = 0.0
     for column in table.columns:
-        for system in table.systems:
+        shown: list[dict[str, Any]] = []
+        point: dict[str, Any]
+        for series, system in enumerate(table.systems):
             mean, sd = system.spread(column, table.columns)
-            if mean is None:
-                continue
-            ends = (mean - sd, mean + sd) if sd is not None else system.interval(column, table.columns)
-            low, high = ends or (None, None)
-            yield {
-                "task": short(column),
-                "model": system.label,
-                "value": mean * table.factor,
-                "low": None if low is None else low * table.factor,
-                "high": None if high is None else high * table.factor,
-                "seeds": [value * table.factor for value in system.values(column, table.columns)],
-                "grouped": system.grouped,
-            }
-        for against in table.published.values():
+            if mean is not None:
+                ends = (mean - sd, mean + sd) if sd is not None else system.interval(column, table.columns)
+                seeds = system.values(column, table.columns) if sd is not None else []
+                point = {"model": system.label, "value": mean, "ends": ends, "seeds": seeds}
+                shown.append({**point, "series": series, "grouped": system.grouped, "published": False})
+        for series, against in enumerate(table.published.values(), len(table.systems)):
             if (line := against["tasks"].get(column)) is not None:
-                value = line["published"] * table.factor
-                point = {"task": short(column), "model": published_label(against), "value": value}
-                yield {**point, "low": None, "high": None, "seeds": [], "grouped": False}
+                point = {"model": published_label(against), "value": line["published"], "ends": None, "seeds": []}
+                shown.append({**point, "series": series, "grouped": False, "published": True})
+        for i, point in enumerate(shown, 1):
+            low, high = point.pop("ends") or (None, None)
+            scaled = {"value": point["value"], "low": low, "high": high}
+            scaled = {key: None if value is None else value * table.factor for key, value in scaled.items()}
+            whisker = "" if low is None else f" ({scaled['low']:.2f} to {scaled['high']:.2f})"
+            text = f"{short(column)}, {point['model']}: {scaled['value']:.2f}{whisker}"
+            seeds = [value * table.factor for value in point["seeds"]]
+            yield {"task": short(column), **point, **scaled, "seeds": seeds, "y": y + i, "text": text}
+        y += len(shown) + GAP if shown else 0
 
 
-def _draw(table: ScoreTable, data: Any) -> Any:
-    from matplotlib.figure import Figure as Canvas
+def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
+    beside = axes.get_yaxis_transform()
+    for task, points in data.groupby("task", sort=False):
+        axes.text(0, points["y"].min() - 1, style.short(str(task)), transform=beside, weight="bold", va="center")
+    for point in data.to_dict("records"):
+        look = _look(point["series"], published=point["published"])
+        if point["low"] is not None and point["low"] == point["low"]:
+            axes.hlines(point["y"], point["low"], point["high"], color=look["color"], alpha=0.65, linewidth=1.6)
+        seeds = point["seeds"]
+        axes.plot(seeds, [point["y"]] * len(seeds), "o", color=look["color"], alpha=0.55, markersize=2.5)
+        axes.plot(point["value"], point["y"], **look)
+        axes.text(1.02, point["y"], f"{point['value']:.2f}", transform=beside, va="center", fontsize=8)
+    for _, first in data.drop_duplicates("model").iterrows():
+        axes.plot([], [], label=first["model"], linestyle="", **_look(first["series"], published=first["published"]))
+    axes.set(yticks=[], ylim=(data["y"].max() + 0.8, -0.8), xlabel=axis)
+    axes.spines["left"].set_visible(False)
 
-    models = list(dict.fromkeys(data["model"]))
-    tasks = list(dict.fromkeys(data["task"]))
-    height = len(models) + 1.2
-    canvas = Canvas(figsize=(7, 0.6 + 0.16 * height * len(tasks) + 0.2 * len(models)))
-    axes = canvas.add_subplot()
-    for band, task in enumerate(tasks):
-        for row in data[data["task"] == task].itertuples():
-            i = models.index(row.model)
-            y, colour = band * height + i, f"C{i % 6}"
-            if row.low == row.low and row.low is not None:
-                axes.plot([row.low, row.high], [y, y], color=colour, linewidth=1.2)
-            if len(row.seeds) > 1:
-                axes.plot(row.seeds, [y] * len(row.seeds), ".", color=colour, markersize=3)
-            printed = row.model.startswith("published: ")
-            label = row.model if band == 0 else None
-            face = "none" if printed else colour
-            axes.plot(
-                row.value, y, MARKERS[i % len(MARKERS)], color=colour, markerfacecolor=face, markersize=6, label=label
-            )
-    axes.set_yticks([band * height + (len(models) - 1) / 2 for band in range(len(tasks))], tasks)
-    axes.invert_yaxis()
-    axes.set_xlabel(protocols.axis(table.models[0]))
-    axes.grid(axis="x", alpha=0.3)
-    canvas.legend(*axes.get_legend_handles_labels(), loc="outside upper left", frameon=False)
-    canvas.set_layout_engine("constrained")
-    return canvas
+
+def _look(series: int, *, published: bool) -> dict[str, Any]:
+    """Return marker and colour of a model; what is printed in a paper is an open mark."""
+    if published:
+        return {"marker": style.marker(series), "color": style.INK, "markerfacecolor": "none", "markersize": 5.5}
+    return {"marker": style.marker(series), "color": style.colour(series), "markersize": 5.5}

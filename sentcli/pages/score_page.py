@@ -9,7 +9,7 @@ from typing import Any
 
 from sentcli import __version__
 from sentcli.evaluation.in_domain import USUAL
-from sentcli.evaluation.scores import ModelScores
+from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import AGGREGATIONS, TASKS
 from sentcli.pages import protocols, score_tables
 from sentcli.pages.page import Page, Section
@@ -68,7 +68,8 @@ def score_page(runs: Sequence[ModelScores], choices: Choices | None = None, insi
             *inside,
             *(_how_measured(tables) if tables else ()),
         ),
-        text=(f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}.",),
+        text=tuple(map(_summary, tables)),
+        made=f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}.",
     )
 
 
@@ -77,6 +78,20 @@ def _title(tables: Sequence[ScoreTable]) -> str:
     if not labels:
         return "Report"
     return f"Evaluation of {next(iter(labels)) if len(labels) == 1 else f'{len(labels)} models'}"
+
+
+def _summary(table: ScoreTable) -> str:
+    """Say in a sentence which model is best in a table."""
+    column = table.columns[-1]
+    means = {system.label: system.spread(column, table.columns)[0] for system in table.systems}
+    known = {label: mean * table.factor for label, mean in means.items() if mean is not None}
+    what = f"{'average ' if column == AVERAGE else ''}{protocols.axis(table.models[0])}"
+    of = "" if column == AVERAGE else f" on {score_tables.short(column)}"
+    if not known:
+        return f"{table.title}: no model has all scores."
+    best = max(known, key=known.__getitem__)
+    rest = f", the best of {len(known)} models" if len(known) > 1 else ""
+    return f"{table.title}: {best} has {known[best]:.2f} ({what}{of}){rest}."
 
 
 def _titled(groups: Sequence[list[ModelScores]]) -> Iterator[tuple[list[ModelScores], str]]:

@@ -187,7 +187,9 @@ def against_tables(table: ScoreTable) -> list[Table]:
 
 def comparison_table(table: ScoreTable) -> Table | None:
     """Return what sets models apart from the first one of their run, or None if nothing was compared."""
-    rows, mcnemar = [], False
+    rows: list[list[Any]] = []
+    texts: dict[tuple[int, int], str] = {}
+    mcnemar = False
     for scores in table.models:
         known = dict.fromkeys(table.columns)
         tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in known}
@@ -196,9 +198,10 @@ def comparison_table(table: ScoreTable) -> Table | None:
             factor = table.factor
             keys = ("only_first", "only_second") if "only_first" in line else ("low", "high")
             more = [value if isinstance(value := line[key], int) else value * factor for key in keys]
-            p = line["p"]
+            if line["p"] < SMALLEST_P:
+                texts[len(rows), 6] = f"< {SMALLEST_P}"
             first = _label_of(scores, table)
-            rows.append([scores.label, first, short(task), line["difference"] * factor, *more, p])
+            rows.append([scores.label, first, short(task), line["difference"] * factor, *more, line["p"]])
     if not rows:
         return None
     heads = ("only this right", "only the other right") if mcnemar else ("95 % from", "to")
@@ -211,7 +214,7 @@ def comparison_table(table: ScoreTable) -> Table | None:
         rows,
         formats={**signed, "p": ".3f"},
         notes=[note if len(rows) > 1 else f"p: {how}."],
-        least={"p": SMALLEST_P},
+        texts=texts,
     )
 
 

@@ -252,7 +252,7 @@ def _checked(argument: Argument, value: Any) -> Any:
     """
     if value is None and argument.default is None:
         return None
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     kinds = alternatives(argument.type)
     if isinstance(value, list | tuple) and str in kinds:
@@ -266,7 +266,7 @@ def _checked(argument: Argument, value: Any) -> Any:
         value = str(value)
     kind: Any = Annotated[argument.type, *argument.bounds] if argument.bounds else argument.type
     try:
-        return TypeAdapter(kind).validate_python(value)
+        return TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True)).validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
         raise InputError(f"{argument.name}={value!r}: {problem[:1].lower()}{problem[1:]}") from None

@@ -22,7 +22,7 @@ def check(json: str | None, pages: Sequence[Path], others: Mapping[str, Any]) ->
     if not targets:
         return
     from sentcli.io.atomic import check_output
-    from sentcli.reports.write import check_suffix
+    from sentcli.pages.write import check_suffix
 
     values = [item for value in others.values() for item in _listed(value)]
     taken = {Path(value).resolve(): value for value in values if isinstance(value, str | Path)}

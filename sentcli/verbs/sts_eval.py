@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,7 +15,9 @@ from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.scoring import Evaluation, Models, ScoringOptions, names
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.evaluated import Task
+    from sentcli.evaluation.evaluated import EvaluatedModel, Task
+    from sentcli.evaluation.scores import ModelScores
+    from sentcli.evaluation.sts import Pairs
 
 Aggregation = Literal["all", "mean", "wmean"]
 Split = Literal["test", "dev", "train"]
@@ -87,6 +90,22 @@ def sts_eval(
     }
     scores = [score_model(each, read, "sts-eval", protocol) for each in scoring.models(model, options)]
     return Evaluation(scores).compared(published, SIMILARITY)
+
+
+def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]) -> ModelScores:
+    """Score a model on the test split of STS tasks by the usual protocol, as ``sts-eval -m M --data DIR`` does."""
+    from sentcli.evaluation import significance, sts
+    from sentcli.evaluation.evaluated import score_model
+
+    protocol = {
+        "correlation": "spearman",
+        "aggregation": sts.AGGREGATIONS["all"].title,
+        "similarity": "cosine",
+        "split": "test",
+        "interval_draws": significance.DRAWS,
+    }
+    read = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    return score_model(model, read, "sts-eval", protocol)
 
 
 def _tasks(

@@ -29,9 +29,9 @@ def undrawn(request, monkeypatch):
     """Drawing takes most of the time: leave it out where a test does not look at it."""
     if "drawn" not in request.fixturenames:
         monkeypatch.setattr(
-            "sentcli.figures.write.save", lambda figure, folder: (folder / f"{figure.name}.png").touch()
+            "sentcli.pages.figures.save_figure", lambda figure, folder: (folder / f"{figure.name}.png").touch()
         )
-        monkeypatch.setattr("sentcli.reports.html.inline", lambda figure: [])
+        monkeypatch.setattr("sentcli.pages.html.inline", lambda figure: [])
 
 
 @pytest.fixture

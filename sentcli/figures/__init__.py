@@ -1,1 +1,0 @@
-"""Figures as data, and their drawing: PNG, SVG, the CSV behind them, and SVG within a page."""

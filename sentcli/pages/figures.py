@@ -1,0 +1,153 @@
+"""Figures as files, and as SVG within a page, where they take the page's colours."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.pages import style
+from sentcli.pages.page import Figure
+from sentcli.printable import safe
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.figure import SubFigure
+
+LINE = 0.2
+"""Height of a line of a legend, in inches."""
+WIDE = 28
+"""Characters of a name that leaves no room for another one beside it in a legend."""
+MANY = 3000
+"""Points of a panel beyond which they are drawn as pixels in an SVG."""
+STYLE = re.compile(r' style="([^"]*)"')
+OWN_ID = re.compile(r' id="[\w.]+_\d+"')
+"""Names that matplotlib gives to its parts: nothing refers to them, and two figures of a page would have the same."""
+
+
+@contextmanager
+def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: int) -> Iterator[Canvas]:
+    """Yield some panels of a figure on one canvas.
+
+    Args:
+        figure: its name is the salt of ids.
+        panels: some or all of the figure's.
+        columns: panels beside each other.
+    """
+    import matplotlib as mpl
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.text import Text
+
+    columns = min(columns, len(panels))
+    lines = -(-len(panels) // columns)
+    settings: Any = style.settings(f"{figure.name} {figure.panels.index(panels[0])}")  # its keys are no plain strings
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a page has fonts of its own
+        width, height = figure.size
+        canvas = Canvas(figsize=(width * columns, height * lines), layout="constrained")
+        FigureCanvasAgg(canvas)
+        parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
+        below = max(_panel(part, panel) for part, panel in zip(parts, panels, strict=False))
+        canvas.set_figheight(canvas.get_figheight() + lines * below * LINE)
+        for text in canvas.findobj(Text):
+            text.set_text(safe(text.get_text()))
+        yield canvas
+
+
+def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> int:
+    """Draw a panel with its legend below it, and return how many lines that takes."""
+    import numpy as np
+
+    axes = part.subplots()
+    panel(axes)
+    axes.set_title(style.short(axes.get_title(loc="left"), 60))
+    if sum(np.shape(cloud.get_offsets())[0] for cloud in axes.collections) > MANY:
+        for cloud in axes.collections:
+            cloud.set_rasterized(True)
+    handles, labels = axes.get_legend_handles_labels()
+    labels = [style.short(label) for label in labels]
+    if len(labels) < 2:
+        return 0
+    columns = 1 if max(map(len, labels)) > WIDE else 2
+    part.legend(handles, labels, loc="outside lower left", ncols=columns)
+    return -(-len(labels) // columns)
+
+
+def save_figure(figure: Figure, folder: Path) -> None:
+    """Write a figure as PNG and SVG, and what it shows as CSV.
+
+    Args:
+        figure: what is drawn.
+        folder: it exists.
+    """
+    with drawn(figure, figure.panels, figure.columns) as canvas:
+        for suffix in (".png", ".svg"):
+            about: Any = {"Title": figure.title, "Description": figure.alt}
+            if suffix == ".svg":
+                about |= {"Date": None}  # the same bytes every time
+            canvas.savefig(folder / f"{figure.name}{suffix}", metadata=about)
+    save_frame(figure.data, folder / f"{figure.name}.csv")
+
+
+def save_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table of data as CSV; what is not known is empty."""
+    frame.to_csv(path, index=False, lineterminator="\n")
+
+
+def inline(figure: Figure) -> list[tuple[str, list[list[float]]]]:
+    """Return an SVG for each panel, and where the figure's points lie in it.
+
+    An SVG scales to its place and has the colours of the page around it. Points are ``[x, y]`` in its own units.
+    """
+    made = []
+    for number, panel in enumerate(figure.panels):
+        buffer = io.StringIO()
+        with drawn(figure, (panel,), 1) as canvas:
+            canvas.savefig(buffer, format="svg", transparent=True)
+            places = _places(figure, number, canvas)
+        made.append((_adapted(buffer.getvalue()), places))
+    return made
+
+
+def _places(figure: Figure, number: int, canvas: Canvas) -> list[list[float]]:
+    """Return where points lie in the SVG of a canvas that has been drawn: in points of 1/72 inch, from the top."""
+    if figure.points is None:
+        return []
+    points = figure.points[figure.points["panel"] == number]
+    pixels = canvas.subfigs[0].axes[0].transData.transform(points[["x", "y"]].to_numpy(float))
+    scale = 72 / canvas.dpi
+    height = 72 * canvas.get_figheight()
+    return [[round(float(x) * scale, 1), round(height - float(y) * scale, 1)] for x, y in pixels]
+
+
+def _adapted(svg: str) -> str:
+    """Return an SVG without what a page has itself or forbids: header, metadata, styles, sizes, fonts."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.DOTALL)
+    view = re.search(r'viewBox="([^"]*)"', body)
+    assert view is not None
+    head = (
+        f'<svg class="drawn" viewBox="{view[1]}" aria-hidden="true" stroke-linejoin="round" '
+        'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    body = head + body[body.index(">") + 1 :]
+    body = STYLE.sub(_attributes, OWN_ID.sub("", body))
+    for colour, name in style.VARIABLES.items():
+        body = body.replace(f'"{colour}"', f'"var(--{name})"')
+    return body
+
+
+def _attributes(styled: re.Match[str]) -> str:
+    """Return a style as attributes: a page's policy forbids styles, and the page chooses the font."""
+    pairs = [part.split(":", 1) for part in styled[1].split(";") if ":" in part]
+    kept = [(key.strip(), value.strip()) for key, value in pairs if key.strip() != "font-family"]
+    return "".join(f' {key}="{value}"' for key, value in kept)

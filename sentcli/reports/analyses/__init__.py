@@ -1,1 +1,0 @@
-"""Sections of pages about what is inside models: one file for each kind of analysis."""

@@ -1,0 +1,59 @@
+"""Look inside models: ``analyze(kind, ...)`` finds the kind and runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import InputError, nearest
+from sentcli.verbs.kinds.shared import Analysis
+
+KINDS = {
+    "geometry": "geometry:geometry",
+    "map": "map:map_",
+    "similarity": "similarity:similarity",
+    "attention": "attention:attention",
+    "objectives": "objectives:objectives",
+    "low-shot": "sweeps:low_shot",
+    "sweep": "sweeps:sweep",
+    "compare": "compare:compare",
+}
+"""A kind of analysis to the module of `sentcli.verbs.kinds` and the function there."""
+
+
+def kind_of(name: str) -> Callable[..., Analysis]:
+    """Return a kind of analysis.
+
+    Raises:
+        InputError: if there is no such kind.
+    """
+    if name not in KINDS:
+        raise InputError(f"analyze has no kind {name!r}{nearest(name, list(KINDS))}; there are: {', '.join(KINDS)}")
+    module, _, function = KINDS[name].partition(":")
+    kind: Callable[..., Analysis] = getattr(import_module(f"sentcli.verbs.kinds.{module}"), function)
+    return kind
+
+
+def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, **options: Any) -> Analysis:
+    """Run an analysis; it writes a folder with a page, figures and tables.
+
+    Args:
+        kind: one of `KINDS`.
+        paths: what the command takes without a name: texts, runs, vectors, files of results, or two models.
+        options: those of ``sentcli analyze KIND`` by their long names, such as ``output`` and ``model``.
+
+    Returns:
+        The numbers: ``to_dict()`` is the JSON, ``to_frame()`` the first table.
+
+    Raises:
+        SentcliError: as the command fails.
+    """
+    function = kind_of(kind)
+    if paths is not None:
+        positional = next((a.name for a in function.verb.arguments if a.flag.positional), None)  # type: ignore[attr-defined]
+        if positional is None:
+            raise InputError(f"analyze {kind} takes no paths")
+        options[positional] = paths
+    return function(**options)

@@ -1,0 +1,563 @@
+"""The attention of two dropout views of a text: of one sentence, of every head, and to tell texts apart (miCSE)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_doc import Doc
+from annotated_types import Ge, Le
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.pages import style
+from sentcli.pages.page import Figure, Section
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.kinds import shared
+from sentcli.verbs.kinds.shared import Analysis
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from sentcli.analysis.attention_pairs import AttentionPairs, PairGroup
+    from sentcli.analysis.attention_views import DropoutViews, Slice
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.verbs.outcome import Outcome
+
+    Doubles = npt.NDArray[np.float64]
+
+HEADS, LAYERS = 3, 4
+"""Of the histograms: three adjacent heads in four adjacent layers (miCSE, fig. 8)."""
+ENOUGH = 8
+"""Tokens, special ones included, that the sentence of the histograms has if none is chosen."""
+BINS = 24
+"""Of the histograms, in each direction."""
+SHOWN = "What is compared"
+CENTROIDS = "Large marks are centroids"
+COSINE, NATS = "cosine of the sentence vectors", "attention mutual information (nats)"
+MINUS = "\N{MINUS SIGN}"
+
+
+@verb("attention")
+def attention(
+    output: shared.Output,
+    texts: Annotated[
+        str | None,
+        Doc("Texts, one a line or a row of a table."),
+        Flag(metavar="[TEXTS]", show_default=False, positional=True),
+    ] = None,
+    model: shared.Models = None,
+    text_field: shared.TextField = "text",
+    limit: shared.Limit = 200,
+    trees: Annotated[
+        str | None,
+        Doc("Split pairs of texts by their dependency trees: a CoNLL-U file, whose texts are taken, or spaCy."),
+        Flag(metavar="FILE|spacy[:MODEL]", show_default=False, panel=shared.INPUT),
+    ] = None,
+    sentence: Annotated[
+        str | None,
+        Doc("Whose histograms are drawn: a text's number from 1, or a text; default: the first of 8 tokens."),
+        Flag(metavar="N|TEXT", show_default=False, panel=SHOWN),
+    ] = None,
+    layers: Annotated[
+        str,
+        Doc("Whose attention makes the MI of a pair, as ami.layers of training: from 0, from the end, or shares."),
+        Flag(metavar="FIRST:END", panel=SHOWN),
+    ] = "-5:-1",
+    slicing: Annotated[
+        Literal["layer-pairs", "head-pairs"],
+        Doc("A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper)."),
+        Flag(panel=SHOWN),
+    ] = "layer-pairs",
+    first_head: Annotated[int, Ge(1), Doc("Of the three heads of the histograms, from 1."), Flag(panel=SHOWN)] = 1,
+    seed: Annotated[int, Ge(0), Doc("Of dropout and of the negatives."), Flag(panel=SHOWN)] = 0,
+    dropout: Annotated[
+        float | None,
+        Ge(0),
+        Le(0.99),
+        Doc("Of the views, everywhere, instead of the model's own."),
+        Flag(panel=SHOWN),
+    ] = None,
+    load: Annotated[
+        LoadOptions,
+        Group(
+            without=("backend", "precision", *shared.NOT_LOADED_SO),
+            help={"max_length": "Tokens a text; miCSE trains on 32."},
+        ),
+    ] = LoadOptions(max_length=32, backend="torch", precision="fp32"),
+    overwrite: shared.Overwrite = False,
+) -> Analysis:
+    """Attention of two dropout views of a text, and the mutual information that miCSE trains with.
+
+    Each text is encoded twice with dropout. Shown are the joint histograms of
+    the log attention of one sentence (miCSE, fig. 8), rho and mutual information
+    of every layer and head, and for two views of a text against views of two
+    texts the cosine and the mutual information (fig. 5). --trees splits the
+    latter by equal and unequal dependency trees (fig. 6). Models run on torch.
+
+    \b
+    Examples:
+      sentcli analyze attention sentences.txt -m minilm -m runs/micse -o attention
+      sentcli analyze attention sentences.txt -m minilm --sentence "A man plays a flute." -o flute
+      sentcli analyze attention sentences.txt -m model --layers 8:12 --slicing head-pairs -o paper
+      sentcli analyze attention -m minilm --trees treebank.conllu --limit 2000 -o trees
+    """  # noqa: D301
+    shared.check(output, overwrite=overwrite)
+    if not model:
+        raise InputError("give models: -m")
+    lines, parsed = _texts_and_trees(texts, trees, text_field, limit)
+    short = shared.short_names(model)
+    measured = Measured(lines, parsed, trees, sentence, layers, slicing, first_head, seed, dropout)
+    pairs, slices, reports = {}, {}, []
+    for candidate in shared.models(model, load):
+        name = short[candidate.name]
+        pairs[name], slices[name], report = measured.of(candidate)
+        reports.append(report)
+    made = _pair_sections(pairs, measured.words)
+    made += [
+        Section("Layers and heads", table=_heads_table(pairs), file="heads-table"),
+        Section("Two views, head by head", figure=_heads_figure(pairs)),
+    ]
+    if changes := _changes_figure(pairs):
+        made.append(Section("Heads that differ from the first model's", figure=changes))
+    for i, (name, report) in enumerate(zip(slices, reports, strict=True), 1):
+        file = "attention-views" if len(slices) == 1 else f"attention-views-{i}"
+        title = "One sentence" if len(slices) == 1 else f"One sentence: {name}"
+        figure = _histograms(name, slices[name], file, measured.shown, report.results["sentence"]["tokens"])
+        made.append(Section(title, figure=figure))
+    return shared.write("attention", output, made, [report.to_dict() for report in reports])
+
+
+def _texts_and_trees(
+    texts: str | None, trees: str | None, text_field: str, limit: int
+) -> tuple[list[str], list[str] | None]:
+    """Return the texts, and their trees if they are asked for.
+
+    Raises:
+        InputError: also if no two texts share a tree.
+    """
+    from sentcli.analysis.trees import is_spacy, parse_with_spacy, read_conllu
+
+    if trees is None or is_spacy(trees):
+        if texts is None:
+            raise InputError("give a file of texts, or --trees FILE.conllu, whose texts are taken")
+        lines = shared.read_texts(texts, text_field, limit)
+        if trees is None:
+            return lines, None
+        with console.working(f"parsing {len(lines):,} texts"):
+            parsed = parse_with_spacy(trees, lines)
+    else:
+        if texts is not None:
+            raise InputError(f"--trees {trees} brings its own texts: leave {texts} out")
+        read = read_conllu(Path(trees), limit)
+        lines, parsed = shared.enough(list(read), trees, len(read)), list(read.values())
+    if len(set(parsed)) == len(parsed):
+        raise InputError(f"no two of the {len(lines):,} texts share a tree: take more (--limit), or shorter ones")
+    if len(set(parsed)) == 1:
+        raise InputError(f"all {len(lines):,} texts have the same tree: there are no others to compare with")
+    return lines, parsed
+
+
+@dataclass
+class Measured:
+    """What the models are measured on, the same for all."""
+
+    texts: list[str]
+    trees: list[str] | None
+    parser: str | None
+    """Where the trees come from."""
+    sentence: str | None
+    """The number or the text of the sentence of the histograms, if one is chosen."""
+    layers: str
+    slicing: str
+    first_head: int
+    seed: int
+    dropout: float | None
+    shown: str = ""
+    """The sentence of the histograms: the first model chooses it where the user does not."""
+
+    @property
+    def words(self) -> str:
+        """The choices in words."""
+        slices = {"layer-pairs": "one head in every second layer", "head-pairs": "two adjacent heads of a layer"}
+        rate = "the models' own dropout" if self.dropout is None else f"dropout {self.dropout:g}"
+        return (
+            f"{len(self.texts):,} texts, two views each with {rate}, seed {self.seed}. Mutual information of a pair: "
+            f"layers {self.layers}, slices of {slices[self.slicing]}, all positions, the mean over slices. Cosine: of "
+            "the vectors that the model gives, with dropout."
+        )
+
+    @property
+    def all_texts(self) -> list[str]:
+        """The texts, and the sentence of the histograms where it is given as a text."""
+        own = [self.sentence] if self.sentence is not None and not self.sentence.isdecimal() else []
+        return [*self.texts, *own]
+
+    def of(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Outcome]:
+        """Measure a model: its pairs, and the slices of the sentence that is shown."""
+        from sentcli.analysis.attention_pairs import attention_pairs, tree_pairs
+        from sentcli.analysis.attention_views import DropoutViews
+        from sentcli.verbs.outcome import Outcome
+
+        report = Outcome("analyze", model.name)
+        _refuse_export(model)
+        views = DropoutViews(model.encoder, self.all_texts, self.seed, self.dropout)
+        layers = self._layers(views)
+        slices, tokens = self._slices(views, layers)
+        count = len(self.texts)
+        total = count + (tree_pairs(self.trees, views.lengths[:count]) if self.trees else 0)
+        with console.counting(f"comparing with {model.name}", total) as tick:
+            pairs = attention_pairs(views, count, layers, self.slicing, self.seed, self.trees, tick)
+        views.close()
+        shown = {"text": self.shown, "tokens": tokens, "slices": [part.to_dict() for part in slices]}
+        report.results = {"texts": count, **pairs.to_dict(), "sentence": shown}
+        model.release()
+        protocol = {
+            "kind": "attention",
+            "texts": count,
+            "layers": [layer + 1 for layer in layers],
+            "slicing": self.slicing,
+            "samples": "all positions",
+            "scale_by_share": False,
+            "negatives": "view 2 of one other text, drawn at random",
+            "dropout": "the model's own" if self.dropout is None else self.dropout,
+            "trees": self.parser,
+            "seed": self.seed,
+        }
+        return pairs, slices, shared.describe(report, model.described, protocol, self.seed)
+
+    def _layers(self, views: DropoutViews) -> tuple[int, ...]:
+        """Return the chosen layers.
+
+        Raises:
+            InputError: if they are not inside the model, or the slices cannot be cut.
+        """
+        from sentcli.objectives.attention_mi import chosen_layers
+
+        try:
+            layers = chosen_layers(self.layers, views.depth)
+        except InputError as error:
+            raise InputError(f"{views.name}: --layers: {error}") from error
+        heads = views.check()
+        if self.slicing == "layer-pairs" and len(layers) % 2:
+            raise InputError(f"--layers {self.layers} are {len(layers)}; layer-pairs needs an even number of them")
+        if self.slicing == "head-pairs" and heads % 2:
+            raise InputError(f"{views.name} has {heads} heads; head-pairs needs an even number of them")
+        if self.first_head > heads:
+            raise InputError(f"--first-head {self.first_head}: {views.name} has {heads} heads")
+        return layers
+
+    def _slices(self, views: DropoutViews, layers: tuple[int, ...]) -> tuple[list[Slice], int]:
+        """Return the slices of the sentence that is shown, and its tokens in this model."""
+        from sentcli.analysis.attention_views import slices_of
+
+        number = self._number(views.lengths)
+        self.shown = self.all_texts[number]
+        weights = views.of(number).weights
+        heads = range(self.first_head - 1, min(self.first_head - 1 + HEADS, weights.shape[2]))
+        return slices_of(weights, layers[:LAYERS], heads), weights.shape[-1]
+
+    def _number(self, lengths: list[int]) -> int:
+        if self.shown:
+            return self.all_texts.index(self.shown)
+        if self.sentence is None:
+            return next((i for i, length in enumerate(lengths) if length >= ENOUGH), lengths.index(max(lengths)))
+        if not self.sentence.isdecimal():
+            return self.all_texts.index(self.sentence)
+        if not 1 <= int(self.sentence) <= len(self.texts):
+            raise InputError(f"--sentence {self.sentence}: there are {len(self.texts):,} texts, numbered from 1")
+        return int(self.sentence) - 1
+
+
+def _refuse_export(model: EvaluatedModel) -> None:
+    """Refuse an exported folder, which gives no attention weights.
+
+    Raises:
+        InputError: if it is one.
+    """
+    from sentcli.io.weights import has_weights
+    from sentcli.model.exported import read_export
+
+    if read_export(model.spec.folder) is not None and not has_weights(model.spec.folder):
+        raise InputError(f"{model.name} is an export, which gives no attention weights: name what it was made of")
+
+
+def _pair_sections(pairs: dict[str, AttentionPairs], words: str) -> list[Section]:
+    made = [
+        Section("Positives and negatives", (words,), table=_pairs_table(pairs), file="pairs"),
+        Section("Cosine against mutual information", figure=_pairs_figure(pairs)),
+    ]
+    if any(each.trees is not None for each in pairs.values()):
+        made += [
+            Section("Trees", table=_trees_table(pairs), file="trees-table"),
+            Section("Negatives by their dependency trees", figure=_trees_figure(pairs)),
+        ]
+    return made
+
+
+def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
+    rows = []
+    for name, each in pairs.items():
+        (x, y), (u, v) = each.positives.centroid, each.negatives.centroid
+        values = (x, u, y, v, each.distance, each.auc("cosine"), each.auc("information"))
+        rows.append([name, *map(float, values)])
+    columns = ("model", "cosine +", f"cosine {MINUS}", "MI +", f"MI {MINUS}", "centroids apart", "AUC cosine", "AUC MI")
+    notes = (
+        f"Means of {len(next(iter(pairs.values())).positives.cosine):,} positive pairs (+, two dropout views of a "
+        f"text) and as many negative ones ({MINUS}, views of two texts). MI: attention mutual information in nats.",
+        "Centroids apart: distance of the two means in the plane of cosine and nats. AUC: how often a positive pair "
+        "has the greater value than a negative one; 0.5 is chance.",
+    )
+    return Table("Positives and negatives", columns, rows, formats=dict.fromkeys(columns[1:], ".4f"), notes=notes)
+
+
+def _cloud(name: str, group: PairGroup, origin: Any = (0.0, 0.0)) -> pd.DataFrame:
+    """Return the pairs of a group and their centroid, relative to an origin."""
+    import pandas as pd
+
+    x, y = group.cosine - origin[0], group.information - origin[1]
+    pairs = pd.DataFrame({"series": name, "x": x, "y": y})
+    centre = pd.DataFrame({"series": f"centroid, {name}", "x": [x.mean()], "y": [y.mean()]})
+    return pd.concat([pairs, centre])
+
+
+def _clouds_figure(
+    name: str, title: str, clouds: dict[str, list[pd.DataFrame]], first: int, labels: tuple[str, str], **more: Any
+) -> Figure:
+    """Return a panel for each title with two clouds of pairs.
+
+    Args:
+        name: of the figure's files.
+        title: of the figure.
+        clouds: title of a panel to its groups.
+        first: number of the first group's colour.
+        labels: of the axes.
+        more: alt and note of the figure.
+    """
+    import pandas as pd
+
+    data = pd.concat([cloud.assign(panel=panel) for panel, groups in clouds.items() for cloud in groups])
+    pairs = data[~data["series"].str.startswith("centroid, ")]
+    ends = {"xlim": style.limits(pairs["x"]), "ylim": style.limits(pairs["y"])}
+
+    def draw(panel: str, axes: Axes) -> None:
+        for i, cloud in enumerate(clouds[panel], first):
+            group, centre = cloud.iloc[:-1], cloud.iloc[-1]
+            axes.scatter(group["x"], group["y"], label=group["series"].iloc[0], **style.dots(i, len(group)))
+            look: Any = style.CENTRE | {"color": style.colour(i), "marker": style.marker(i)}
+            axes.scatter([centre["x"]], [centre["y"]], label=centre["series"], **look)
+        axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
+
+    panels = [partial(draw, panel) for panel in clouds]
+    return Figure(name, title, panels, data[["panel", "series", "x", "y"]], **more)
+
+
+def _pairs_figure(pairs: dict[str, AttentionPairs]) -> Figure:
+    clouds, about = {}, []
+    for name, each in pairs.items():
+        groups = [_cloud("positives", each.positives), _cloud("negatives", each.negatives)]
+        clouds[f"{name}: {each.distance:.2f} apart"] = groups
+        (x, y), (u, v) = each.positives.centroid, each.negatives.centroid
+        about.append(
+            f"{name}: positive pairs lie around cosine {x:.2f} and {y:.2f} nats, negative pairs around {u:.2f} and "
+            f"{v:.2f}; cosine tells them apart with AUC {each.auc('cosine'):.3f}, mutual information with "
+            f"{each.auc('information'):.3f}"
+        )
+    note = f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
+    title = "Cosine against attention mutual information"
+    return _clouds_figure("cosine-mi", title, clouds, 0, (COSINE, NATS), alt="; ".join(about), note=note)
+
+
+def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
+    rows, notes = [], []
+    for name, each in pairs.items():
+        trees = each.trees
+        assert trees is not None
+        groups = [("equal", trees.equal, trees.unequal), ("unequal", trees.unequal, trees.equal)]
+        groups += [("unequal, as long", trees.as_long, trees.equal)] if trees.as_long is not None else []
+        for kind, group, other in groups:
+            values = (*group.centroid, *(group.centroid - other.centroid))
+            rows.append([name, kind, len(group.cosine), *map(float, values)])
+        notes = [
+            f"{trees.texts:,} texts share their tree with another one, in {trees.pairs:,} pairs. Trees are equal if "
+            "part of speech, head and relation of every word are.",
+            "Normalised: minus the centroid of the other group. As long: pairs of texts with as many tokens, since "
+            "those with equal trees have that, too, and it raises the mutual information.",
+        ]
+    numbers = ("cosine", "MI", "cosine, normalised", "MI, normalised")
+    formats = dict.fromkeys(numbers, ".4f")
+    columns = ("model", "trees", "pairs", *numbers)
+    return Table("Negatives by their dependency trees", columns, rows, formats=formats, notes=notes)
+
+
+def _trees_figure(pairs: dict[str, AttentionPairs]) -> Figure:
+    import numpy as np
+
+    clouds, about = {}, []
+    for name, each in pairs.items():
+        trees = each.trees
+        assert trees is not None
+        x, y = trees.offset
+        clouds[f"{name}: {np.hypot(x, y):.2f} apart"] = [
+            _cloud("equal trees", trees.equal, trees.unequal.centroid),
+            _cloud("unequal trees", trees.unequal, trees.equal.centroid),
+        ]
+        about.append(
+            f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
+            f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
+        )
+    labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
+    note = f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that they mirror each other"
+    title = "Pairs of different texts, by whether their dependency trees are equal"
+    return _clouds_figure("trees", title, clouds, 2, labels, alt="; ".join(about), note=note)
+
+
+def _heads_table(pairs: dict[str, AttentionPairs]) -> Table:
+    """Return how alike the views are in the heads of each model."""
+    rows = []
+    for name, each in pairs.items():
+        mi = each.information
+        row = [name, *mi.shape, float(mi.mean()), float(each.correlation.mean())]
+        for place in (mi.argmin(), mi.argmax()):
+            layer, head = divmod(int(place), mi.shape[1])
+            row += [f"layer {layer + 1}, head {head + 1}", float(mi[layer, head])]
+        rows.append(row)
+    columns = ("model", "layers", "heads", "mean MI", "mean rho", "least alike head", "least MI", "most alike head")
+    formats = dict.fromkeys(("mean MI", "mean rho", "least MI", "greatest MI"), ".4f")
+    note = "Of two dropout views of a text, the mean over texts; layers and heads count from 1."
+    title = "Agreement of two views in every head"
+    return Table(title, (*columns, "greatest MI"), rows, formats=formats, notes=(note,))
+
+
+def _grids_figure(
+    name: str, title: str, grids: dict[str, tuple[str, Doubles]], about: Sequence[str], limits: dict[str, Any]
+) -> Figure:
+    """Return a panel with a value for each layer and head.
+
+    Args:
+        name: of the figure's files.
+        title: of the figure.
+        grids: title of a panel to the unit of its values, and the values ``[layers, heads]``.
+        about: what is shown, in words.
+        limits: unit to the ends of its colours.
+    """
+    import numpy as np
+    import pandas as pd
+
+    parts = []
+    for panel, (unit, values) in grids.items():
+        layer, head = np.indices(values.shape).reshape(2, -1) + 1
+        columns = {"panel": panel, "series": unit, "layer": layer, "head": head, "value": values.ravel()}
+        parts.append(pd.DataFrame(columns))
+
+    def draw(panel: str, axes: Axes) -> None:
+        unit, values = grids[panel]
+        low, high = limits[unit]
+        axes.grid(visible=False)
+        edges = [np.arange(size + 1) + 0.5 for size in values.shape]
+        cells = axes.pcolormesh(edges[1], edges[0], values, vmin=low, vmax=high, rasterized=True)
+        axes.set(title=panel, xlabel="head", ylabel="layer")
+        for axis, size in ((axes.xaxis, values.shape[1]), (axes.yaxis, values.shape[0])):
+            axis.set_ticks(range(1, size + 1))
+        axes.yaxis.set_inverted(True)
+        style.colour_bar(axes, cells, unit)
+
+    return Figure(name, title, [partial(draw, panel) for panel in grids], pd.concat(parts), "; ".join(about))
+
+
+def _span(arrays: Sequence[Doubles]) -> tuple[float, float]:
+    return min(float(array.min()) for array in arrays), max(float(array.max()) for array in arrays)
+
+
+def _heads_figure(pairs: dict[str, AttentionPairs]) -> Figure:
+    """Return mutual information and rho of each layer and head, two panels for each model."""
+    units = ("nats", "rho of the log weights")
+    limits = {
+        units[0]: _span([each.information for each in pairs.values()]),
+        units[1]: _span([each.correlation for each in pairs.values()]),
+    }
+    grids, about = {}, []
+    for name, each in pairs.items():
+        grids[f"{name}: mutual information"] = (units[0], each.information)
+        grids[f"{name}: rho"] = (units[1], each.correlation)
+        by_layer = ", ".join(f"{value:.2f}" for value in each.information.mean(axis=1))
+        about.append(f"{name}: mutual information by layer, from the first to the last: {by_layer} nats")
+    title = "Agreement of the attention of two dropout views, for each layer and head"
+    return _grids_figure("heads", title, grids, about, limits)
+
+
+def _changes_figure(pairs: dict[str, AttentionPairs]) -> Figure | None:
+    """Return the mutual information of every head minus that of the first model, of models of the same size."""
+    import numpy as np
+
+    first, *others = pairs
+    base = pairs[first].information
+    unit = f"nats more than {first}"
+    same = [name for name in others if pairs[name].information.shape == base.shape]
+    if not same:
+        return None
+    grids = {name: (unit, pairs[name].information - base) for name in same}
+    about = []
+    for name, (_, values) in grids.items():
+        layer, head = np.unravel_index(np.abs(values).argmax(), values.shape)
+        about.append(
+            f"{name}: {values.mean():+.3f} nats on average, most in layer {layer + 1}, head {head + 1} "
+            f"({values[layer, head]:+.3f})"
+        )
+    title = f"Mutual information of two views in each head, minus that of {first}"
+    limits = {unit: _span([values for _, values in grids.values()])}
+    return _grids_figure("heads-change", title, grids, about, limits)
+
+
+def _histograms(name: str, slices: Sequence[Slice], file: str, sentence: str, tokens: int) -> Figure:
+    """Return the joint histograms of the log weights of two views of a sentence, a panel for each slice."""
+    import numpy as np
+    import pandas as pd
+    from matplotlib.colors import LogNorm
+
+    filled = [part for part in slices if len(part.first)]
+    edges = np.linspace(*_span([np.concatenate([part.first, part.second]) for part in filled]), BINS + 1)
+    counts = [np.histogram2d(part.second, part.first, bins=(edges, edges))[0] for part in slices]
+    most = max(2.0, *(float(count.max()) for count in counts))
+    centres = (edges[1:] + edges[:-1]) / 2
+    parts = []
+    for part, count in zip(slices, counts, strict=True):
+        rows, columns = np.nonzero(count)
+        values = {"x": centres[columns], "y": centres[rows], "value": count[rows, columns]}
+        parts.append(pd.DataFrame({"panel": _place(part), "layer": part.layer + 1, "head": part.head + 1, **values}))
+
+    def draw(part: Slice, count: Doubles, axes: Axes) -> None:
+        axes.grid(visible=False)
+        shown = np.where(count > 0, count, np.nan)
+        cells = axes.pcolormesh(edges, edges, shown, norm=LogNorm(1.0, most), rasterized=True)
+        title = f"{_place(part)}: rho {part.correlation:.2f}, MI {part.information:.2f}"
+        axes.set(title=title, xlabel="ln attention, view 1", ylabel="ln attention, view 2")
+        style.colour_bar(axes, cells, "positions", log=True)
+
+    least, greatest = (pick(slices, key=lambda part: part.information) for pick in (min, max))
+    about = (
+        f"{name}, {len(slices)} joint histograms: the points lie closest to the diagonal in {_values(greatest)}, and "
+        f"spread most in {_values(least)}"
+    )
+    title = f"{name}: attention of two dropout views of one sentence of {tokens} tokens"
+    quoted = f"\N{LEFT DOUBLE QUOTATION MARK}{sentence}\N{RIGHT DOUBLE QUOTATION MARK}"
+    note = f"Weights that dropout removed in either view are left out. The sentence: {quoted}"
+    panels = [partial(draw, part, count) for part, count in zip(slices, counts, strict=True)]
+    heads = len({part.head for part in slices})
+    return Figure(file, title, panels, pd.concat(parts), about, note, columns=heads)
+
+
+def _place(part: Slice) -> str:
+    return f"layer {part.layer + 1}, head {part.head + 1}"
+
+
+def _values(part: Slice) -> str:
+    return f"{_place(part)} (rho {part.correlation:.2f}, {part.information:.2f} nats)"

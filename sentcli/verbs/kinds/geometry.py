@@ -1,0 +1,375 @@
+"""Alignment, uniformity, spectrum and hubs of models, runs or vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_doc import Doc
+from annotated_types import Ge
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.pages import style
+from sentcli.pages.page import Figure, Section
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.kinds import shared
+from sentcli.verbs.kinds.shared import Analysis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sentcli.analysis.run_metrics import RunMetrics
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.sts import Pairs
+    from sentcli.verbs.outcome import Outcome
+
+ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
+LOGGED = {
+    "dev_spearman": "STS-B dev (Spearman × 100)",
+    "alignment": ALIGNMENT,
+    "uniformity": UNIFORMITY,
+    "held_out_perplexity": "perplexity of held-out text",
+}
+NAME = (0.4, 0.07)
+"""Width and height of a name beside a point, as shares of the axes."""
+
+
+@verb("geometry")
+def geometry(
+    output: shared.Output,
+    paths: Annotated[
+        list[Path] | None,
+        Doc("Folders of training runs, whose curves are drawn too; or vectors: .npy files, directories of encode."),
+        Flag(metavar="[PATH]...", show_default=False, positional=True),
+    ] = None,
+    model: shared.Models = None,
+    data: shared.Data = None,
+    pairs: shared.PairsFile = None,
+    split: Annotated[Literal["dev", "test", "train"], Doc("Of STS-B."), Flag(panel=shared.INPUT)] = "dev",
+    texts: shared.TextsFile = None,
+    text_field: shared.TextField = "text",
+    limit: shared.Limit = 50_000,
+    positives_above: Annotated[
+        str,
+        Doc("Pairs with a higher gold score are the positives of alignment; all takes every pair."),
+        Flag(metavar="SCORE|all"),
+    ] = "4",
+    neighbours: Annotated[int, Ge(1), Doc("Nearest ones that hubness counts.")] = 10,
+    sts: Annotated[bool, Doc("Score the seven STS tasks of --data, for the colours.")] = True,
+    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
+    rerun: shared.Rerun = False,
+    overwrite: shared.Overwrite = False,
+) -> Analysis:
+    """Alignment, uniformity, anisotropy, spectrum and hubs of models, runs or vectors.
+
+    Alignment and uniformity (Wang and Isola) are SimCSE's: positives are the
+    pairs of STS-B with a gold score above 4, uniformity is over all its distinct
+    sentences. --texts measures everything but alignment on texts of yours. Models
+    are drawn by both, with the STS average as colour (InforMin-CL, fig. 3). Runs
+    of train --log-geometry show both over the steps (WhitenedCSE, fig. 3).
+
+    \b
+    Examples:
+      sentcli analyze geometry -m minilm -m runs/simcse --data downstream -o geometry
+      sentcli analyze geometry runs/simcse runs/whitenedcse --data downstream -o curves
+      sentcli analyze geometry vectors.npy encoded/ -o spectrum
+      sentcli analyze geometry -m minilm --texts sentences.txt --pairs pairs.tsv --positives-above 0.8 -o own
+    """  # noqa: D301
+    from sentcli.analysis.run_metrics import is_run, read_metrics
+
+    shared.check(output, overwrite=overwrite)
+    above = _above(positives_above)
+    runs = {str(path): read_metrics(path) for path in paths or [] if is_run(path)}
+    stored = {str(path): shared.stored_vectors(path) for path in paths or [] if not is_run(path)}
+    trained = [run for run in runs if (Path(run) / "config.json").exists()]
+    names = [*(model or []), *(trained if data or pairs or texts else [])]
+    tasks = shared.read_stsb(data, pairs, split) if data or pairs else {}
+    own = shared.read_texts(texts, text_field, limit) if texts else []
+    if model and not (tasks or own):
+        raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
+    if not (names or runs or stored):
+        raise InputError("give models (-m), folders of training runs, or vectors")
+    measured = Measured(tasks, own, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
+    reports = [of_model(each, measured) for each in shared.models(names, load, rerun=rerun)]
+    reports += [_of_vectors(name, vectors, measured) for name, vectors in stored.items()]
+    labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
+    rows = {labels[report.model]: report.results for report in reports}
+    reports += [_of_run(name, run) for name, run in runs.items() if name not in names]
+    _say_unlogged(list(runs.values()))
+    made = sections(rows, measured)
+    if runs:
+        curves = training_curves({labels[name]: run for name, run in runs.items()})
+        made.append(Section("While training", figure=curves))
+    return shared.write("geometry", output, made, [report.to_dict() for report in reports])
+
+
+def _above(text: str) -> float | None:
+    if text == "all":
+        return None
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"--positives-above {text}: expected a gold score such as 4, or all") from error
+
+
+def _say_unlogged(runs: Sequence[RunMetrics]) -> None:
+    for run in runs:
+        if not run.evaluations:
+            console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
+        elif not run.column("uniformity")[0]:
+            console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the models are measured on, the same for all."""
+
+    pairs: dict[str, list[Pairs]]
+    """STS-B or a table of pairs, for alignment and uniformity."""
+    texts: list[str] = field(default_factory=list)
+    """Texts for everything but alignment; without them, the sentences of the pairs are taken."""
+    above: float | None = 4.0
+    """Pairs with a higher gold score are positives; None takes all."""
+    neighbours: int = 10
+    sts: dict[str, list[Pairs]] = field(default_factory=dict)
+    """STS tasks that are scored."""
+
+    @property
+    def words(self) -> str:
+        """The choices in words."""
+        parts = []
+        for name, subsets in self.pairs.items():
+            which = "every pair" if self.above is None else f"the pairs with a gold score above {self.above:g}"
+            parts.append(
+                f"Alignment: {which} of {name} ({sum(map(len, subsets)):,} pairs). Uniformity: its distinct sentences."
+            )
+        rest = "Everything else" if self.pairs else "Everything"
+        whose = f"{len(self.texts):,} distinct texts" if self.texts else "the same sentences" if self.pairs else ""
+        return " ".join([*parts, *([f"{rest}: {whose}."] if whose else [])])
+
+
+def of_model(model: EvaluatedModel, measured: Measured) -> Outcome:
+    """Measure a model."""
+    from sentcli.analysis.pair_geometry import pair_geometry
+    from sentcli.evaluation import sts
+    from sentcli.verbs.outcome import Outcome
+
+    report = Outcome("analyze", model.name)
+    subsets = [subset for task in measured.pairs.values() for subset in task]
+    sentences = sts.sentences(subsets)
+    with console.encoding_texts(len({*sentences, *measured.texts})) as progress:
+        vectors = model.encode([*sentences, *measured.texts], progress)
+    average = shared.sts_average(model, measured.sts)
+    aligned = pair_geometry(vectors, subsets, measured.above).to_dict() if subsets else {}
+    _measure(report, vectors.of(measured.texts or sentences), measured, aligned, average, model.described)
+    model.release()
+    return report
+
+
+def _of_vectors(name: str, vectors: Any, measured: Measured) -> Outcome:
+    """Measure vectors without a model."""
+    from sentcli.verbs.outcome import Outcome
+
+    return _measure(Outcome("analyze", name), vectors, measured, {}, None, {})
+
+
+def _measure(
+    report: Outcome,
+    vectors: Any,
+    measured: Measured,
+    aligned: dict[str, Any],
+    average: float | None,
+    described: dict[str, Any],
+) -> Outcome:
+    from sentcli.analysis.summary import geometry
+
+    with console.working(f"{report.model}: geometry of {len(vectors):,} vectors"):
+        report.results = {**geometry(vectors, measured.neighbours), **aligned, "sts_average": average}
+    protocol = {
+        "kind": "geometry",
+        "pairs": list(measured.pairs),
+        "positives_above": measured.above,
+        "texts": len(measured.texts) or None,
+    }
+    return shared.describe(report, described, protocol)
+
+
+def _of_run(name: str, run: RunMetrics) -> Outcome:
+    """Return the report of a run that is not measured as a model."""
+    from sentcli.machine import environment
+    from sentcli.verbs.outcome import Outcome
+
+    evaluations = {"evaluations": list(run.evaluations)}
+    return Outcome("analyze", name, {"kind": "geometry"}, evaluations, environment(None, None))
+
+
+def sections(rows: dict[str, dict[str, Any]], measured: Measured) -> list[Section]:
+    """Return tables and figures.
+
+    Args:
+        rows: the results of each model, by its short name.
+        measured: what they were measured on.
+    """
+    import pandas as pd
+
+    if not rows:
+        return []
+    frame = pd.DataFrame([{"model": name, "alignment": None, **results} for name, results in rows.items()])
+    title = "Geometry of the vectors"
+    made = [
+        Section(title, text=(measured.words,), table=_table(frame), file="geometry"),
+    ]
+    if frame["alignment"].notna().any():
+        made.append(Section("Alignment against uniformity", figure=_scatter(frame[frame["alignment"].notna()])))
+    made.append(Section("Spectrum", figure=_spectrum(frame)))
+    return [*made, Section("Hubs", table=_hubs(frame), file="hubs")]
+
+
+def _table(frame: Any) -> Table:
+    shown = frame[["model", "sts_average", "alignment", "uniformity", "anisotropy", "isotropy", "isotropy_whitened"]]
+    shown = shown.assign(rank=frame["effective_rank"], share=100 * frame["first_direction"])
+    optional = [name for name in ("sts_average", "alignment") if frame[name].isna().all()]
+    heads = {
+        "sts_average": "STS average",
+        "anisotropy": "mean cosine",
+        "isotropy_whitened": "isotropy whitened",
+        "rank": "effective rank",
+        "share": "first direction %",
+    }
+    dimensions = ", ".join(dict.fromkeys(map(str, frame["dimension"])))
+    note = (
+        "Mean cosine: of all pairs (anisotropy). Isotropy: 1 if no direction is preferred (Mu and Viswanath). "
+        f"Effective rank: of {dimensions} dimensions (Roy and Vetterli). First direction: its share of the variance."
+    )
+    four = ("alignment", "uniformity", "mean cosine", "isotropy", "isotropy whitened")
+    formats = dict.fromkeys(four, ".4f") | {"effective rank": ".1f", "first direction %": ".1f"}
+    shown = shown.drop(columns=optional).rename(columns=heads)
+    return Table.of_frame("Geometry of the vectors", shown, formats=formats, notes=(note,))
+
+
+def _hubs(frame: Any) -> Table:
+    import pandas as pd
+
+    hubs = pd.DataFrame(list(frame["hubness"]))
+    shown = pd.DataFrame(
+        {
+            "model": frame["model"],
+            "skewness": hubs["skewness"],
+            "antihubs %": 100 * hubs["antihubs"],
+            "greatest hub": hubs["largest"],
+        }
+    )
+    note = (
+        f"Of how many others a text is one of the {hubs['k'][0]} nearest: skewness of the counts, share of texts that "
+        "are no neighbour of any other, and the largest count."
+    )
+    return Table.of_frame("Hubs", shown, notes=(note,))
+
+
+def _scatter(frame: Any) -> Figure:
+    import pandas as pd
+
+    data = frame[["model", "uniformity", "alignment", "sts_average"]]
+    about = "; ".join(
+        f"{row.model}: alignment {row.alignment:.3f}, uniformity {row.uniformity:.3f}"
+        + (f", STS {row.sts_average:.2f}" if pd.notna(row.sts_average) else "")
+        for row in data.itertuples()
+    )
+
+    def draw(axes: Axes) -> None:
+        look: dict[str, Any] = {"s": 60, "edgecolors": style.INK, "linewidths": 0.6}
+        if data["sts_average"].notna().all():
+            dots = axes.scatter(data["uniformity"], data["alignment"], c=data["sts_average"].astype(float), **look)
+            style.colour_bar(axes, dots, "STS average (Spearman × 100)")
+        else:
+            axes.scatter(data["uniformity"], data["alignment"], color=style.colour(0), **look)
+        _names(axes, list(data["uniformity"]), list(data["alignment"]), list(data["model"]))
+        axes.set(title="Lower left is better", xlabel=UNIFORMITY, ylabel=ALIGNMENT)
+
+    return Figure("alignment-uniformity", "Alignment against uniformity", (draw,), data, about)
+
+
+def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None:
+    """Write a name beside each point, on the side where there is room, and above the names that are in its way."""
+    import numpy as np
+
+    def shares(values: list[float]) -> Any:
+        spread = float(np.ptp(values))
+        return (np.array(values) - min(values)) / spread if spread else np.full(len(values), 0.5)
+
+    across, up = shares(x), shares(y)
+    placed: list[tuple[float, float]] = []
+    for i in np.argsort(up, kind="stable"):
+        height = up[i]
+        for other, taken in sorted(placed, key=lambda place: place[1]):
+            if abs(other - across[i]) < NAME[0] and height - taken < NAME[1]:
+                height = taken + NAME[1]
+        placed.append((across[i], height))
+        side = -1 if across[i] > 0.5 else 1
+        raised = 4 + (height - up[i]) * 3.5 * 72 * 0.6  # points; axes take about so much of a panel
+        where: Any = {
+            "xytext": (7 * side, raised),
+            "textcoords": "offset points",
+            "ha": "right" if side < 0 else "left",
+        }
+        axes.annotate(style.short(names[i]), (x[i], y[i]), fontsize=8, **where).set_in_layout(False)
+    axes.margins(x=0.15, y=0.12)
+
+
+def _spectrum(frame: Any) -> Figure:
+    import pandas as pd
+
+    parts, words = [], []
+    for row in frame.itertuples():
+        values = pd.Series(row.singular_values)
+        shares = values / values[0] if values[0] > 0 else values
+        part = pd.DataFrame({"series": row.model, "x": shares.index + 1, "y": shares})
+        parts.append(part[shares > 1e-4])
+        words.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(values)}")
+    data, title = pd.concat(parts), "Singular values of the centred vectors"
+
+    def draw(axes: Axes) -> None:
+        style.lines(axes, data, list(frame["model"]), markers=False)
+        axes.set(title=title, xlabel="direction, largest first", ylabel="singular value / largest")
+        style.log_axis(axes, "y")
+
+    return Figure("spectrum", title, (draw,), data, "; ".join(words))
+
+
+def training_curves(runs: dict[str, RunMetrics]) -> Figure:
+    """Return how what was logged at evaluations changes over the steps of some runs (WhitenedCSE, fig. 3)."""
+    import pandas as pd
+
+    parts, words = [], []
+    for key, label in LOGGED.items():
+        for name, run in runs.items():
+            steps, values = run.column(key)
+            if steps:
+                parts.append(pd.DataFrame({"panel": label.split(" (")[0], "series": name, "x": steps, "y": values}))
+                words.append(f"{name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
+    data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
+    labels = [label for label in LOGGED.values() if (data["panel"] == label.split(" (")[0]).any()]
+
+    def draw(label: str, axes: Axes) -> None:
+        title = label.split(" (")[0]
+        style.lines(axes, data[data["panel"] == title], list(runs))
+        axes.set(title=title, xlabel="optimiser step", ylabel=label)
+        style.whole_numbers(axes)
+        if label == LOGGED["held_out_perplexity"]:
+            style.log_axis(axes, "y")
+
+    panels = [partial(draw, label) for label in labels]
+    return Figure(
+        "training-curves",
+        "Evaluations of the training runs",
+        panels,
+        data,
+        "; ".join(words),
+        columns=min(3, len(panels)),
+    )

@@ -1,0 +1,302 @@
+"""The terms of training runs, their shares of the gradient, and the groups of columns that whitening works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_doc import Doc
+from annotated_types import Ge
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.pages import style
+from sentcli.pages.page import Figure, Section
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.kinds import shared
+from sentcli.verbs.kinds.shared import Analysis
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from sentcli.analysis.group_spectrum import GroupSpectra
+    from sentcli.analysis.loss_terms import LossTerms
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.verbs.outcome import Outcome
+
+STEP = "optimiser step"
+PERCENTILES = {"y": 50, "low": 5, "high": 95}
+
+
+@verb("objectives")
+def objectives(
+    runs: Annotated[
+        list[Path],
+        Doc("Folders of training runs, finished or not."),
+        Flag(metavar="RUN...", show_default=False, positional=True),
+    ],
+    output: shared.Output,
+    model: shared.Models = None,
+    texts: shared.TextsFile = None,
+    text_field: shared.TextField = "text",
+    limit: shared.Limit = 10_000,
+    groups: Annotated[
+        int, Ge(0), Doc("Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.")
+    ] = 0,
+    seed: Annotated[int, Ge(0), Doc("Of the order of the columns.")] = 0,
+    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(normalize=False),
+    rerun: shared.Rerun = False,
+    overwrite: shared.Overwrite = False,
+) -> Analysis:
+    """Loss terms of training runs, their shares of the gradient, and the groups that whitening works on.
+
+    Training measures every 50 steps which part each term has in the gradient at
+    the encoder (--set share_every). With --texts, the vectors of the finished
+    runs and of the models (-m, such as the model that a run started from) are
+    cut into shuffled groups of columns as WhitenedCSE does, and the eigenvalues
+    and condition numbers of each group's covariance are shown.
+
+    \b
+    Examples:
+      sentcli analyze objectives runs/micse runs/informin-cl -o shares
+      sentcli analyze objectives runs/whitenedcse -m minilm --pooling cls --texts sentences.txt -o groups
+      sentcli analyze objectives runs/whitenedcse --texts sentences.txt --groups 32 -o thirty-two
+    """  # noqa: D301
+    from sentcli.analysis.loss_terms import read_terms
+    from sentcli.verbs.outcome import Outcome
+
+    shared.check(output, overwrite=overwrite)
+    if twice := next((path for path in runs if runs.count(path) > 1), None):
+        raise InputError(f"{twice} is given twice")
+    if model and texts is None:
+        raise InputError("-m is for the whitening groups, which need --texts")
+    terms = {str(path): read_terms(path) for path in runs}
+    _say(terms)
+    names = [*(model or []), *(name for name, run in terms.items() if run.finished)] if texts else []
+    if texts and not names:
+        raise InputError("--texts: none of the runs is finished, so there is no model: -m names one")
+    lines = shared.read_texts(texts, text_field, limit) if texts else []
+    short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
+    reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
+    count = groups or next((run.groups for run in terms.values() if run.groups), 0)
+    spectra = {}
+    for candidate in shared.models(names, load, rerun=rerun):
+        name = candidate.name
+        report = reports.setdefault(name, Outcome("analyze", name, {"kind": "objectives"}, {}))
+        spectra[short[name]] = _spectra(candidate, lines, count, seed, report)
+    _say_pooling([report.protocol.get("pooling") for report in reports.values()])
+    words = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
+    made = [*term_sections({short[name]: run for name, run in terms.items()}), *_group_sections(spectra, words)]
+    return shared.write("objectives", output, made, [report.to_dict() for report in reports.values()])
+
+
+def _say(terms: dict[str, LossTerms]) -> None:
+    for name, run in terms.items():
+        if not run.finished:
+            console.warn(f"{name} is not finished: its last step is {run.steps:,}")
+        if len(run.terms) == 1:
+            console.note(f"{name}: its loss is {run.terms[0].name} alone, whose share of the gradient is 100 %")
+        elif not run.measured:
+            console.warn(f"{name} logged no shares of the gradient: train with --set share_every=50")
+
+
+def _say_pooling(poolings: Sequence[str | None]) -> None:
+    kinds = dict.fromkeys(pooling for pooling in poolings if pooling)
+    if len(kinds) > 1:
+        console.warn(f"the models pool differently ({', '.join(kinds)}), which moves the groups: --pooling sets one")
+
+
+def _spectra(model: EvaluatedModel, texts: list[str], groups: int, seed: int, report: Outcome) -> GroupSpectra:
+    """Measure the groups of a model and write them into its report."""
+    from sentcli.analysis.group_spectrum import group_spectra
+
+    vectors = shared.vectors_of(model, texts).of(texts)
+    spectra = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
+    report.results = {**report.results, "whitening": spectra.to_dict()}
+    chosen = {"texts": len(texts), "groups": len(spectra.eigenvalues), "seed": seed}
+    shared.describe(report, model.described, report.protocol | chosen, seed)
+    return spectra
+
+
+def term_sections(runs: dict[str, LossTerms]) -> list[Section]:
+    """Return tables and figures of the terms of runs, which have short names."""
+    if not runs:
+        return []
+    made = [Section("Terms of the loss", table=_terms_table(runs), file="terms")]
+    if any(run.measured for run in runs.values()):
+        made.append(Section("Shares of the gradient", figure=_shares_figure(runs)))
+    return [*made, Section("Terms over the steps", figure=_terms_figure(runs))]
+
+
+def _terms_table(runs: dict[str, LossTerms]) -> Table:
+    rows = []
+    for name, run in runs.items():
+        for term in run.terms:
+            shares = [100 * share for share in term.shares]
+            spread = [_mean(shares), min(shares), max(shares)] if shares else [None] * 3
+            tenth = max(1, len(term.values) // 10)
+            means = [_mean(part) if part else None for part in (term.values[:tenth], term.values[-tenth:])]
+            rows.append([name, term.name, term.weight, *spread, len(shares), *means])
+    columns = ("run", "term", "weight", "share %", "least %", "greatest %", "measured")
+    ends = ("term, first steps", "term, last steps")
+    formats = dict.fromkeys(columns[3:6], ".3g") | {"weight": "g"} | dict.fromkeys(ends, ".4g")
+    note = (
+        "Share: norm of the weighted term's gradient at the encoder over the sum of these norms, the mean of the steps "
+        "where training measured it (--set share_every). Terms are unweighted: means of the first and the last tenth."
+    )
+    return Table("Terms of the loss", (*columns, *ends), rows, formats=formats, notes=(note,))
+
+
+def _mean(values: Sequence[float]) -> float:
+    import numpy as np
+
+    return float(np.mean(values))
+
+
+def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
+    import pandas as pd
+
+    measured = {name: run for name, run in runs.items() if run.measured}
+    parts, about = [], []
+    for name, run in measured.items():
+        for term in run.terms:
+            shares = pd.Series(term.shares, dtype=float)
+            part = pd.DataFrame({"panel": name, "series": term.name, "x": list(term.share_steps), "y": 100 * shares})
+            parts.append(part[shares > 0])
+        means = ", ".join(f"{term.name} {100 * (term.mean_share or 0):.3g} %" for term in run.terms)
+        about.append(f"{name}, mean shares: {means}")
+    data = pd.concat(parts)
+
+    def draw(name: str, run: LossTerms, axes: Axes) -> None:
+        style.lines(axes, data[data["panel"] == name], [term.name for term in run.terms])
+        axes.set(title=name, xlabel=STEP, ylabel="share of the gradient (%)")
+        style.whole_numbers(axes)
+        style.log_axis(axes, "y")
+
+    panels = [partial(draw, name, run) for name, run in measured.items()]
+    return Figure("gradient-shares", "Share of each term in the gradient", panels, data, "; ".join(about))
+
+
+def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
+    import pandas as pd
+
+    from sentcli.analysis.loss_terms import thinned
+
+    parts, about = [], []
+    for name in dict.fromkeys(term.name for run in runs.values() for term in run.terms):
+        for label, run in runs.items():
+            for term in run.terms:
+                if term.name == name and term.steps:
+                    steps, values = thinned(term.steps, term.values)
+                    parts.append(pd.DataFrame({"panel": name, "series": label, "x": steps, "y": values}))
+                    about.append(f"{name} of {label} goes from {values[0]:.3g} to {values[-1]:.3g}")
+    data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
+
+    def draw(name: str, axes: Axes) -> None:
+        own = data[data["panel"] == name]
+        style.lines(axes, own, list(runs), markers=False)
+        labels = list(own["series"].unique())
+        title = name if len(labels) > 1 else f"{name} ({labels[0]})"
+        axes.set(title=title, xlabel=STEP, ylabel=f"{name} (unweighted)")
+        style.whole_numbers(axes)
+        if (own["y"] > 0).all():
+            style.log_axis(axes, "y")
+
+    panels = [partial(draw, name) for name in data["panel"].unique()]
+    return Figure("loss-terms", "Terms of the loss over the steps", panels, data, "; ".join(about))
+
+
+def _group_sections(spectra: dict[str, GroupSpectra], words: str) -> list[Section]:
+    """Return tables and figure of the whitening groups of models, which have short names."""
+    if not spectra:
+        return []
+    return [
+        Section("Whitening groups", (words,), table=_groups_table(spectra), file="groups"),
+        Section("Eigenvalues of the whitening groups", figure=_groups_figure(spectra)),
+        Section("Every group", table=_every_group(spectra), file="every-group", folded=True),
+    ]
+
+
+def _groups_table(spectra: dict[str, GroupSpectra]) -> Table:
+    import numpy as np
+
+    rows = []
+    for name, each in spectra.items():
+        ends = (each.eigenvalues.max(), each.eigenvalues.min(), np.median(each.conditions), each.conditions.max())
+        whole = float(each.by_count[1][0]) if 1 in each.by_count else None
+        rows.append([name, *each.eigenvalues.shape, *map(float, ends), whole])
+    sizes = ("model", "groups", "columns")
+    values = ("largest eigenvalue", "smallest", "condition, median", "condition, largest", "condition of all columns")
+    note = (
+        "Condition number: largest over smallest eigenvalue of a group's covariance; 1 is white. Of all columns: as if "
+        "they were one group, where there are more texts than columns."
+    )
+    formats = dict.fromkeys(values, ".3g")
+    return Table("Covariance of the whitening groups", (*sizes, *values), rows, formats=formats, notes=(note,))
+
+
+def _every_group(spectra: dict[str, GroupSpectra]) -> Table:
+    rows = [
+        [name, i, float(values[0]), float(values[-1]), float(condition)]
+        for name, each in spectra.items()
+        for i, (values, condition) in enumerate(zip(each.eigenvalues, each.conditions, strict=True), 1)
+    ]
+    columns = ("model", "group", "largest eigenvalue", "smallest", "condition")
+    return Table("Every group", columns, rows, formats=dict.fromkeys(columns[2:], ".3g"))
+
+
+def _groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
+    import numpy as np
+    import pandas as pd
+
+    titles = ("Eigenvalues", "Condition numbers", "Other numbers of groups")
+    parts, about = [], []
+    for name, each in spectra.items():
+        conditions = np.sort(each.conditions[np.isfinite(each.conditions)])[::-1]
+        ranked = pd.DataFrame({"x": np.arange(1, len(conditions) + 1), "y": conditions})
+        values = _banded(range(1, each.eigenvalues.shape[1] + 1), list(each.eigenvalues.T))
+        sizes = _banded(list(each.by_count), list(each.by_count.values()))
+        named = zip(titles, (values, ranked, sizes), strict=True)
+        parts += [part.assign(panel=title, series=name) for title, part in named]
+        about.append(
+            f"{name}: the median condition number of {len(each.eigenvalues)} groups is "
+            f"{np.median(each.conditions):.3g}, the largest {each.conditions.max():.3g}"
+        )
+    data = pd.concat(parts)[["panel", "series", "x", "y", "low", "high"]]
+
+    def draw(title: str, x: str, y: str, log: str, axes: Axes) -> None:
+        style.lines(axes, data[data["panel"] == title], list(spectra), markers=title != titles[1])
+        axes.set(title=title, xlabel=x, ylabel=y)
+        style.whole_numbers(axes)
+        for which in log:
+            style.log_axis(axes, which)
+
+    panels = (
+        partial(draw, titles[0], "eigenvalue of a group, largest first", "eigenvalue", "y"),
+        partial(draw, titles[1], "group, largest first", "condition number", "y"),
+        partial(draw, titles[2], "groups", "condition number", "xy"),
+    )
+    note = (
+        "Lines are medians over the groups, bands reach from the 5th to the 95th percentile; what is singular, or not "
+        "positive, is left out"
+    )
+    title = "Covariance of the whitening groups"
+    return Figure("whitening-groups", title, panels, data, "; ".join(about), note, columns=3)
+
+
+def _banded(x: Sequence[int], groups: Sequence[npt.NDArray[np.floating[Any]]]) -> pd.DataFrame:
+    """Return medians with a band, where they can stand on a logarithmic axis."""
+    import numpy as np
+    import pandas as pd
+
+    rows = [np.percentile(values, list(PERCENTILES.values()), method="nearest") for values in groups]
+    frame = pd.DataFrame(rows, columns=list(PERCENTILES))
+    frame = frame.where(np.isfinite(frame) & (frame > 0))
+    return frame.assign(x=list(x))[frame["y"].notna()]

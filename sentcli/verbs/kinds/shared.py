@@ -1,0 +1,281 @@
+"""What the kinds of analysis share: their options, models, texts and pairs, and the folder that they write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_doc import Doc
+from annotated_types import Ge
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.verbs.declaration import Flag
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+    from sentcli.evaluation.sts import Pairs
+    from sentcli.pages.page import Section
+    from sentcli.verbs.outcome import Outcome
+
+INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
+LEAST = 10
+"""Distinct texts that an analysis needs."""
+RESULT, PAGE = "analysis.json", "index.html"
+
+Models = Annotated[
+    list[str] | None,
+    Doc("A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared."),
+    Flag("-m", show_default=False),
+]
+Output = Annotated[Path, Doc("A folder for page, figures and tables."), Flag("-o", metavar="DIR", show_default=False)]
+Data = Annotated[
+    Path | None,
+    Doc("A SentEval data/downstream folder, or sts once it is fetched: its STS-B pairs."),
+    Flag(show_default=False, panel=INPUT),
+]
+PairsFile = Annotated[
+    str | None,
+    Doc("A table of your own with the columns sentence1, sentence2 and score, instead of --data."),
+    Flag(metavar="FILE", show_default=False, panel=INPUT),
+]
+TextsFile = Annotated[
+    str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", show_default=False, panel=INPUT)
+]
+TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
+Limit = Annotated[int, Ge(LEAST), Doc("Texts at most, the first."), Flag(panel=INPUT)]
+Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
+Overwrite = Annotated[bool, Doc("Replace an output that exists."), Flag(panel=OUTPUT)]
+
+
+NOT_LOADED_SO = ("normalize", "allow_cpu_fallback")
+"""Options of loading that no kind of analysis has."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What was measured, and the folder that shows it."""
+
+    folder: Path
+    sections: Sequence[Section]
+    objects: Sequence[dict[str, Any]]
+    """The JSON of each model or run."""
+
+    def to_dict(self) -> Any:
+        """Return the JSON: an object, or a list of them where there are several models."""
+        return self.objects[0] if len(self.objects) == 1 else list(self.objects)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the first table, with a row for each model or run."""
+        return next(section.table for section in self.sections if section.table is not None).to_frame()
+
+    def show(self) -> None:
+        """Print the tables that the page does not fold."""
+        for section in self.sections:
+            if section.table is not None and not section.folded:
+                console.show(section.table)
+
+    def _repr_html_(self) -> str:
+        """Show tables and figures in a notebook."""
+        from base64 import b64encode
+
+        parts = []
+        for section in self.sections:
+            if section.table is not None and not section.folded:
+                parts.append(section.table._repr_html_())
+            if section.figure is not None:
+                picture = b64encode((self.folder / f"{section.figure.name}.png").read_bytes()).decode()
+                parts.append(f'<img width="{section.figure.columns * 400}" src="data:image/png;base64,{picture}">')
+        return "".join(parts)
+
+
+def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> list[EvaluatedModel]:
+    """Return models, which are loaded when their vectors are not known.
+
+    Raises:
+        InputError: if one does not exist, or is named twice.
+    """
+    from sentcli.evaluation.evaluated import EvaluatedModel
+
+    if twice := next((name for name in names if list(names).count(name) > 1), None):
+        raise InputError(f"-m {twice} is given twice")
+    return [EvaluatedModel(name, load, rerun=rerun) for name in names]
+
+
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Return names for tables and figures: the last part of a path, if no other model has it."""
+    last = {model: Path(model).name or model for model in models}
+    return {model: name if list(last.values()).count(name) == 1 else model for model, name in last.items()}
+
+
+def vectors_of(model: EvaluatedModel, texts: Iterable[str]) -> TextVectors:
+    """Return the vectors of some texts, which are kept for later runs, and let go of the model."""
+    texts = list(texts)
+    with console.encoding(f"encoding with {model.name}", len(set(texts))) as progress:
+        vectors = model.encode(texts, progress)
+    model.release()
+    return vectors
+
+
+def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
+    """Return the seven STS tasks of a SentEval folder."""
+    from sentcli.data import located
+    from sentcli.evaluation import sts
+
+    return sts.load_tasks(located(data), None, "test")
+
+
+def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:
+    """Return the mean of Spearman's correlations, times 100, of some STS tasks; None if there are no tasks."""
+    from sentcli.evaluation import significance, sts
+    from sentcli.evaluation.scores import SIMILARITY, average
+
+    each = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    return average(model.measure(each), SIMILARITY, least=1)
+
+
+def stored_vectors(path: str | Path) -> npt.NDArray[np.floating[Any]]:
+    """Return the vectors of a ``.npy`` file or of a directory of ``encode`` ``[n, d]``.
+
+    Raises:
+        InputError: if there are none, or too few; DataError for a damaged file.
+    """
+    from sentcli.analysis.stored_vectors import read_vectors
+
+    return read_vectors(Path(path), LEAST)
+
+
+def describe(report: Outcome, described: dict[str, Any], protocol: dict[str, Any], seed: int | None = None) -> Outcome:
+    """Say in a report how its numbers were made, and stop its clock.
+
+    Args:
+        report: of one model.
+        described: how the model was loaded; empty for vectors without a model.
+        protocol: the choices of the analysis.
+        seed: of what is random.
+    """
+    from sentcli.machine import environment
+
+    report.protocol = protocol | {key: value for key, value in described.items() if key != "device"}
+    report.environment = environment(described.get("device"), described.get("precision"), seed)
+    return report.finish(report.results)
+
+
+def read_texts(file: str, text_field: str = "text", limit: int | None = None) -> list[str]:
+    """Read the distinct texts of a file in their order, without blank ones.
+
+    Raises:
+        DataError: for a file that cannot be read.
+        InputError: if there are fewer than `LEAST`.
+    """
+    from sentcli.io.readers import ReadOptions, rows
+    from sentcli.io.sources import open_source
+
+    texts: dict[str, None] = {}
+    total = 0
+    for row in rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip")):
+        if row is not None and row.text.strip():
+            total += 1
+            texts.setdefault(row.text)
+            if len(texts) == limit:
+                break
+    return enough(list(texts), file, total)
+
+
+def enough(texts: list[str], source: str, total: int) -> list[str]:
+    """Return distinct texts, or refuse too few of them.
+
+    Raises:
+        InputError: if there are fewer than `LEAST`.
+    """
+    if len(texts) == 1 and total > 1:
+        raise InputError(f"{source}: all {total} texts are the same; an analysis compares different ones")
+    if len(texts) < LEAST:
+        raise InputError(f"{source}: {len(texts)} distinct texts; an analysis needs at least {LEAST}")
+    return texts
+
+
+def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:
+    """Read STS-B of a SentEval folder, or a table of pairs, as the single task of an analysis.
+
+    Raises:
+        InputError: if neither or both are given; DataError for a file that cannot be read.
+    """
+    from sentcli.data import located
+    from sentcli.evaluation import sts
+
+    if (data is None) == (pairs is None):
+        raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
+    if pairs is not None:
+        tasks = sts.read_pairs(pairs)
+        return {Path(pairs).stem: [subset for subsets in tasks.values() for subset in subsets]}
+    assert data is not None
+    return sts.load_tasks(located(data), ["STSBenchmark"], split)
+
+
+def check(output: Path, *, overwrite: bool) -> None:
+    """Refuse to start where the folder cannot be written.
+
+    Raises:
+        InputError: also for a folder that no analysis wrote.
+    """
+    from sentcli.io.atomic import check_output
+
+    empty = output.is_dir() and not any(output.iterdir())
+    if output.is_dir() and overwrite and not empty and not (output / RESULT).exists():
+        raise InputError(f"{output} holds no {RESULT}, so it is not an analysis that --overwrite may replace")
+    check_output(output, overwrite=overwrite or empty, folder=True)
+
+
+def write(
+    kind: str,
+    output: Path,
+    sections: Sequence[Section],
+    objects: Sequence[dict[str, Any]],
+    summary: Sequence[str] | None = None,
+) -> Analysis:
+    """Write the folder of an analysis, which appears whole or not at all.
+
+    Args:
+        kind: the name of the analysis.
+        output: the folder.
+        sections: of the page.
+        objects: the JSON of each model or run.
+        summary: what the page says in short; None takes what its first figure shows, in words.
+    """
+    from sentcli import __version__
+    from sentcli.io.atomic import replacing
+    from sentcli.io.json_files import finite
+    from sentcli.pages.figures import save_figure, save_frame
+    from sentcli.pages.page import Page
+    from sentcli.pages.write import write_page
+
+    analysis = Analysis(output, sections, objects)
+    made = f"Made by sentcli {__version__}: analyze {kind}."
+    page = Page(f"Analysis: {kind}", sections, _summary(sections) if summary is None else summary, made)
+    with replacing(output) as folder, console.working("drawing"):
+        folder.mkdir()
+        write_page(page, [folder / PAGE])
+        for section in sections:
+            if section.figure is not None:
+                save_figure(section.figure, folder)
+            if section.table is not None and section.file:
+                save_frame(section.table.to_frame(), folder / f"{section.file}.csv")
+        text = json.dumps(finite(analysis.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+        (folder / RESULT).write_text(f"{text}\n", "utf-8")
+    console.note(f"wrote {output / PAGE}, figures and tables beside it")
+    return analysis
+
+
+def _summary(sections: Sequence[Section]) -> list[str]:
+    """Return what the first figure says, as the summary of a page."""
+    first = next((section.figure for section in sections if section.figure is not None), None)
+    return [] if first is None or not first.alt else [f"{first.title}: {first.alt}."]
