@@ -107,9 +107,7 @@ def mapped(
     return Map(layout, groups, near.neighbours, _described(vectors, texts, own, groups, centres), measures)
 
 
-def _described(
-    vectors: Floats, texts: Sequence[str], own: Groups, groups: Groups, centres: Floats
-) -> pd.DataFrame:
+def _described(vectors: Floats, texts: Sequence[str], own: Groups, groups: Groups, centres: Floats) -> pd.DataFrame:
     """Return the clusters; `own` are those of k-means, `groups` the numbers that they are shown with."""
     import pandas as pd
 

@@ -4,8 +4,7 @@
 from sentcli.cli.base import app
 
 # In the order in which --help lists them.
-from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, data
-from sentcli.cli import analyze
+from sentcli.cli import train, encode, index, export, sts_eval, senteval, retrieve, report, doctor, analyze, data
 # isort: on
 
 __all__ = [

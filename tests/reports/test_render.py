@@ -93,7 +93,11 @@ def test_html_stands_alone():
     links = [value for _, each in parsed.tags for key, value in each.items() if key in ("src", "href", "srcset")]
     local = {f"#{each['id']}" for _, each in parsed.tags if "id" in each}
     assert "data:," in links and all(link in local for link in links if link != "data:,")
-    assert "@import" not in text and not re.search(r"url\((?!#)", text) and not any("style" in each for _, each in parsed.tags)
+    assert (
+        "@import" not in text
+        and not re.search(r"url\((?!#)", text)
+        and not any("style" in each for _, each in parsed.tags)
+    )
     (policy,) = [each["content"] for _, each in parsed.tags if each.get("http-equiv")]
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
     assert "prefers-color-scheme: dark" in text
@@ -197,7 +201,22 @@ def test_a_page_survives_any_name(name):
     )
     parsed = Parsed(render(made, ".html"))
     assert {tag for tag, _ in parsed.tags} <= {
-        *("html", "head", "meta", "link", "title", "style", "body", "header", "main", "h1", "h2", "section", "p", "div"),
+        *(
+            "html",
+            "head",
+            "meta",
+            "link",
+            "title",
+            "style",
+            "body",
+            "header",
+            "main",
+            "h1",
+            "h2",
+            "section",
+            "p",
+            "div",
+        ),
         *("table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "pre", "code", "script"),
         *("svg", "text", "tspan", "g", "path", "defs", "use", "clippath", "rect"),
     }
@@ -247,7 +266,7 @@ def test_figures_of_scores_hold_their_numbers_and_differ_by_colour_or_shape():
     (made,) = converted(Page("p", (section,)), Style(), plots=True).sections
     assert list(made.figure.data["x"]) == list(range(30))
     assert list(made.figure.data["low"]) == [i - 0.5 for i in range(30)]
-    (svg, places), = inline(made.figure)
+    ((svg, places),) = inline(made.figure)
     assert len(places) == 30 and [x for x, _ in places] == sorted(x for x, _ in places)
     assert svg.count("var(--c0)") and "var(--ink)" in svg
     assert len({(style.colour(i), style.marker(i)) for i in range(30)}) == 30

@@ -76,9 +76,7 @@ def attention(
         Doc("A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper)."),
         Flag(panel=SHOWN),
     ] = "layer-pairs",
-    first_head: Annotated[
-        int, Ge(1), Doc("Of the three heads of the histograms, from 1."), Flag(panel=SHOWN)
-    ] = 1,
+    first_head: Annotated[int, Ge(1), Doc("Of the three heads of the histograms, from 1."), Flag(panel=SHOWN)] = 1,
     seed: Annotated[int, Ge(0), Doc("Of dropout and of the negatives."), Flag(panel=SHOWN)] = 0,
     dropout: Annotated[
         float | None,
