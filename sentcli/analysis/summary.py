@@ -44,7 +44,7 @@ def geometry(vectors: Floats, neighbours: int = 10) -> dict[str, Any]:
         "effective_rank": spectrum.effective_rank(values),
         "first_direction": float(values[0] ** 2 / squares) if squares else 0.0,
         "hubness": hubness(pairs),
-        "singular_values": tuple(map(float, values)),
+        "singular_values": list(map(float, values)),
     }
 
 

@@ -100,7 +100,7 @@ def test_trees_of_spacy(attention, tiny_bert, tmp_path, monkeypatch):
     trees = found["results"]["trees"]
     assert trees["equal"]["pairs"] == trees["pairs_with_equal_trees"] > 0
     assert (tmp_path / "out" / "trees.png").exists()
-    assert {"trees.csv", "pairs.csv"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"trees-table.csv", "pairs.csv"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
 def conllu(count, trees):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
 from annotated_types import Ge
@@ -51,7 +51,7 @@ def geometry(
     model: shared.Models = None,
     data: shared.Data = None,
     pairs: shared.PairsFile = None,
-    split: Annotated[Literal["dev", "test", "train"], Doc("Of STS-B."), Flag(panel=shared.INPUT)] = "dev",
+    split: shared.Split = "dev",
     texts: shared.TextsFile = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 50_000,
@@ -95,8 +95,9 @@ def geometry(
         raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
+    models = shared.models(names, load, rerun=rerun)
     measured = Measured(tasks, own, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
-    reports = [of_model(each, measured) for each in shared.models(names, load, rerun=rerun)]
+    reports = [of_model(each, measured) for each in models]
     reports += [_of_vectors(name, vectors, measured) for name, vectors in stored.items()]
     labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
     rows = {labels[report.model]: report.results for report in reports}
@@ -364,12 +365,5 @@ def training_curves(runs: dict[str, RunMetrics]) -> Figure:
         if label == LOGGED["held_out_perplexity"]:
             style.log_axis(axes, "y")
 
-    panels = [partial(draw, label) for label in labels]
-    return Figure(
-        "training-curves",
-        "Evaluations of the training runs",
-        panels,
-        data,
-        "; ".join(words),
-        columns=min(3, len(panels)),
-    )
+    title, panels = "Evaluations of the training runs", [partial(draw, label) for label in labels]
+    return Figure("training-curves", title, panels, data, "; ".join(words), columns=3)

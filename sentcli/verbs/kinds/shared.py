@@ -47,6 +47,7 @@ PairsFile = Annotated[
     Doc("A table of your own with the columns sentence1, sentence2 and score, instead of --data."),
     Flag(metavar="FILE", show_default=False, panel=INPUT),
 ]
+Split = Annotated[Literal["dev", "test", "train"], Doc("Of STS-B."), Flag(panel=INPUT)]
 TextsFile = Annotated[
     str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", show_default=False, panel=INPUT)
 ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
 from annotated_types import Ge
@@ -16,7 +16,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.declaration import Group, verb
 from sentcli.verbs.kinds import shared
 from sentcli.verbs.kinds.shared import Analysis
 
@@ -50,7 +50,7 @@ def similarity(
     model: shared.Models = None,
     data: shared.Data = None,
     pairs: shared.PairsFile = None,
-    split: Annotated[Literal["test", "dev", "train"], Doc("Of STS-B."), Flag(panel=shared.INPUT)] = "test",
+    split: shared.Split = "test",
     top: Annotated[int, Ge(1), Doc("Pairs to list, of those least and of those most agreed with.")] = 10,
     load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
     rerun: shared.Rerun = False,
@@ -337,6 +337,5 @@ def _listed(title: str, listed: list[dict[str, Any]]) -> Table:
         "sentences for more alike than people do."
     )
     formats = {"cosine": ".3f", "rank difference": "+.3f"}
-    return Table(
-        title, columns, [list(row.values()) for row in listed], formats=formats, notes=(note,), wide=columns[:2]
-    )
+    rows = [list(row.values()) for row in listed]
+    return Table(title, columns, rows, formats=formats, notes=(note,), wide=columns[:2])

@@ -81,13 +81,8 @@ def low_shot(
             made.append(Section(f"{title}, over {baseline}", table=over, file=f"{file}-over"))
     if printed:
         made.append(Section("Published low-shot scores", table=_published(printed), file="low-shot-published"))
-    return shared.write(
-        "low-shot",
-        output,
-        made,
-        [_object("low-shot", runs, curves, {"baseline": baseline})],
-        _summary(curves, "sentences"),
-    )
+    objects = [_object("low-shot", runs, curves, {"baseline": baseline})]
+    return shared.write("low-shot", output, made, objects, _summary(curves, "sentences"))
 
 
 @verb("sweep")

@@ -1,0 +1,138 @@
+"""Figures: files are the same every time, an SVG in a page holds no style, points of a map lie where they are drawn."""
+
+import csv
+import json
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sentcli.pages import style
+from sentcli.pages.figures import drawn, inline, save_figure
+from sentcli.pages.page import Figure, Page, Section
+from sentcli.pages.write import render
+
+NASTY = "</script><!-- <b>&\u2028 $x_1$ \x1b[31m"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def figure(points=None, names=2, title="$x_1$ <b>& \x1b"):
+    data = pd.DataFrame({"series": ["a", "a", "b", "b"], "x": [0.0, 1, 0, 1], "y": [0.0, 1, 2, 4]})
+    banded = data.assign(low=data["y"] - 0.1, high=data["y"] + 0.1)
+
+    def lines(axes):
+        style.lines(axes, banded, ["a", "b"])
+        axes.set(title=title, xlabel="x", ylabel="y")
+
+    def dots(axes):
+        for i in range(names):
+            axes.scatter(data["x"], data["y"] + i, label=f"series {i}", **style.dots(i, 4))
+        axes.set(title="dots", ylabel="y")
+
+    return Figure("both", "Both", (lines, dots), banded, "lines and dots", points=points)
+
+
+def test_files_hold_what_is_drawn(tmp_path):
+    save_figure(figure(), tmp_path)
+    assert (tmp_path / "both.png").read_bytes()[:4] == b"\x89PNG"
+    ElementTree.parse(tmp_path / "both.svg")
+    rows = list(csv.DictReader((tmp_path / "both.csv").open(encoding="utf-8")))
+    assert [float(row["y"]) for row in rows] == [0, 1, 2, 4]
+    assert [float(row["high"]) - float(row["low"]) for row in rows] == pytest.approx([0.2] * 4)
+
+
+def test_the_same_figure_has_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        save_figure(figure(), tmp_path / name)
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
+
+
+def test_an_svg_in_a_page_takes_its_colours_and_holds_no_style():
+    first, second = panels = [svg for svg, _ in inline(figure())]
+    for svg in panels:
+        ElementTree.fromstring(svg)
+        assert "style=" not in svg and "<style" not in svg and "font-family" not in svg
+        assert not set(re.findall(r'"(#[0-9a-f]{6})"', svg)) & set(style.VARIABLES)
+    assert 'stroke="var(--c0)"' in first and "var(--ink)" in second
+    ids = [set(re.findall(r' id="([^"]+)"', svg)) for svg in panels]
+    assert all(ids), "clips and markers keep theirs"
+    assert not ids[0] & ids[1], "two panels of a page do not share ids"
+
+
+def test_text_is_drawn_as_it_is():
+    ((svg, _), *_) = inline(figure())
+    text = " ".join(part.text or "" for part in ElementTree.fromstring(svg).iter(f"{SVG}text"))
+    assert "$x_1$ <b>&" in text and "\x1b" not in text
+
+
+def test_a_long_legend_takes_no_room_from_the_plot():
+    heights = []
+    for names in (2, 14):
+        made = figure(names=names)
+        with drawn(made, made.panels[1:], 1) as canvas:
+            canvas.draw_without_rendering()
+            heights.append(canvas.axes[0].get_window_extent().height)
+    assert heights[1] > 0.95 * heights[0]
+
+
+def test_a_logarithmic_axis_has_plain_numbers():
+    def draw(axes):
+        axes.plot([1e-5, 1e-2], [0, 1])
+        axes.set_xlim(1e-6, 1)
+        style.log_axis(axes, "x")
+
+    made = Figure("log", "Log", (draw,), pd.DataFrame(), "")
+    with drawn(made, made.panels, 1) as canvas:
+        canvas.draw_without_rendering()
+        labels = {tick.get_text() for tick in canvas.axes[0].get_xticklabels()}
+    assert {"1e-06", "0.001"} <= labels
+
+
+def test_names_are_cut():
+    assert style.short("x" * 80) == "x" * 39 + "…"
+    assert style.short("a\x1bb") == "a\N{REPLACEMENT CHARACTER}b"
+
+
+@pytest.fixture(scope="module")
+def page():
+    """A page whose second panel tells the texts of two points."""
+    points = pd.DataFrame({"panel": 1, "x": [0.0, 1.0], "y": [0.0, 4.0], "group": ["g", NASTY], "text": [NASTY, "two"]})
+    return render(Page("p", (Section("s", figure=figure(points)),)), ".html")
+
+
+def test_points_lie_where_they_are_drawn(page):
+    """The markers of matplotlib's own SVG are the truth."""
+    (data,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', page, re.DOTALL)
+    told = json.loads(data)["0"]["panels"]
+    assert told[0] == [] and len(told[1]) == 2
+    svg = re.findall(r"<svg.*?</svg>", page, re.DOTALL)[1]
+    drawn_at = {(float(x), float(y)) for x, y in re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', svg)}
+    for x, y, *_ in told[1]:
+        assert min(np.hypot(x - u, y - v) for u, v in drawn_at) < 0.2
+
+
+def test_texts_of_points_never_become_markup(page):
+    (data,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', page, re.DOTALL)
+    assert not set("<>&\u2028") & set(data)
+    told = json.loads(data)["0"]
+    assert told["texts"][0].startswith("</script><!-- <b>&") and "\x1b" not in told["texts"][0]
+    assert [point[2:] for point in told["panels"][1]] == [[0, 0], [1, 1]]
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert "unsafe" not in policy and policy.count("sha256-") == 2
+    assert page.count("<script") == 2 and "<!--" not in page
+
+
+def test_a_page_without_points_has_no_data(page):
+    plain = render(Page("p", (Section("s", figure=figure()),)), ".html")
+    assert "application/json" not in plain and "pointermove" not in plain and "pointermove" in page
+
+
+def test_contents_link_to_the_sections():
+    sections = [Section(f"Part {i}", ("text",)) for i in range(3)]
+    text = render(Page("p", sections, ("In short.",), "made"), ".html")
+    assert re.findall(r'<a href="#([^"]*)">', text) == re.findall(r'<section id="([^"]*)"', text)
+    assert text.index("In short.") < text.index("<main>")
