@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.attention_pairs import AttentionPairs, PairGroup
+    from sentcli.analysis.attention_pairs import AttentionPairs
     from sentcli.analysis.attention_views import DropoutViews, Slice
     from sentcli.evaluation.candidate import Candidate
     from sentcli.report import Report
@@ -290,27 +290,61 @@ def _refuse_export(model: Candidate) -> None:
 
 
 def _pair_sections(pairs: dict[str, AttentionPairs], words: str) -> list[Section]:
+    clouds = {
+        f"{name}: {each.distance('positives', 'negatives'):.2f} apart": [
+            _cloud(each, "positives", "positives"),
+            _cloud(each, "negatives", "negatives"),
+        ]
+        for name, each in pairs.items()
+    }
+    title = "Cosine against attention mutual information"
+    note = f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
+    about = "; ".join(
+        "{}: positive pairs lie around cosine {:.2f} and {:.2f} nats, negative pairs around {:.2f} and {:.2f}; cosine "
+        "tells them apart with AUC {:.3f}, mutual information with {:.3f}".format(
+            name, *each.centroid("positives"), *each.centroid("negatives"), each.auc("cosine"), each.auc("information")
+        )
+        for name, each in pairs.items()
+    )
+    figure = _clouds_figure("cosine-mi", title, clouds, 0, (COSINE, NATS), about, note)
     made = [
         Section("Positives and negatives", (words,), table=_pairs_table(pairs), file="pairs"),
-        Section("Cosine against mutual information", figure=_pairs_figure(pairs)),
+        Section("Cosine against mutual information", figure=figure),
     ]
-    if any(each.trees is not None for each in pairs.values()):
-        made += [
-            Section("Trees", table=_trees_table(pairs), file="trees-table"),
-            Section("Negatives by their dependency trees", figure=_trees_figure(pairs)),
+    return made if next(iter(pairs.values())).sharing is None else made + _tree_sections(pairs)
+
+
+def _tree_sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
+    clouds, about = {}, []
+    for name, each in pairs.items():
+        clouds[f"{name}: {each.distance('equal', 'unequal'):.2f} apart"] = [
+            _cloud(each, "equal", "equal trees", each.centroid("unequal")),
+            _cloud(each, "unequal", "unequal trees", each.centroid("equal")),
         ]
-    return made
+        x, y = each.centroid("equal") - each.centroid("unequal")
+        about.append(
+            f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
+            f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
+        )
+    labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
+    note = f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that they mirror each other"
+    title = "Pairs of different texts, by whether their dependency trees are equal"
+    figure = _clouds_figure("trees", title, clouds, 2, labels, "; ".join(about), note)
+    return [
+        Section("Trees", table=_trees_table(pairs), file="trees-table"),
+        Section("Negatives by their dependency trees", figure=figure),
+    ]
 
 
 def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
     rows = []
     for name, each in pairs.items():
-        (x, y), (u, v) = each.positives.centroid, each.negatives.centroid
-        values = (x, u, y, v, each.distance, each.auc("cosine"), each.auc("information"))
-        rows.append([name, *map(float, values)])
+        (x, y), (u, v) = each.centroid("positives"), each.centroid("negatives")
+        apart = each.distance("positives", "negatives")
+        rows.append([name, *map(float, (x, u, y, v, apart, each.auc("cosine"), each.auc("information")))])
     columns = ("model", "cosine +", f"cosine {MINUS}", "MI +", f"MI {MINUS}", "centroids apart", "AUC cosine", "AUC MI")
     notes = (
-        f"Means of {len(next(iter(pairs.values())).positives.cosine):,} positive pairs (+, two dropout views of a "
+        f"Means of {len(next(iter(pairs.values())).of('positives')):,} positive pairs (+, two dropout views of a "
         f"text) and as many negative ones ({MINUS}, views of two texts). MI: attention mutual information in nats.",
         "Centroids apart: distance of the two means in the plane of cosine and nats. AUC: how often a positive pair "
         "has the greater value than a negative one; 0.5 is chance.",
@@ -318,34 +352,53 @@ def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
     return Table("Positives and negatives", columns, rows, formats=dict.fromkeys(columns[1:], ".4f"), notes=notes)
 
 
-def _cloud(name: str, group: PairGroup, origin: Any = (0.0, 0.0)) -> pd.DataFrame:
-    """Return the pairs of a group and their centroid, relative to an origin."""
+def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
+    groups = {"equal": "unequal", "unequal": "equal", "unequal_as_long": "equal"}
+    rows = []
+    for name, each in pairs.items():
+        for kind, other in groups.items():
+            if count := len(each.of(kind)):
+                centroid = each.centroid(kind)
+                values = (*centroid, *(centroid - each.centroid(other)))
+                rows.append([name, kind.replace("_", ", ", 1).replace("_", " "), count, *map(float, values)])
+    last = list(pairs.values())[-1]
+    notes = (
+        f"{last.sharing:,} texts share their tree with another one, in {last.equal_trees:,} pairs. Trees are equal if "
+        "part of speech, head and relation of every word are.",
+        "Normalised: minus the centroid of the other group. As long: pairs of texts with as many tokens, since those "
+        "with equal trees have that, too, and it raises the mutual information.",
+    )
+    numbers = ("cosine", "MI", "cosine, normalised", "MI, normalised")
+    columns, formats = ("model", "trees", "pairs", *numbers), dict.fromkeys(numbers, ".4f")
+    return Table("Negatives by their dependency trees", columns, rows, formats=formats, notes=notes)
+
+
+def _cloud(pairs: AttentionPairs, kind: str, name: str, origin: Any = (0.0, 0.0)) -> pd.DataFrame:
+    """Return the pairs of a kind and, last, their centroid, relative to an origin."""
     import pandas as pd
 
-    x, y = group.cosine - origin[0], group.information - origin[1]
-    pairs = pd.DataFrame({"series": name, "x": x, "y": y})
-    centre = pd.DataFrame({"series": f"centroid, {name}", "x": [x.mean()], "y": [y.mean()]})
-    return pd.concat([pairs, centre])
+    group = pairs.of(kind)
+    cloud = pd.DataFrame(
+        {"series": name, "x": group["cosine"] - origin[0], "y": group["information"] - origin[1]},
+    )
+    centre = {"series": [f"centroid, {name}"], "x": [cloud["x"].mean()], "y": [cloud["y"].mean()]}
+    return pd.concat([cloud, pd.DataFrame(centre)])
 
 
 def _clouds_figure(
-    name: str, title: str, clouds: dict[str, list[pd.DataFrame]], first: int, labels: tuple[str, str], **more: Any
+    name: str,
+    title: str,
+    clouds: dict[str, list[pd.DataFrame]],
+    first: int,
+    labels: tuple[str, str],
+    about: str,
+    note: str,
 ) -> Figure:
-    """Return a panel for each title with two clouds of pairs.
-
-    Args:
-        name: of the figure's files.
-        title: of the figure.
-        clouds: title of a panel to its groups.
-        first: number of the first group's colour.
-        labels: of the axes.
-        more: alt and note of the figure.
-    """
+    """Return a panel with two clouds of pairs for each title; `first` is the number of the first one's colour."""
     import pandas as pd
 
     data = pd.concat([cloud.assign(panel=panel) for panel, groups in clouds.items() for cloud in groups])
-    pairs = data[~data["series"].str.startswith("centroid, ")]
-    ends = {"xlim": style.limits(pairs["x"]), "ylim": style.limits(pairs["y"])}
+    ends = {"xlim": style.limits(data["x"]), "ylim": style.limits(data["y"])}
 
     def draw(panel: str, axes: Axes) -> None:
         for i, cloud in enumerate(clouds[panel], first):
@@ -356,67 +409,7 @@ def _clouds_figure(
         axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
 
     panels = [partial(draw, panel) for panel in clouds]
-    return Figure(name, title, panels, data[["panel", "series", "x", "y"]], **more)
-
-
-def _pairs_figure(pairs: dict[str, AttentionPairs]) -> Figure:
-    clouds, about = {}, []
-    for name, each in pairs.items():
-        groups = [_cloud("positives", each.positives), _cloud("negatives", each.negatives)]
-        clouds[f"{name}: {each.distance:.2f} apart"] = groups
-        (x, y), (u, v) = each.positives.centroid, each.negatives.centroid
-        about.append(
-            f"{name}: positive pairs lie around cosine {x:.2f} and {y:.2f} nats, negative pairs around {u:.2f} and "
-            f"{v:.2f}; cosine tells them apart with AUC {each.auc('cosine'):.3f}, mutual information with "
-            f"{each.auc('information'):.3f}"
-        )
-    note = f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
-    title = "Cosine against attention mutual information"
-    return _clouds_figure("cosine-mi", title, clouds, 0, (COSINE, NATS), alt="; ".join(about), note=note)
-
-
-def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
-    rows, notes = [], []
-    for name, each in pairs.items():
-        trees = each.trees
-        assert trees is not None
-        groups = [("equal", trees.equal, trees.unequal), ("unequal", trees.unequal, trees.equal)]
-        groups += [("unequal, as long", trees.as_long, trees.equal)] if trees.as_long is not None else []
-        for kind, group, other in groups:
-            values = (*group.centroid, *(group.centroid - other.centroid))
-            rows.append([name, kind, len(group.cosine), *map(float, values)])
-        notes = [
-            f"{trees.texts:,} texts share their tree with another one, in {trees.pairs:,} pairs. Trees are equal if "
-            "part of speech, head and relation of every word are.",
-            "Normalised: minus the centroid of the other group. As long: pairs of texts with as many tokens, since "
-            "those with equal trees have that, too, and it raises the mutual information.",
-        ]
-    numbers = ("cosine", "MI", "cosine, normalised", "MI, normalised")
-    formats = dict.fromkeys(numbers, ".4f")
-    columns = ("model", "trees", "pairs", *numbers)
-    return Table("Negatives by their dependency trees", columns, rows, formats=formats, notes=notes)
-
-
-def _trees_figure(pairs: dict[str, AttentionPairs]) -> Figure:
-    import numpy as np
-
-    clouds, about = {}, []
-    for name, each in pairs.items():
-        trees = each.trees
-        assert trees is not None
-        x, y = trees.offset
-        clouds[f"{name}: {np.hypot(x, y):.2f} apart"] = [
-            _cloud("equal trees", trees.equal, trees.unequal.centroid),
-            _cloud("unequal trees", trees.unequal, trees.equal.centroid),
-        ]
-        about.append(
-            f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
-            f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
-        )
-    labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
-    note = f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that they mirror each other"
-    title = "Pairs of different texts, by whether their dependency trees are equal"
-    return _clouds_figure("trees", title, clouds, 2, labels, alt="; ".join(about), note=note)
+    return Figure(name, title, panels, data[["panel", "series", "x", "y"]], about, note)
 
 
 def _heads_table(pairs: dict[str, AttentionPairs]) -> Table:
