@@ -30,14 +30,17 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python docs/make_stub.py --check
+	$(BIN)/lint-imports
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_recipes.py --check
 	$(BIN)/python docs/make_results.py --check
 
 docs: install
+	$(BIN)/python docs/make_stub.py
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_recipes.py
 	$(BIN)/python docs/make_results.py
 
 clean:
-	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

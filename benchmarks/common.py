@@ -20,7 +20,7 @@ def machine() -> str:
     """Describe this machine in one line."""
     import torch
 
-    from sentcli.report import processor
+    from sentcli.machine import processor
 
     return (
         f"{processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "

@@ -50,7 +50,7 @@ def made(batch, mini, *, steps=1, **settings):
     import torch
     from train_speed import LENGTH, wiki
 
-    from sentcli.encoder.torch_backend import text_tokenizer
+    from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
     from sentcli.training.data import Corpus
     from sentcli.training.gradients import Gradients

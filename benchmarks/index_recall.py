@@ -5,7 +5,7 @@
 Writes the vectors as `sentcli encode` would, builds each index as `sentcli index` does, and prints its recall@10 and
 its queries a second at every effort, beside exact search with faiss of the same 1,000 queries. At the end a process of
 its own opens the IVF-PQ index, mapped, finds ten rows with their texts for each of 100 queries, and prints what it has
-in memory. Wanted: recall@10 of 0.95 at 10 times the speed of exact search, and less than 300 MB.
+in memory. IndexRequest: recall@10 of 0.95 at 10 times the speed of exact search, and less than 300 MB.
 """
 
 import argparse
@@ -25,16 +25,16 @@ MEMORY = """
 import sys, time
 import numpy as np
 from pathlib import Path
-from sentcli.search.corpus import Corpus, open_index
-from sentcli.search.stored import Stored
+from sentcli.search.corpus import Corpus
+from sentcli.search.store import Store
 
 def resident(key):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
 before = resident("VmRSS")
-stored = Stored.open(folder)
-opened = open_index(stored, kind, None, None, "cpu")
+stored = Store.open(folder)
+opened = stored.open_index(kind)
 queries = np.load(folder / "vectors-00000.npy", mmap_mode="r")[:100]
 began = time.perf_counter()
 hits = Corpus(stored.rows, opened.searcher).search("dense", [""] * 100, queries, 10)
@@ -92,11 +92,11 @@ def main() -> None:
 
 
 def measure(folder: Path, kind: str) -> None:
-    from sentcli.search.index import Wanted, build
-    from sentcli.search.stored import Stored
+    from sentcli.search.index import IndexRequest, build
+    from sentcli.search.store import Store
 
     began = time.perf_counter()
-    manifest, added = build(Stored.open(folder), Wanted(kind), lambda count: None, lambda step: None)
+    manifest, added = build(Store.open(folder), IndexRequest(kind), lambda count: None, lambda step: None)
     seconds = time.perf_counter() - began
     found = manifest.recall
     print(f"{kind} ({manifest.factory}): {added} rows in {seconds:.0f} s, {manifest.bytes / 1e6:.0f} MB")

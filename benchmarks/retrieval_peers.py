@@ -28,10 +28,10 @@ from beir.retrieval.evaluation import EvaluateRetrieval
 from beir.retrieval.models import SentenceBERT
 from beir.retrieval.search.dense import DenseRetrievalExactSearch
 from common import compare, data_folder, machine, report_pairs, seconds
+from sentcli.evaluation.retrieval_bench import Bench
 
 from sentcli.cli import options
 from sentcli.evaluation.retrieval import load_collection
-from sentcli.evaluation.retrieval_bench import Bench
 from sentcli.evaluation.retrieval_ways import Plan
 from sentcli.search.exact import TopK
 from sentcli.zoo import resolve

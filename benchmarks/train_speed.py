@@ -53,7 +53,7 @@ def ours(method, sentences):
     """Return a function that trains on all sentences once, in batches of BATCH in their order."""
     import torch
 
-    from sentcli.encoder.torch_backend import text_tokenizer
+    from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
     from sentcli.training.data import Corpus
     from sentcli.training.gradients import Gradients

@@ -1,22 +1,28 @@
 """sentcli: train, measure, ship and search with sentence embeddings.
 
-The Python surface is small: ``SentenceEncoder`` here, the losses in ``sentcli.objectives``. Everything heavy
-(torch, transformers, faiss, scipy) is imported where it is used, so that ``import sentcli`` is instant.
+Every verb of the command line is a function here, with the long names of its options as keywords: ``encode``,
+``train``, ``sts_eval`` and so on. ``SentenceEncoder`` turns texts into vectors; the losses are in
+``sentcli.objectives``. Everything heavy is imported where it is used, so that ``import sentcli`` is instant.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.version import __version__
 
-__version__ = "0.1.0"
-__all__ = ["SentenceEncoder", "__version__"]
+VERBS = ("train", "encode", "export", "sts_eval", "senteval", "retrieve", "index", "report", "analyze")
+__all__ = ["SentenceEncoder", "__version__", *VERBS]
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``SentenceEncoder`` on first use (PEP 562)."""
-    if name == "SentenceEncoder":
-        from sentcli.encoder.sentence_encoder import SentenceEncoder
+    """Import ``SentenceEncoder`` and the verbs on first use (PEP 562)."""
+    from importlib import import_module
 
-        return SentenceEncoder
+    if name == "SentenceEncoder":
+        return import_module("sentcli.encoder.sentence_encoder").SentenceEncoder
+    if name in VERBS:
+        return getattr(import_module(f"sentcli.verbs.{name}"), name)
     raise AttributeError(f"module 'sentcli' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

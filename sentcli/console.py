@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from sentcli.printable import safe
-from sentcli.table import Table, interval_text
+from sentcli.table import Table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from sentcli.encoder.encoding import EncodeStats
-    from sentcli.search.corpus import Hit
+
+class Encoded(Protocol):
+    """What a batch added to the work."""
+
+    @property
+    def texts(self) -> int:
+        """How many texts it held."""
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens."""
 
 
 @dataclass
@@ -84,16 +92,6 @@ def fail(message: str) -> None:
     stderr().print(Text.assemble(("error: ", "bold red"), _plain(message)))
 
 
-def table(title: str, columns: list[str], rows: list[list[Any]], *, left: int = 1) -> None:
-    """Print a table of results; the first `left` columns are text, the others numbers. Cells are shown as they are."""
-    drawn = RichTable(title=Text(title), title_justify="left")
-    for i, column in enumerate(columns):
-        drawn.add_column(Text(column), justify="left" if i < left else "right", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(safe(str(cell))) for cell in row))
-    output().print(drawn)
-
-
 def show(shown: Table, *, intervals: bool = True) -> None:
     """Print a table; an entry's interval stands behind it, the best of a ranked column has a star."""
     drawn = RichTable(title=Text(safe(shown.title)), title_justify="left")
@@ -106,45 +104,9 @@ def show(shown: Table, *, intervals: bool = True) -> None:
 
 
 def _entry(shown: Table, row: int, column: int, intervals: bool) -> str:
-    ends = shown.interval(row, column)
+    ends = shown.interval_text(row, column) if intervals else ""
     star = "*" if shown.rank(row, column) == "best" else ""
-    return f"{shown.shown(row, column)}{star}{f' ({interval_text(ends)})' if ends and intervals else ''}"
-
-
-SNIPPET = 300
-"""Characters of a hit's text that a table shows."""
-MARKED = 4
-"""Letters of a query's word, at least, for it to be marked in a hit."""
-
-
-def hits(query: str, found: Sequence[Hit]) -> None:
-    """Print the hits of a query: rank, id, score, and the beginning of the text with the words of the query marked."""
-    drawn = RichTable(title=Text(safe(query)), title_justify="left")
-    drawn.add_column("rank", justify="right")
-    drawn.add_column("id", overflow="fold")
-    drawn.add_column("score", justify="right")
-    drawn.add_column("text", overflow="fold", ratio=1)
-    words = _words(query)
-    for hit in found:
-        text = Text(safe(_short(hit.row.text)))
-        for name, value in hit.row.columns.items():
-            if value is not None and value != "":
-                text.append(f"\n{safe(name)}: {safe(_short(str(value)))}", "dim")
-        if words is not None:
-            text.highlight_regex(words, "bold yellow")
-        drawn.add_row(str(hit.rank), Text(safe(hit.row.id)), f"{hit.score:.4f}", text)
-    output().print(drawn)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SNIPPET else f"{text[:SNIPPET].rstrip()} [...]"
-
-
-def _words(query: str) -> re.Pattern[str] | None:
-    """Match the words of a query that are long enough to mean something, also with an ending."""
-    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= MARKED}
-    longest_first = sorted(words, key=lambda word: (-len(word), word))
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\w*", re.IGNORECASE) if words else None
+    return f"{shown.shown(row, column)}{star}{f' ({ends})' if ends else ''}"
 
 
 def _plain(message: str) -> str:
@@ -158,7 +120,7 @@ class Bar:
     def __init__(self, progress: RichProgress | None, task: Any = None) -> None:
         self.progress, self.task, self.tokens = progress, task, 0
 
-    def __call__(self, added: EncodeStats) -> None:
+    def __call__(self, added: Encoded) -> None:
         """Advance by what one batch added."""
         self.tokens += added.tokens
         if self.progress is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sentcli import __version__
 from sentcli.io.cache import cache_folder
-from sentcli.report import LIBRARIES, library_version, processor, usable_cores
+from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, own_folder, zoo
 
 EXTRAS = {
@@ -59,7 +59,7 @@ def examine() -> Diagnosis:
     """Look at this machine; nothing is downloaded."""
     import torch
 
-    from sentcli.encoder.torch_backend import choose_device
+    from sentcli.model.torch_backend import choose_device
 
     device = choose_device("auto")
     extras = {name: _extra_state(packages) for name, packages in EXTRAS.items()}

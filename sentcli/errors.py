@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 
 class SentcliError(Exception):
     """The work failed; the command line prints the message and exits with ``exit_code``."""
 
     exit_code = 1
+    outcome: Any = None
+    """What was done all the same: a command writes it as JSON before it ends."""
 
 
 class InputError(SentcliError):

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
+from sentcli.io.digests import file_digest
 
 OutputType = Literal["float32", "float16", "int8", "binary"]
 Floats = npt.NDArray[np.float32]

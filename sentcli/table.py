@@ -83,18 +83,24 @@ class Table:
         """Return how an entry compares with the others of its column, by the numbers as they are shown."""
         i = self._place(column)
         measured = len(self.rows) - self.published
-        if self.columns[i] not in self.ranked or row >= measured:
+        if self.columns[i] not in self.ranked or row >= measured or self.rows[row][i] is None:
             return ""
-        values = [round(r[i], 2) for r in self.rows[:measured] if r[i] is not None]
-        value = self.rows[row][i]
-        if value is None or len(values) < 2:
+        pattern = self.formats.get(self.columns[i], ".2f")
+        values = [None if r[i] is None else float(format(r[i], pattern)) for r in self.rows[:measured]]
+        best = sorted({value for value in values if value is not None}, reverse=True)
+        if sum(value is not None for value in values) < 2:
             return ""
-        best = sorted(set(values), reverse=True)
-        return "best" if round(value, 2) == best[0] else "second" if round(value, 2) in best[1:2] else ""
+        return "best" if values[row] == best[0] else "second" if values[row] in best[1:2] else ""
 
     def interval(self, row: int, column: str | int) -> tuple[float, float] | None:
         """Return the 95 % interval of an entry, if it has one."""
         return self.intervals.get((row, self.columns[self._place(column)]))
+
+    def interval_text(self, row: int, column: str | int) -> str:
+        """Return the 95 % interval of an entry in words, as exact as the entry; empty if it has none."""
+        ends = self.interval(row, column)
+        pattern = self.formats.get(self.columns[self._place(column)], ".2f")
+        return "" if ends is None else " to ".join(format(end, pattern) for end in ends).replace("-", MINUS)
 
     def _place(self, column: str | int) -> int:
         return column if isinstance(column, int) else self.columns.index(column)
@@ -110,8 +116,3 @@ class Table:
         )
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def interval_text(ends: tuple[float, float], digits: int = 2) -> str:
-    """Return an interval in words."""
-    return f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}".replace("-", MINUS)

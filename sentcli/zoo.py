@@ -114,7 +114,7 @@ def _is_hub_id(model: str) -> bool:
 
 
 def _check_pin(folder: Path, entry: ZooEntry) -> None:
-    from sentcli.encoder.checkpoint import file_digest
+    from sentcli.io.digests import file_digest
 
     weights = folder / "model.safetensors"
     digest = file_digest(weights) if weights.exists() else "missing"
@@ -126,7 +126,7 @@ def _cached(repository: str) -> Path | None:
     """Return the folder of a model that is whole in the hub's cache; nothing is asked of the network."""
     from huggingface_hub import snapshot_download
 
-    from sentcli.encoder.checkpoint import weight_files
+    from sentcli.io.weights import weight_files
 
     try:
         folder = Path(snapshot_download(repository, local_files_only=True))

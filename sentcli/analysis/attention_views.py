@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentcli.encoder import attention, surgery
-from sentcli.encoder.tokenizing import pad
 from sentcli.errors import InputError
+from sentcli.model import attention, surgery
+from sentcli.model.tokenizing import pad
 from sentcli.objectives.attention_mi import SMALLEST, attention_mutual_information, correlation, mutual_information
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from sentcli.analysis.geometry import alignment, uniformity
 from sentcli.errors import InputError
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.evaluated import TextVectors
     from sentcli.evaluation.sts import Pairs
-    from sentcli.evaluation.vectors import TextVectors
 
 POSITIVE_ABOVE = 4.0
 """Gold score that a pair of STS-B must exceed to be a positive (SimCSE, sec. 2 and fig. 2)."""

@@ -44,9 +44,9 @@ def _array(path: Path) -> npt.NDArray[Any]:
 
 
 def _directory(path: Path) -> npt.NDArray[Any]:
-    from sentcli.search.stored import Stored
+    from sentcli.search.store import Store
 
     if not (path / "manifest.json").exists():
         raise InputError(f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)")
-    blocks = Stored.open(path, to_search=False).blocks
+    blocks = Store.open(path, to_search=False).blocks
     return blocks.take(np.arange(len(blocks)))

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.bulk.engines import Engine
-from sentcli.encoder.encoding import Encoded, LongTextError, OnLong, Vectors
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import Counts
 from sentcli.io.readers import Block
 from sentcli.io.writers import output_kind
+from sentcli.model.encoding import Encoded, LongTextError, OnLong, Vectors
 
 
 @dataclass

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from sentcli.bulk.distinct import encoded, open_spool
 from sentcli.bulk.engines import Job, open_engine
 from sentcli.bulk.inputs import Inputs
-from sentcli.encoder.encoding import EncodeStats, OnLong, Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import SentcliError
 from sentcli.io.dataset import Counts, Group, Part
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block, blocks
 from sentcli.io.writers import Plan, Writer, open_writer, output_kind
+from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.smaller import Smaller
 
 BLOCK_ROWS = 8192

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any, Protocol
 
-from sentcli.encoder.encoding import Encoded, EncodeStats, OnLong, Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.report import usable_cores
+from sentcli.machine import usable_cores
+from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress
 
 
 def parse_devices(text: str) -> list[str]:

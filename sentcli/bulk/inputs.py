@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Part
+from sentcli.io.digests import file_digest
 from sentcli.io.readers import ReadOptions, Survey, survey
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import output_kind

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sentcli import __version__
 from sentcli.data.checks import digest, full, mismatch, require_room
 from sentcli.data.part import Part, validator
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.atomic import DISK_FULL
+from sentcli.version import __version__
 
 if TYPE_CHECKING:
     import httpx2

@@ -11,7 +11,7 @@ from typing import Any
 from filelock import FileLock
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import write_json
+from sentcli.io.json_files import write_json
 
 LOCK_FILE = "datasets.lock.json"
 WORK = ".downloads"

@@ -1,1 +1,1 @@
-"""Text to vectors: what a model folder says (spec), its weights, tokenising, batching, and the torch backend."""
+"""`SentenceEncoder`, what users load: the choice of folder and backend, and the exports that are kept in the cache."""

@@ -11,37 +11,45 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder import batching, exported, loading
-from sentcli.encoder.checkpoint import file_digest
-from sentcli.encoder.encoding import Backend, Encoded, EncodeStats, OnLong, Pipeline, Progress, Vectors
-from sentcli.encoder.spec import DenseSpec, EncoderSpec
-from sentcli.encoder.tokenizing import MIN_LENGTH, TextTokenizer, fit, position_limit
+from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
+from sentcli.io.digests import file_digest
+from sentcli.model import batching, exported
+from sentcli.model.encoding import Backend, Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
+from sentcli.model.options import MIN_LENGTH, LoadOptions
+from sentcli.model.spec import DenseSpec, EncoderSpec
+from sentcli.model.tokenizing import TextTokenizer, fit, position_limit
 
 if TYPE_CHECKING:
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.torch_model import TorchEncoder
 
 
 class SentenceEncoder:
-    """A sentence encoder, loaded.
+    """A sentence encoder: texts in, vectors out, whatever backend runs it."""
 
-    Attributes:
-        spec: what the model folder says, with the overrides of `load` applied.
-        model: the name or path that was given.
-    """
-
-    def __init__(
-        self,
-        spec: EncoderSpec,
-        tokenizer: TextTokenizer,
-        backend: Backend,
-        *,
-        model: str,
-        hf_tokenizer: Any = None,
-    ) -> None:
-        self.spec, self.tokenizer, self.backend, self.model = spec, tokenizer, backend, model
-        self._hf_tokenizer = hf_tokenizer
+    def __init__(self, loaded: LoadedModel) -> None:
+        self.loaded = loaded
         self._on_torch: SentenceEncoder | None = None
+
+    @property
+    def model(self) -> str:
+        """The name or path that was given."""
+        return self.loaded.name
+
+    @property
+    def spec(self) -> EncoderSpec:
+        """What the model's folder says, with the overrides of `load` applied."""
+        return self.loaded.spec
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        """What turns texts into token ids, cut to the maximum length."""
+        return self.loaded.tokenizer
+
+    @property
+    def backend(self) -> Backend:
+        """What runs the model."""
+        return self.loaded.backend
 
     @classmethod
     def load(
@@ -56,7 +64,7 @@ class SentenceEncoder:
         max_length: int | None = None,
         make_export: bool = True,
         allow_cpu_fallback: bool = False,
-        notice: loading.Notice | None = None,
+        notice: Callable[[str], None] | None = None,
         edit: Callable[[EncoderSpec], EncoderSpec] | None = None,
         untrained: bool = False,
     ) -> SentenceEncoder:
@@ -84,24 +92,20 @@ class SentenceEncoder:
             InputError: no such model, a broken folder, an option that does not fit.
             SentcliError: a hub that cannot be reached, or an export that differs from the model.
         """
-        wanted = loading.Wanted(
-            model=str(model),
-            backend=backend,
-            precision=precision,
-            device=device,
-            max_length=max_length,
-            make_export=make_export,
-            allow_cpu_fallback=allow_cpu_fallback,
-            notice=notice or (lambda message: None),
+        options = LoadOptions(
+            pooling,
+            normalize,
+            max_length,
+            backend,  # type: ignore[arg-type]  # LoadOptions checks it
+            precision,  # type: ignore[arg-type]
+            device,
+            allow_cpu_fallback,
         )
-        spec = loading.describe(str(model), pooling, normalize)
+        notice = notice or (lambda message: None)
+        spec = loading.read_model(str(model), options)
         if edit is not None or untrained:
-            spec = edit(spec) if edit is not None else spec
-            loaded = loading.load_torch(spec, wanted, untrained=untrained)
-        else:
-            loaded = loading.load(spec, wanted)
-        spec, tokenizer, runner, hf_tokenizer = loaded
-        return cls(spec, tokenizer, runner, model=str(model), hf_tokenizer=hf_tokenizer)
+            spec, options = (spec if edit is None else edit(spec)), replace(options, backend="torch")
+        return cls(loading.load(str(model), spec, options, notice, make_export=make_export, untrained=untrained))
 
     @property
     def dimension(self) -> int:
@@ -117,20 +121,21 @@ class SentenceEncoder:
         if getattr(self.backend, "module", None) is not None:
             return self
         if self._on_torch is None:
-            wanted = loading.Wanted(self.model, "torch", "fp32", self.backend.device, self.spec.max_length)
-            spec, tokenizer, runner, hf_tokenizer = loading.load_torch(self.spec, wanted)
-            self._on_torch = SentenceEncoder(spec, tokenizer, runner, model=self.model, hf_tokenizer=hf_tokenizer)
+            options = LoadOptions(
+                max_length=self.spec.max_length, backend="torch", precision="fp32", device=self.backend.device
+            )
+            self._on_torch = SentenceEncoder(loading.load(self.model, self.spec, options))
         return self._on_torch
 
     @property
     def torch_module(self) -> TorchEncoder:
         """The torch module behind the vectors (training, saving); see `on_torch`."""
-        return self.on_torch().backend.module  # type: ignore[attr-defined, no-any-return]
+        return self.on_torch().loaded.torch_module
 
     @property
     def hf_tokenizer(self) -> Any:
         """The tokenizer of transformers; see `on_torch`."""
-        return self.on_torch()._hf_tokenizer
+        return self.on_torch().loaded.hf_tokenizer
 
     def encode(
         self,
@@ -184,10 +189,11 @@ class SentenceEncoder:
                 raise TypeError(f"encode takes strings, not {type(text).__name__}")
         unique, twin = batching.distinct(sentences)
         prefix = self.prompt_text(prompt_name, prompt)
-        found = self.encode_distinct(unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=progress)
-        lost = 0 if on_long == "chunk-mean" else int(found.beyond.sum())
-        stats = EncodeStats(len(sentences), len(unique), found.tokens, int(np.count_nonzero(found.beyond)), lost)
-        return (found.vectors if len(unique) == len(sentences) else found.vectors[twin]), stats
+        encoded = self.encode_distinct(unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=progress)
+        lost = 0 if on_long == "chunk-mean" else int(encoded.beyond.sum())
+        truncated = int(np.count_nonzero(encoded.beyond))
+        stats = EncodeStats(len(sentences), len(unique), encoded.tokens, truncated, lost)
+        return (encoded.vectors if len(unique) == len(sentences) else encoded.vectors[twin]), stats
 
     def encode_distinct(
         self,
@@ -213,9 +219,7 @@ class SentenceEncoder:
             InputError: for a prompt with ``on_long="chunk-mean"``: the pieces after the first would lack it.
             SentcliError: if a vector is not finite.
         """
-        return Pipeline(self.tokenizer, self.backend, normalizes=self.spec.normalizes).encode(
-            texts, prompt, batch_tokens=batch_tokens, on_long=on_long, progress=progress
-        )
+        return self.loaded.encode(texts, prompt, batch_tokens=batch_tokens, on_long=on_long, progress=progress)
 
     def prompt_text(self, prompt_name: str | None = None, prompt: str | None = None) -> str:
         """Return the text that goes in front of each sentence, perhaps empty.
@@ -225,17 +229,13 @@ class SentenceEncoder:
         """
         if prompt is not None:
             return prompt
-        name = prompt_name if prompt_name is not None else self.spec.default_prompt
-        if name is None:
-            return ""
-        if name not in self.spec.prompts:
+        if prompt_name is None:
+            return self.spec.usual_prompt
+        if prompt_name not in self.spec.prompts:
             known = ", ".join(self.spec.prompts) or "none"
-            if prompt_name is None:
-                return ""
-            raise InputError(
-                f"{self.model} has no prompt {name!r}{nearest(name, list(self.spec.prompts))}; it has: {known}"
-            )
-        return self.spec.prompts[name]
+            hint = nearest(prompt_name, list(self.spec.prompts))
+            raise InputError(f"{self.model} has no prompt {prompt_name!r}{hint}; it has: {known}")
+        return self.spec.prompts[prompt_name]
 
     def role_prompt(self, role: str) -> str:
         """Return the model's own prompt for ``query`` or ``document`` (also called passage or corpus), or ``""``."""
@@ -260,12 +260,11 @@ class SentenceEncoder:
             )
         copied = Tokenizer.from_str(self.tokenizer.backend.to_str())
         tokenizer = fit(copied, self.spec, self.tokenizer.pad_id, None, tokens)
-        spec = replace(self.spec, max_length=tokens)
-        return SentenceEncoder(spec, tokenizer, self.backend, model=self.model, hf_tokenizer=self._hf_tokenizer)
+        return SentenceEncoder(replace(self.loaded, spec=replace(self.spec, max_length=tokens), tokenizer=tokenizer))
 
     def with_normalize(self, normalize: bool) -> SentenceEncoder:
         """Return an encoder over the same weights with or without L2 normalisation at the end."""
-        from sentcli.encoder.torch_model import Normalize
+        from sentcli.model.torch_model import Normalize
 
         kept = [module for module in self.torch_module.stack if not isinstance(module, Normalize)]
         return self._with_stack(self.spec.with_normalize(normalize), [*kept, *([Normalize()] if normalize else [])])
@@ -279,7 +278,7 @@ class SentenceEncoder:
         """
         import torch
 
-        from sentcli.encoder.torch_model import Dense
+        from sentcli.model.torch_model import Dense
 
         part = DenseSpec(weight.shape[1], weight.shape[0], activation="torch.nn.modules.linear.Identity")
         module = Dense(part)
@@ -288,13 +287,15 @@ class SentenceEncoder:
         return self._with_stack(spec, [*self.torch_module.stack, module])
 
     def _with_stack(self, spec: EncoderSpec, stack: list[Any]) -> SentenceEncoder:
-        from sentcli.encoder.torch_backend import TorchBackend
-        from sentcli.encoder.torch_model import TorchEncoder
+        from sentcli.model.torch_backend import TorchBackend
+        from sentcli.model.torch_model import TorchEncoder
 
-        origin = self.on_torch().backend
-        runner = TorchBackend.choose(origin.device, origin.precision)
-        runner.attach(TorchEncoder(self.torch_module.backbone, stack).eval())
-        return SentenceEncoder(spec, self.tokenizer, runner, model=self.model, hf_tokenizer=self.hf_tokenizer)
+        running = self.on_torch().backend
+        backend = TorchBackend.choose(
+            LoadOptions(device=running.device, precision=running.precision)  # type: ignore[arg-type]
+        )
+        backend.attach(TorchEncoder(self.torch_module.backbone, stack).eval())
+        return SentenceEncoder(replace(self.loaded, spec=spec, backend=backend, hf_tokenizer=self.hf_tokenizer))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write a folder that ``SentenceTransformer(folder)`` and `load` open with equal vectors.
@@ -302,9 +303,9 @@ class SentenceEncoder:
         Raises:
             InputError: if the folder exists and `overwrite` is false.
         """
-        from sentcli.encoder.saving import save_encoder
+        from sentcli.model.saving import save_model
 
-        save_encoder(self, Path(folder), overwrite=overwrite)
+        save_model(self.on_torch().loaded, Path(folder), overwrite=overwrite)
 
     def fingerprint(self) -> str:
         """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt).

@@ -8,18 +8,18 @@ sentences are no answer, and no code was published, so there are several rules; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
-from sentcli.evaluation.candidate import Measurement
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.pair_tables import PairTable
+from sentcli.evaluation.scores import IN_DOMAIN, TaskScore
+from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING
-from sentcli.evaluation.vectors import TextVectors
 from sentcli.search.neighbours import Similarity, Vectors, prepared
 
 Integers = npt.NDArray[np.int64]
@@ -39,123 +39,71 @@ TOGETHER = 256
 
 
 @dataclass(frozen=True)
-class InDomainScore:
-    """Where the second sentences were found."""
-
-    ranks: Integers
-    """Of each query's second sentence, from 1; 0 if it is excluded ``[queries]``."""
-    best: Integers
-    """The same of a model that finds each text most similar to itself and next to its second sentence ``[queries]``."""
-    cutoffs: tuple[int, ...]
-    exclude: str
-    corpus: int
-    """Sentences that may be found, copies included."""
-    distinct: int
-    """Different ones."""
-    truncated: int = 0
-    """Distinct sentences longer than the model's maximum length."""
-    zero_vectors: int = 0
-    """Distinct sentences whose vector is zero; their similarity to any other counts as 0."""
-    draws: dict[int, npt.NDArray[np.float64]] = field(default_factory=dict, repr=False)
-    """Recall of samples of the queries, by cut-off ``[draws]``; computed when first asked for."""
-
-    def hits(self, k: int) -> npt.NDArray[np.bool_]:
-        """Return whether each second sentence is among the first `k` ``[queries]``."""
-        return _among(self.ranks, k)
-
-    def recall(self, k: int) -> float:
-        """Return the share of the hits, times 100."""
-        return 100 * float(self.hits(k).mean())
-
-    def bound(self, k: int) -> float:
-        """Return what no model that finds equal texts most similar can exceed, times 100."""
-        return 100 * float(_among(self.best, k).mean())
-
-    def interval(self, k: int) -> tuple[float, float]:
-        """Return Wilson's interval of the recall."""
-        return significance.accuracy_interval(self.hits(k))
-
-    def recall_draws(self, k: int) -> npt.NDArray[np.float64]:
-        """Return the recall of samples of the queries ``[draws]``."""
-        if k not in self.draws:
-            self.draws[k] = 100 * significance.mean_draws(self.hits(k).astype(np.float64))
-        return self.draws[k]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            **{named(k): self.recall(k) for k in self.cutoffs},
-            "queries": len(self.ranks),
-            "corpus": self.corpus,
-            "distinct": self.distinct,
-            "exclude": self.exclude,
-            "intervals": {named(k): self.interval(k) for k in self.cutoffs},
-            "bounds": {named(k): self.bound(k) for k in self.cutoffs},
-            "truncated": self.truncated,
-            "zero_vectors": self.zero_vectors,
-        }
-
-    def to_record(self) -> dict[str, Any]:
-        """Return everything, for `from_record`."""
-        kept = {key: value for key, value in vars(self).items() if key != "draws"}
-        return {**kept, "ranks": self.ranks.tolist(), "best": self.best.tolist()}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> InDomainScore:
-        """Return what `to_record` was called on."""
-        arrays = {key: np.array(record[key], np.int64) for key in ("ranks", "best")}
-        return cls(**{**record, **arrays, "cutoffs": tuple(record["cutoffs"])})
-
-
-def measurement(
-    table: PairTable, exclude: str, cutoffs: Sequence[int] = CUTOFFS, similarity: Similarity = "cosine"
-) -> Measurement[InDomainScore]:
-    """Return what scores a model on some pairs; the arguments are those of `score`."""
-    content = [table.first, table.second, table.positive.tolist()]
-    return Measurement(
-        TASK,
-        [*table.first, *table.second],
-        [TASK, exclude, list(cutoffs), similarity, digest(content)],
-        lambda found: score(table, found, exclude, cutoffs, similarity),
-        InDomainScore.from_record,
-    )
-
-
-def score(
-    table: PairTable,
-    found: TextVectors,
-    exclude: str,
-    cutoffs: Sequence[int] = CUTOFFS,
-    similarity: Similarity = "cosine",
-) -> InDomainScore:
-    """Score a model.
+class InDomainTask:
+    """Pairs whose second sentence is to be found by the first.
 
     A rank is 1 and the number of sentences with another text than the second sentence's that are at least as similar to
     the query: no model gains by giving many texts one vector.
-
-    Args:
-        table: the pairs.
-        found: the vectors of their sentences.
-        exclude: a key of `EXCLUDED`.
-        cutoffs: of the recall.
-        similarity: ``cosine`` or ``dot``.
     """
-    first, second = (np.array([found.rows[text] for text in side]) for side in (table.first, table.second))
+
+    pairs: PairTable
+    exclude: str = USUAL
+    """A key of `EXCLUDED`."""
+    cutoffs: Sequence[int] = CUTOFFS
+    similarity: Similarity = "cosine"
+    name: str = TASK
+
+    @property
+    def texts(self) -> list[str]:
+        """Every sentence of every pair."""
+        return [*self.pairs.first, *self.pairs.second]
+
+    @property
+    def identity(self) -> list[Any]:
+        """Everything beside the model that decides the score."""
+        content = digest([self.pairs.first, self.pairs.second, self.pairs.positive.tolist()])
+        return [TASK, self.exclude, list(self.cutoffs), self.similarity, content]
+
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Rank the sentences by their similarity to each query."""
+        ranks, best = rank(self.pairs, vectors, self.exclude, self.similarity)
+        corpus = [*([] if self.exclude == "s2-only" else self.pairs.first), *self.pairs.second]
+        rows = np.unique([vectors.rows[text] for text in self.texts])
+        among = {f"recall@{k}": _among(ranks, k) for k in self.cutoffs}
+        return TaskScore(
+            task=self.name,
+            kind=IN_DOMAIN.name,
+            metrics={metric: 100 * float(hits.mean()) for metric, hits in among.items()},
+            headline=tuple(among),
+            facts={
+                "queries": len(ranks),
+                "corpus": len(corpus),
+                "distinct": len(set(corpus)),
+                "exclude": self.exclude,
+                "bounds": {f"recall@{k}": 100 * float(_among(best, k).mean()) for k in self.cutoffs},
+                "truncated": vectors.truncated(self.texts),
+                "zero_vectors": int((~vectors.vectors[rows].any(axis=1)).sum()),
+            },
+            intervals={metric: significance.accuracy_interval(hits) for metric, hits in among.items()},
+            draws={metric: 100 * significance.mean_draws(hits.astype(np.float64)) for metric, hits in among.items()},
+        )
+
+
+def rank(
+    pairs: PairTable, vectors: TextVectors, exclude: str, similarity: Similarity = "cosine"
+) -> tuple[Integers, Integers]:
+    """Return the rank of each query's second sentence, from 1, and 0 where it is excluded ``[queries]``.
+
+    Returns:
+        The ranks of this model, and those of one that finds each text most similar to itself and next to its second
+        sentence: no model that gives equal texts equal vectors is better.
+    """
+    first, second = (np.array([vectors.rows[text] for text in side]) for side in (pairs.first, pairs.second))
     slots = second if exclude == "s2-only" else np.concatenate([first, second])
-    copies = np.bincount(slots, minlength=len(found.vectors))
-    queries, gold = first[table.positive], second[table.positive]
-    texts = {*table.first, *table.second}
-    rows = np.unique(np.concatenate([first, second]))
-    return InDomainScore(
-        ranks=_ranks(prepared(found.vectors, similarity), queries, gold, copies, exclude),
-        best=_best(queries, gold, copies, exclude),
-        cutoffs=tuple(cutoffs),
-        exclude=exclude,
-        corpus=len(slots),
-        distinct=int(np.count_nonzero(copies)),
-        truncated=found.truncated(texts),
-        zero_vectors=int((~found.vectors[rows].any(axis=1)).sum()),
-    )
+    copies = np.bincount(slots, minlength=len(vectors.vectors))
+    queries, gold = first[pairs.positive], second[pairs.positive]
+    ranks = _ranks(prepared(vectors.vectors, similarity), queries, gold, copies, exclude)
+    return ranks, _best(queries, gold, copies, exclude)
 
 
 def _ranks(vectors: Vectors, queries: Integers, gold: Integers, copies: Integers, exclude: str) -> Integers:
@@ -199,18 +147,3 @@ def _excluded(queries: Integers, gold: Integers, exclude: str) -> npt.NDArray[np
 def _among(ranks: Integers, k: int) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = (ranks > 0) & (ranks <= k)
     return found
-
-
-def compare(result: InDomainScore, first: InDomainScore) -> dict[str, significance.Difference]:
-    """Return what sets a model apart from the first one, by cut-off, on the same samples of the queries."""
-    return {
-        named(k): significance.compare_draws(
-            result.recall(k), first.recall(k), result.recall_draws(k), first.recall_draws(k)
-        )
-        for k in result.cutoffs
-    }
-
-
-def named(k: int) -> str:
-    """Return what recall at a cut-off is called."""
-    return f"recall@{k}"

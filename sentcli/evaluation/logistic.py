@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Rows, Step
-from sentcli.evaluation.transfer_tasks import TransferTask
+from sentcli.evaluation.transfer_tasks import Examples
 
 GRID = tuple(2.0**power for power in range(-2, 4))
 TEST_GRID = tuple(2.0**power for power in range(-1, 6))
@@ -38,7 +38,7 @@ class LbfgsTrainer:
     folds: int = 10
     max_iter: int = 1000
 
-    def penalties(self, task: TransferTask) -> tuple[float, ...]:
+    def penalties(self, task: Examples) -> tuple[float, ...]:
         """Return scikit-learn's C, the strongest penalty first; the grids are the toolkit's."""
         return TEST_GRID if task.kind == "test" else GRID
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
-from sentcli.evaluation.transfer_tasks import TransferTask
+from sentcli.evaluation.transfer_tasks import Examples
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class Trainer(Protocol):
     def folds(self) -> int:
         """Of cross-validation."""
 
-    def penalties(self, task: TransferTask) -> tuple[float, ...]:
+    def penalties(self, task: Examples) -> tuple[float, ...]:
         """Return the strengths to choose from, in the order that breaks ties."""
 
     def last_fold(self, rows: Rows) -> Fold:

@@ -9,7 +9,6 @@ on a torch of today; an older one took the sum.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli import console
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
-from sentcli.evaluation.cache import digest
-from sentcli.evaluation.candidate import Measurement
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.scores import TRAINED_HEAD, TaskScore
+from sentcli.evaluation.stores import digest
 from sentcli.evaluation.transfer_tasks import joined
-from sentcli.evaluation.vectors import TextVectors
 
 Floats = npt.NDArray[np.float32]
 GRADES = 5
@@ -45,20 +45,43 @@ PROTOCOL = {
 
 @dataclass(frozen=True)
 class GradedTask:
-    """Pairs with scores, in three splits."""
+    """Pairs with scores in three splits, on which a head is trained."""
 
     name: str
     splits: dict[str, sts.Pairs]
     """``train``, ``dev`` and ``test``."""
+    draws: int = 0
+    """Samples of the test pairs, for intervals and comparisons."""
+    kind: str = TRAINED_HEAD.name
 
     @property
     def texts(self) -> list[str]:
         """Every sentence of every pair."""
         return [text for pairs in self.splits.values() for text in (*pairs.first, *pairs.second)]
 
+    @property
+    def identity(self) -> list[Any]:
+        """Everything beside the model that decides the score."""
+        return ["head", PROTOCOL, self.draws, self.name, self.kind, digest(sts.content(list(self.splits.values())))]
 
-def load_tasks(data: Path, names: Sequence[str]) -> list[GradedTask]:
-    """Read tasks, their pairs in the toolkit's order: by tokens, then by score.
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Train the head on pooled vectors that are not normalised, and correlate the expected grade of the test pairs.
+
+        Raises:
+            SentcliError: if the head predicts the same for all pairs.
+        """
+        x = {split: joined(vectors.of(pairs.first), vectors.of(pairs.second)) for split, pairs in self.splits.items()}
+        gold = {split: pairs.gold for split, pairs in self.splits.items()}
+        with console.counting(f"{self.name}: epochs", MAX_EPOCHS + ROUND) as finished:
+            predicted, dev = train(x["train"], gold["train"], x["dev"], gold["dev"], x["test"], finished)
+        score = sts.correlations(self.name, [(self.name, predicted, gold["test"])], self.draws)
+        score.facts["truncated"] = vectors.truncated(self.texts)
+        trained = {"dev_pearson": dev, "mse": float(np.mean((predicted - gold["test"]) ** 2))}
+        return replace(score, kind=self.kind, metrics=score.metrics | trained)
+
+
+def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedTask]:
+    """Read tasks, their pairs in the toolkit's order: by tokens, then by score; `options` are those of `GradedTask`.
 
     Raises:
         InputError: if a task has no training split; as `sts.load_task`.
@@ -69,7 +92,7 @@ def load_tasks(data: Path, names: Sequence[str]) -> list[GradedTask]:
             hint = f"{nearest(name, list(sts.SPLITS))}; one of: {', '.join(sts.SPLITS)}"
             raise InputError(f"{name} has no training split for a head{hint}")
         splits = {split: _sorted(sts.load_task(data, name, split)[0]) for split in ("train", "dev", "test")}
-        found.append(GradedTask(name, splits))
+        found.append(GradedTask(name, splits, **options))
     return found
 
 
@@ -87,53 +110,6 @@ def grades(scores: npt.NDArray[np.float64]) -> Floats:
     above = np.where(places == floor[:, None] + 1, (scores - floor)[:, None], 0)
     found: Floats = np.where(places == floor[:, None], (floor - scores + 1)[:, None], above).astype(np.float32)
     return found
-
-
-def measurement(
-    task: GradedTask, draws: int, counting: Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-) -> Measurement[sts.TaskScore]:
-    """Return what scores a model on a task.
-
-    Args:
-        task: from `load_tasks`.
-        draws: samples of the pairs to score as well.
-        counting: shows the progress of a number of epochs, of which not all need be run.
-    """
-
-    def run(found: TextVectors) -> sts.TaskScore:
-        with counting(f"{task.name}: epochs", MAX_EPOCHS + ROUND) as finished:
-            return score(task, found, draws, finished)
-
-    facts = ["head", PROTOCOL, draws, task.name, digest(sts.content(list(task.splits.values())))]
-    return Measurement(task.name, task.texts, facts, run, sts.TaskScore.from_record)
-
-
-def score(
-    task: GradedTask,
-    found: TextVectors,
-    draws: int = 0,
-    finished: Callable[[int], None] = lambda epochs: None,
-) -> sts.TaskScore:
-    """Train the head and score the expected grade on the test split.
-
-    Args:
-        task: from `load_tasks`.
-        found: the vectors of its sentences, pooled and not normalised.
-        draws: samples of the pairs to score as well.
-        finished: called with numbers of epochs as they are done.
-
-    Raises:
-        SentcliError: if the head predicts the same for all pairs.
-    """
-    x = {split: joined(found.of(pairs.first), found.of(pairs.second)) for split, pairs in task.splits.items()}
-    gold = {split: pairs.gold for split, pairs in task.splits.items()}
-    predicted, dev = train(x["train"], gold["train"], x["dev"], gold["dev"], x["test"], finished)
-    return replace(
-        sts.aggregate(task.name, [(task.name, predicted, gold["test"])], draws),
-        dev_pearson=dev,
-        mse=float(np.mean((predicted - gold["test"]) ** 2)),
-        truncated=found.truncated(task.texts),
-    )
 
 
 def train(

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.set_facts import SetFacts, facts_of
+from sentcli.io.digests import file_digest
 from sentcli.io.sources import open_source, records
 
 BLOCK = 50_000

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sentcli.encoder.encoding import EncodeStats, Progress
+from sentcli import console
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, ways
 from sentcli.search.neighbours import Neighbours, Similarity, Vectors
 from sentcli.search.trec import Run
 from sentcli.search.ways import Way
-
-if TYPE_CHECKING:
-    from sentcli.evaluation.candidate import Candidate
 
 RECALL_AT = 10
 """Hits by which an index is compared with exact search."""
@@ -46,19 +45,19 @@ class Plan:
         """Hits that a search is to find."""
         return ways.depth(self.ways, self.top_k)
 
-    def prompts(self, candidate: Candidate) -> dict[str, str]:
+    def prompts(self, model: EvaluatedModel) -> dict[str, str]:
         """Return what stands in front of queries and of documents."""
         given = {"query": self.query_prompt, "document": self.document_prompt}
         return {
-            f"{role}_prompt": candidate.spec.role_prompt(role) if prompt is None else prompt
+            f"{role}_prompt": model.spec.role_prompt(role) if prompt is None else prompt
             for role, prompt in given.items()
         }
 
-    def protocol(self, way: Way, candidate: Candidate | None) -> dict[str, Any]:
+    def protocol(self, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
         """Return every choice that moves the scores of a way, but those of set and model."""
         found: dict[str, Any] = {"search": way}
-        if candidate is not None:
-            found |= {"similarity": self.similarity, "index": self.index or "exact", **self.prompts(candidate)}
+        if model is not None:
+            found |= {"similarity": self.similarity, "index": self.index or "exact", **self.prompts(model)}
             found |= {"query_length": self.query_length} if self.query_length is not None else {}
             if self.index is not None and way == "dense" and self.depth > self.top_k:
                 found["depth"] = self.depth  # an index finds other hits where it is asked for more
@@ -87,6 +86,7 @@ class SetSearch:
     data: RetrievalSet
     plan: Plan
     own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
+    _last: tuple[EvaluatedModel, Dense] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         rows = self.data.own_rows
@@ -99,22 +99,29 @@ class SetSearch:
         index = bm25.BM25.build(texts, language=self.plan.language)
         return self._kept(index.search(list(self.data.queries.values()), self._searched))
 
-    def by_vectors(self, candidate: Candidate, progress: Progress) -> Dense:
-        """Encode queries and documents, block by block, and search."""
+    def by_vectors(self, model: EvaluatedModel) -> Dense:
+        """Encode queries and documents, block by block, and search; the last model's hits are kept for other ways."""
+        if self._last is None or self._last[0] is not model:
+            model.encoder  # noqa: B018 - loads the model before there is a bar
+            with console.encoding(f"{self.data.name}: encoding", len(self.data.ids) + len(self.data.queries)) as bar:
+                self._last = model, self._by_vectors(model, bar)
+        return self._last[1]
+
+    def _by_vectors(self, model: EvaluatedModel, progress: Progress) -> Dense:
         from sentcli.search.exact import TopK
 
-        prompts = self.plan.prompts(candidate)
+        prompts = self.plan.prompts(model)
         texts = list(self.data.queries.values())
         length = self.plan.query_length or self.data.facts.query_length
-        found = candidate.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
+        found = model.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
         _count_twins(texts, progress)
         queries, truncated = found.of(texts), found.truncated(texts)
-        device = candidate.described["device"]
+        device = model.described["device"]
         by_index = self.plan.index is not None and not self.all_wanted
         asked = RECALL_AT if by_index else self._searched
         exact = TopK(queries, asked, similarity=self.plan.similarity, device=device)
         kept: list[Vectors] = []
-        for vectors, cut in self._vectors(candidate, prompts["document_prompt"], progress):
+        for vectors, cut in self._vectors(model, prompts["document_prompt"], progress):
             truncated += cut
             exact.add(vectors)
             if by_index:
@@ -123,10 +130,10 @@ class SetSearch:
             return Dense(self._kept(exact.best()), truncated, index=None if self.plan.index is None else "exact")
         return self._by_index(queries, np.concatenate(kept), exact.best(), truncated)
 
-    def _vectors(self, candidate: Candidate, prompt: str, progress: Progress) -> Iterator[tuple[Vectors, int]]:
+    def _vectors(self, model: EvaluatedModel, prompt: str, progress: Progress) -> Iterator[tuple[Vectors, int]]:
         """Yield the vectors of the documents ``[some, dim]``, and how many texts were cut."""
         for texts in self.data.blocks():
-            found = candidate.encode(texts, progress, prompt=prompt, length=self.data.facts.document_length)
+            found = model.encode(texts, progress, prompt=prompt, length=self.data.facts.document_length)
             _count_twins(texts, progress)
             yield found.of(texts), found.truncated(texts)
 
@@ -137,8 +144,13 @@ class SetSearch:
         found = index.search(queries, self._searched)
         return Dense(self._kept(found), truncated, _overlap(found, exact), index.described())
 
-    def fused(self, way: Way, dense: Neighbours) -> Neighbours:
-        """Fuse what was found by vectors and by words."""
+    def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
+        """Search one way."""
+        if model is None or way == "bm25":
+            return self.by_words
+        dense = self.by_vectors(model).hits
+        if way == "dense":
+            return dense
         return ways.fuse(way, dense, self.by_words, self.plan.top_k, self.plan.dense_weight)
 
     def run(self, hits: Neighbours) -> Run:

@@ -7,24 +7,24 @@ beside it, because other papers print those (princeton-nlp/SimCSE#4, #150).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.encoding import Progress
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError, nearest
-from sentcli.evaluation import significance, vectors
-from sentcli.evaluation.cache import digest
-from sentcli.evaluation.candidate import Measurement
+from sentcli.evaluation import significance
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors, encode
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
-from sentcli.evaluation.vectors import TextVectors
+from sentcli.evaluation.scores import SIMILARITY, TaskScore
+from sentcli.evaluation.stores import digest
 from sentcli.io.pairs import pair_files, scored_pairs, task_name
 from sentcli.io.sources import open_source
+from sentcli.model.encoding import Progress
 
 Floats = npt.NDArray[Any]
 
@@ -55,8 +55,7 @@ SPLIT_NAMES = ("test", "dev", "train")
 class Aggregation:
     """How the subsets of a task become one number."""
 
-    score: str
-    """The attribute of `TaskScore` that holds it."""
+    metric: str
     title: str
 
 
@@ -78,88 +77,6 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.first)
-
-
-@dataclass(frozen=True)
-class TaskScore:
-    """Scores of one task, all times 100."""
-
-    task: str
-    spearman: float
-    pearson: float
-    pairs: int
-    spearman_mean: float
-    """Mean of the subsets' Spearman correlations."""
-    spearman_wmean: float
-    """The same, weighted by the subsets' numbers of pairs."""
-    subsets: dict[str, float]
-    """Spearman of each subset."""
-    truncated: int = 0
-    """Distinct sentences longer than the model's maximum length."""
-    zero_vectors: int = 0
-    """Sentences whose vector is zero; their similarity to any other counts as 0."""
-    dev_pearson: float | None = None
-    """Of a trained head, on the development set."""
-    mse: float | None = None
-    """Of a trained head: mean squared error, in the unit of the gold scores."""
-    draws: npt.NDArray[np.float64] | None = field(default=None, repr=False)
-    """The aggregated score of samples of the pairs ``[draws]``, see `significance.spearman_draws`; None if not asked
-    for."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; ``interval`` holds 95 % of the draws, if there are any."""
-        found = {key: value for key, value in vars(self).items() if key not in ("task", "draws") and value is not None}
-        return found if self.draws is None else {**found, "interval": significance.interval(self.draws)}
-
-    def to_record(self) -> dict[str, Any]:
-        """Return everything, for `from_record`."""
-        return {**vars(self), "draws": None if self.draws is None else self.draws.tolist()}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> TaskScore:
-        """Return what `to_record` was called on."""
-        return cls(**{**record, "draws": None if record["draws"] is None else np.array(record["draws"])})
-
-
-@dataclass(frozen=True)
-class STSResult:
-    """Scores of several tasks."""
-
-    split: str
-    tasks: tuple[TaskScore, ...]
-    aggregation: str = "all"
-    """A key of `AGGREGATIONS`, which the average is taken of."""
-
-    @property
-    def truncated(self) -> int:
-        """Sentences longer than the model's maximum length, each counted once for each task that has it."""
-        return sum(task.truncated for task in self.tasks)
-
-    @property
-    def zero_vectors(self) -> int:
-        """Sentences whose vector is zero."""
-        return sum(task.zero_vectors for task in self.tasks)
-
-    @property
-    def average(self) -> float:
-        """Mean of the tasks' scores, each rounded to two decimals first, as the papers print it."""
-        return round(float(np.mean([round(self.score(task), 2) for task in self.tasks])), 2)
-
-    @property
-    def average_pearson(self) -> float:
-        """Mean of the tasks' Pearson correlations, each rounded first; IS-BERT prints it for AFS."""
-        return round(float(np.mean([round(task.pearson, 2) for task in self.tasks])), 2)
-
-    def score(self, task: TaskScore) -> float:
-        """Return the aggregated score of a task."""
-        found: float = getattr(task, AGGREGATIONS[self.aggregation].score)
-        return found
-
-    @property
-    def average_draws(self) -> npt.NDArray[np.float64] | None:
-        """The mean over the tasks of their draws ``[draws]``; None if there are none."""
-        draws = [task.draws for task in self.tasks if task.draws is not None]
-        return np.mean(draws, axis=0) if draws else None
 
 
 def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
@@ -283,41 +200,46 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     return similarity
 
 
-def aggregate(
+def correlations(
     task: str, subsets: Sequence[tuple[str, Floats, Floats]], draws: int = 0, aggregation: str = "all"
 ) -> TaskScore:
-    """Score one task.
+    """Correlate predicted with gold scores.
 
     Args:
         task: its name.
         subsets: name, predicted similarity ``[n]`` and gold score ``[n]`` of each subset.
-        draws: samples of the pairs to score as well.
-        aggregation: a key of `AGGREGATIONS`, for the samples.
+        draws: samples of the pairs, for intervals and comparisons.
+        aggregation: a key of `AGGREGATIONS`, for the headline.
 
     Raises:
         SentcliError: if a correlation is undefined, because all predictions or all gold scores are equal.
     """
     from scipy.stats import pearsonr, spearmanr
 
-    names = [name for name, _, _ in subsets]
     for name, predicted, gold in subsets:
         for what, values in (("similarities", predicted), ("gold scores", gold)):
             if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) <= ROUNDING * np.abs(values).max():
                 raise SentcliError(f"{task} {name}: no correlation, the {what} are all equal or not finite")
-    by_subset = [100 * float(spearmanr(predicted, gold).statistic) for _, predicted, gold in subsets]
+    by_subset = {name: 100 * float(spearmanr(predicted, gold).statistic) for name, predicted, gold in subsets}
     predicted = np.concatenate([values for _, values, _ in subsets])
     gold = np.concatenate([values for _, _, values in subsets])
     sizes = [len(values) for _, _, values in subsets]
+    headline = AGGREGATIONS[aggregation].metric
     parts = [(predicted, gold)] if aggregation == "all" else [(values, scores) for _, values, scores in subsets]
+    sampled = {headline: _draws(parts, draws, sizes if aggregation == "wmean" else None)} if draws else {}
     return TaskScore(
         task=task,
-        spearman=100 * float(spearmanr(predicted, gold).statistic),
-        pearson=100 * float(pearsonr(predicted, gold).statistic),
-        pairs=len(gold),
-        spearman_mean=float(np.mean(by_subset)),
-        spearman_wmean=float(np.average(by_subset, weights=sizes)),
-        subsets=dict(zip(names, by_subset, strict=True)),
-        draws=_draws(parts, draws, sizes if aggregation == "wmean" else None) if draws else None,
+        kind=SIMILARITY.name,
+        metrics={
+            "spearman": 100 * float(spearmanr(predicted, gold).statistic),
+            "pearson": 100 * float(pearsonr(predicted, gold).statistic),
+            "spearman_mean": float(np.mean(list(by_subset.values()))),
+            "spearman_wmean": float(np.average(list(by_subset.values()), weights=sizes)),
+        },
+        headline=(headline,),
+        facts={"pairs": len(gold), "subsets": by_subset},
+        intervals={metric: significance.interval(values) for metric, values in sampled.items()},
+        draws=sampled,
     )
 
 
@@ -328,86 +250,50 @@ def _draws(parts: Sequence[tuple[Floats, Floats]], draws: int, weights: Sequence
     return mean
 
 
+@dataclass(frozen=True)
+class SimilarityTask:
+    """Pairs whose cosine similarity is to follow the gold score."""
+
+    name: str
+    subsets: Sequence[Pairs]
+    draws: int = 0
+    """Samples of the pairs, for intervals and comparisons."""
+    aggregation: str = "all"
+    """A key of `AGGREGATIONS`."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The distinct sentences."""
+        return sentences(self.subsets)
+
+    @property
+    def identity(self) -> list[Any]:
+        """Everything beside the model that decides the score."""
+        return ["cosine", self.draws, self.aggregation, self.name, digest(content(self.subsets))]
+
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Correlate the cosines of the vectors with the gold scores."""
+        predicted, zero = [], 0
+        for subset in self.subsets:
+            first, second = vectors.of(subset.first), vectors.of(subset.second)
+            zero += sum(int((~side.any(axis=1)).sum()) for side in (first, second))
+            predicted.append((subset.name, cosine(first, second), subset.gold))
+        score = correlations(self.name, predicted, self.draws, self.aggregation)
+        score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=zero)
+        return score
+
+
 def evaluate(
-    encoder: SentenceEncoder,
-    tasks: dict[str, list[Pairs]],
-    split: str = "test",
-    progress: Progress | None = None,
-    *,
-    draws: int = 0,
-    aggregation: str = "all",
-) -> STSResult:
-    """Score an encoder; every distinct sentence of all tasks is encoded once.
-
-    Args:
-        encoder: the model.
-        tasks: from `load_tasks`.
-        split: named in the result.
-        progress: as in `SentenceEncoder.encode`.
-        draws: samples of the pairs to score as well, for intervals and comparisons.
-        aggregation: a key of `AGGREGATIONS`, for samples and average.
-    """
-    found = vectors.encode(encoder, sentences(tasks), progress)
-    scores = tuple(score(task, subsets, found, draws, aggregation) for task, subsets in tasks.items())
-    return STSResult(split, scores, aggregation)
+    encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]], progress: Progress | None = None
+) -> dict[str, TaskScore]:
+    """Score an encoder on tasks from `load_tasks`; every distinct sentence of all tasks is encoded once."""
+    vectors = encode(encoder, [text for subsets in tasks.values() for text in sentences(subsets)], progress)
+    return {name: SimilarityTask(name, subsets).score(None, vectors) for name, subsets in tasks.items()}
 
 
-def measurement(task: str, subsets: Sequence[Pairs], draws: int, aggregation: str) -> Measurement[TaskScore]:
-    """Return what scores a model on a task; the arguments are those of `score`."""
-    return Measurement(
-        task,
-        sentences({task: list(subsets)}),
-        ["cosine", draws, aggregation, task, digest(content(subsets))],
-        lambda found: score(task, subsets, found, draws, aggregation),
-        TaskScore.from_record,
-    )
-
-
-def score(
-    task: str, subsets: Sequence[Pairs], found: TextVectors, draws: int = 0, aggregation: str = "all"
-) -> TaskScore:
-    """Score one task.
-
-    Args:
-        task: its name.
-        subsets: of the task.
-        found: the vectors of its sentences.
-        draws: samples of the pairs to score as well.
-        aggregation: a key of `AGGREGATIONS`, for the samples.
-
-    Raises:
-        SentcliError: as `aggregate`.
-    """
-    predicted, texts, zero = [], [], 0
-    for subset in subsets:
-        first, second = found.of(subset.first), found.of(subset.second)
-        zero += sum(int((~side.any(axis=1)).sum()) for side in (first, second))
-        predicted.append((subset.name, cosine(first, second), subset.gold))
-        texts += [*subset.first, *subset.second]
-    return replace(aggregate(task, predicted, draws, aggregation), truncated=found.truncated(texts), zero_vectors=zero)
-
-
-def compare(result: STSResult, other: STSResult) -> dict[str, significance.Difference]:
-    """Return what sets a model apart from another one, by task and for the ``average``, on the same samples of pairs.
-
-    Args:
-        result: of the model.
-        other: of the other one, for the same tasks and draws.
-    """
-    found = {
-        one.task: significance.compare_draws(result.score(one), other.score(two), one.draws, two.draws)
-        for one, two in zip(result.tasks, other.tasks, strict=True)
-        if one.draws is not None and two.draws is not None
-    }
-    if result.average_draws is not None and other.average_draws is not None:
-        averages = result.average, other.average
-        found["average"] = significance.compare_draws(*averages, result.average_draws, other.average_draws)
-    return found
-
-
-def sentences(tasks: dict[str, list[Pairs]]) -> list[str]:
-    """Return the distinct sentences of some tasks."""
-    return list(dict.fromkeys(text for subsets in tasks.values() for s in subsets for text in (*s.first, *s.second)))
+def sentences(subsets: Sequence[Pairs]) -> list[str]:
+    """Return the distinct sentences of some pairs."""
+    return list(dict.fromkeys(text for pairs in subsets for text in (*pairs.first, *pairs.second)))
 
 
 def content(subsets: Sequence[Pairs]) -> list[Any]:

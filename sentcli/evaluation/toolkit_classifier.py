@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Rows, Step
-from sentcli.evaluation.transfer_tasks import TransferTask
+from sentcli.evaluation.transfer_tasks import Examples
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 HELD_OUT = 0.05
@@ -42,7 +42,7 @@ class GradientTrainer:
     """Epochs in a round, after which `dev` is scored."""
     max_epochs: int = 200
 
-    def penalties(self, task: TransferTask) -> tuple[float, ...]:
+    def penalties(self, task: Examples) -> tuple[float, ...]:
         """Return the strengths of L2, the weakest first."""
         return L2
 

@@ -6,22 +6,21 @@ order of the batches and the first weights are those of the original toolkit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sentcli import console
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
-from sentcli.evaluation.candidate import Measurement
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, Step, Trainer, split
+from sentcli.evaluation.scores import TRANSFER, TaskScore
+from sentcli.evaluation.stores import digest
 from sentcli.evaluation.toolkit_classifier import GradientTrainer
-from sentcli.evaluation.transfer_tasks import TransferTask, content, features, labels
-from sentcli.evaluation.vectors import TextVectors
+from sentcli.evaluation.transfer_tasks import Examples, content, features, labels
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -32,68 +31,7 @@ PROTOCOLS: dict[str, Trainer] = {
 }
 
 
-@dataclass(frozen=True)
-class TransferScore:
-    """What a classifier reaches on one task, times 100."""
-
-    task: str
-    accuracy: float
-    dev_accuracy: float
-    """By which the penalty was chosen."""
-    penalties: list[float]
-    """L2 penalty that was chosen, of each outer fold; with scikit-learn its C, the smaller the stronger."""
-    train: int
-    test: int
-    """Examples."""
-    correct: list[bool]
-    """Of each test example, in the toolkit's order; for tests of significance."""
-    f1: float | None = None
-    truncated: int = 0
-    """Distinct texts longer than the model's maximum length."""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the accuracy."""
-        return significance.accuracy_interval(np.array(self.correct))
-
-    def to_record(self) -> dict[str, Any]:
-        """Return everything."""
-        return dict(vars(self))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        left_out = ("task", "correct", *(("f1",) if self.f1 is None else ()))
-        return {key: value for key, value in vars(self).items() if key not in left_out} | {"interval": self.interval}
-
-
-@dataclass(frozen=True)
-class TransferResult:
-    """Scores of several tasks."""
-
-    tasks: tuple[TransferScore, ...]
-
-    @property
-    def average(self) -> float:
-        """Mean of the accuracies, each rounded to two decimals first, as the papers print it."""
-        return round(float(np.mean([round(task.accuracy, 2) for task in self.tasks])), 2)
-
-    @property
-    def average_interval(self) -> tuple[float, float]:
-        """95 % interval of the average, the tasks taken as independent (normal approximation)."""
-        variances = [np.var(task.correct) / len(task.correct) for task in self.tasks]
-        spread = 1.96 * 100 * float(np.sqrt(np.sum(variances))) / len(variances)
-        return self.average - spread, self.average + spread
-
-
-def compare(result: TransferResult, other: TransferResult) -> dict[str, significance.Discordance]:
-    """Return what sets a model apart from another one on the test examples of each task (McNemar's test)."""
-    return {
-        one.task: significance.mcnemar(np.array(one.correct), np.array(two.correct))
-        for one, two in zip(result.tasks, other.tasks, strict=True)
-    }
-
-
-def classifiers(trainer: Trainer, task: TransferTask) -> int:
+def classifiers(trainer: Trainer, task: Examples) -> int:
     """Return how many classifiers `score` trains."""
     tried = len(trainer.penalties(task))
     if task.kind == "folds":
@@ -101,48 +39,86 @@ def classifiers(trainer: Trainer, task: TransferTask) -> int:
     return trainer.folds * tried + 1 if task.kind == "test" else tried
 
 
-def measurement(
-    protocol: str, task: TransferTask, counting: Callable[[str, int], AbstractContextManager[Step]]
-) -> Measurement[TransferScore]:
-    """Return what scores a model on a task.
+@dataclass(frozen=True)
+class TransferTask:
+    """Examples on which classifiers are trained and tested."""
 
-    Args:
-        protocol: a key of `PROTOCOLS`.
-        task: the task.
-        counting: shows the progress of training a task's classifiers.
-    """
-    trainer = PROTOCOLS[protocol]
+    examples: Examples
+    protocol: str
+    """A key of `PROTOCOLS`."""
 
-    def run(found: TextVectors) -> TransferScore:
-        with counting(f"{task.name}: classifiers", classifiers(trainer, task)) as finished:
-            return score(trainer, task, found, finished)
+    @property
+    def name(self) -> str:
+        """The name of the examples."""
+        return self.examples.name
 
-    facts = ["transfer", trainer.describe(), task.name, digest(content(task))]
-    return Measurement(task.name, task.texts, facts, run, lambda record: TransferScore(**record))
+    @property
+    def texts(self) -> list[str]:
+        """Every text of every example."""
+        return self.examples.texts
+
+    @property
+    def identity(self) -> list[Any]:
+        """Everything beside the model that decides the score."""
+        return ["transfer", PROTOCOLS[self.protocol].describe(), self.name, digest(content(self.examples))]
+
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Train and test on pooled vectors that are not normalised: that is what the toolkit's classifiers see."""
+        trainer = PROTOCOLS[self.protocol]
+        with console.counting(f"{self.name}: classifiers", classifiers(trainer, self.examples)) as finished:
+            return score(trainer, self.examples, vectors, finished)
 
 
-def score(
-    trainer: Trainer, task: TransferTask, found: TextVectors, finished: Step = lambda count: None
-) -> TransferScore:
+def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step = lambda count: None) -> TaskScore:
     """Choose the penalty, train, and test.
 
     Args:
         trainer: the protocol.
-        task: the task.
-        found: the vectors of its texts, pooled and not normalised: that is what the toolkit's classifiers see.
+        task: the examples.
+        vectors: of their texts, pooled and not normalised.
         finished: called with the number of classifiers that have been trained.
     """
-    x, y = features(task, found), labels(task)
-    if task.kind == "folds":
-        result = _nested(trainer, task, x["all"], y["all"], finished)
-    else:
-        result = _split(trainer, task, x, y, finished)
-    return replace(result, truncated=found.truncated(task.texts))
+    x, y = features(task, vectors), labels(task)
+    tested = (
+        _nested(trainer, task, x["all"], y["all"], finished)
+        if task.kind == "folds"
+        else _split(trainer, task, x, y, finished)
+    )
+    f1 = {"f1": _f1(y["test"], tested.predicted)} if task.f1 else {}
+    return TaskScore(
+        task=task.name,
+        kind=TRANSFER.name,
+        metrics={"accuracy": tested.accuracy, "dev_accuracy": tested.dev_accuracy, **f1},
+        headline=("accuracy",),
+        facts={
+            "penalties": tested.penalties,
+            "train": tested.train,
+            "test": len(tested.correct),
+            "truncated": vectors.truncated(task.texts),
+        },
+        intervals={"accuracy": significance.accuracy_interval(tested.correct)},
+        correct=tested.correct,
+    )
 
 
-def _split(
-    trainer: Trainer, task: TransferTask, x: dict[str, Floats], y: dict[str, Rows], finished: Step
-) -> TransferScore:
+@dataclass(frozen=True)
+class _Tested:
+    """Classifiers on test examples; accuracies are times 100."""
+
+    accuracy: float
+    dev_accuracy: float
+    """By which the penalties were chosen."""
+    penalties: list[float]
+    """The L2 penalty of each outer fold; with scikit-learn its C, the smaller the stronger."""
+    train: int
+    """Training examples."""
+    predicted: Rows
+    """Classes of the test examples, in the toolkit's order."""
+    correct: npt.NDArray[np.bool_]
+    """Whether they are right."""
+
+
+def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step) -> _Tested:
     train, test = y["train"], y["test"]
     penalties = trainer.penalties(task)
     if task.kind == "test":
@@ -160,19 +136,10 @@ def _split(
         chosen, dev_accuracy = best(tried.accuracy)
         predicted = tried.predict(0, chosen, x["test"])
     right = predicted == test
-    return TransferScore(
-        task=task.name,
-        accuracy=100 * float(right.mean()),
-        dev_accuracy=dev_accuracy,
-        penalties=[penalties[chosen]],
-        train=len(train),
-        test=len(test),
-        correct=right.tolist(),
-        f1=_f1(test, predicted) if task.f1 else None,
-    )
+    return _Tested(100 * float(right.mean()), dev_accuracy, [penalties[chosen]], len(train), predicted, right)
 
 
-def _nested(trainer: Trainer, task: TransferTask, x: Floats, y: Rows, finished: Step) -> TransferScore:
+def _nested(trainer: Trainer, task: Examples, x: Floats, y: Rows, finished: Step) -> _Tested:
     penalties = trainer.penalties(task)
     outer = split(y, trainer.folds)
     inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in split(y[rows], trainer.folds)]
@@ -181,18 +148,13 @@ def _nested(trainer: Trainer, task: TransferTask, x: Floats, y: Rows, finished: 
     chosen = [penalties[choice] for choice, _ in choices]
     held = [trainer.last_fold(rows) for rows, _ in outer]
     last = trainer.train(x, y, task.classes, held, [[penalty] for penalty in chosen], finished)
-    right = np.zeros(len(y), bool)
+    predicted = np.zeros_like(y)
     for fold, (_, test) in enumerate(outer):
-        right[test] = last.predict(fold, 0, x[test]) == y[test]
-    return TransferScore(
-        task=task.name,
-        accuracy=float(np.mean([100 * right[test].mean() for _, test in outer])),
-        dev_accuracy=float(np.mean([accuracy for _, accuracy in choices])),
-        penalties=chosen,
-        train=len(y),
-        test=len(y),
-        correct=right.tolist(),
-    )
+        predicted[test] = last.predict(fold, 0, x[test])
+    right = predicted == y
+    accuracy = float(np.mean([100 * right[test].mean() for _, test in outer]))
+    dev_accuracy = float(np.mean([accuracy for _, accuracy in choices]))
+    return _Tested(accuracy, dev_accuracy, chosen, len(y), predicted, right)
 
 
 def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:
@@ -205,7 +167,7 @@ def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:
     return chosen, float(means[chosen])
 
 
-def _f1(wanted: Rows, found: Rows) -> float:
+def _f1(gold: Rows, predicted: Rows) -> float:
     from sklearn.metrics import f1_score
 
-    return 100 * float(f1_score(wanted, found))
+    return 100 * float(f1_score(gold, predicted))

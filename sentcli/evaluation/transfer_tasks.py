@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.files import detokenised, fields, read_lines
-from sentcli.evaluation.vectors import TextVectors
 
 Floats = npt.NDArray[np.float32]
 Kind = Literal["folds", "test", "dev and test"]
@@ -34,7 +34,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class TransferTask:
+class Examples:
     """Examples of one task, in the toolkit's order."""
 
     name: str
@@ -52,7 +52,7 @@ class TransferTask:
         return [text for examples in self.splits.values() for example in examples for text in example.texts]
 
 
-def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[TransferTask]:
+def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]:
     """Read tasks from a SentEval ``downstream`` folder; None is the seven that the papers average.
 
     Raises:
@@ -68,9 +68,7 @@ def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[TransferT
     return [READERS[name](data, name) for name in chosen]
 
 
-def _task(
-    name: str, classes: int, kind: Kind, splits: dict[str, Iterator[Example]], *, f1: bool = False
-) -> TransferTask:
+def _task(name: str, classes: int, kind: Kind, splits: dict[str, Iterator[Example]], *, f1: bool = False) -> Examples:
     found = {split: sorted(examples, key=lambda example: example.order) for split, examples in splits.items()}
     for split, examples in found.items():
         if not examples:
@@ -78,13 +76,13 @@ def _task(
     learned = next(iter(found.values()))
     if missing := set(range(classes)) - {example.label for example in learned}:
         raise InputError(f"{name}: no training example is of class {', '.join(map(str, sorted(missing)))}")
-    return TransferTask(name, classes, kind, found, f1)
+    return Examples(name, classes, kind, found, f1)
 
 
-def _polar(positive: str, negative: str) -> Callable[[Path, str], TransferTask]:
+def _polar(positive: str, negative: str) -> Callable[[Path, str], Examples]:
     """Return the reader of a task with a file for each of its two classes."""
 
-    def read(data: Path, name: str) -> TransferTask:
+    def read(data: Path, name: str) -> Examples:
         def examples() -> Iterator[Example]:
             for label, file in ((1, positive), (0, negative)):
                 for line in read_lines(data / name / file, name, "latin-1"):
@@ -95,7 +93,7 @@ def _polar(positive: str, negative: str) -> Callable[[Path, str], TransferTask]:
     return read
 
 
-def _read_trec(data: Path, name: str) -> TransferTask:
+def _read_trec(data: Path, name: str) -> Examples:
     def examples(file: str) -> Iterator[Example]:
         path = data / name / file
         for number, line in enumerate(read_lines(path, name, "latin-1"), 1):
@@ -107,8 +105,8 @@ def _read_trec(data: Path, name: str) -> TransferTask:
     return _task(name, 6, "test", {"train": examples("train_5500.label"), "test": examples("TREC_10.label")})
 
 
-def _sst(folder: str, classes: int) -> Callable[[Path, str], TransferTask]:
-    def read(data: Path, name: str) -> TransferTask:
+def _sst(folder: str, classes: int) -> Callable[[Path, str], Examples]:
+    def read(data: Path, name: str) -> Examples:
         def examples(file: str) -> Iterator[Example]:
             path = data / "SST" / folder / file
             for number, line in enumerate(read_lines(path, name), 1):
@@ -124,7 +122,7 @@ def _sst(folder: str, classes: int) -> Callable[[Path, str], TransferTask]:
     return read
 
 
-def _read_mrpc(data: Path, name: str) -> TransferTask:
+def _read_mrpc(data: Path, name: str) -> Examples:
     def examples(split: str) -> Iterator[Example]:
         path = data / name / f"msr_paraphrase_{split}.txt"
         for number, line in enumerate(read_lines(path, name, "utf-8-sig")[1:], 2):
@@ -134,7 +132,7 @@ def _read_mrpc(data: Path, name: str) -> TransferTask:
     return _task(name, 2, "test", {split: examples(split) for split in ("train", "test")}, f1=True)
 
 
-def _read_sick_entailment(data: Path, name: str) -> TransferTask:
+def _read_sick_entailment(data: Path, name: str) -> Examples:
     def examples(file: str) -> Iterator[Example]:
         path = data / "SICK" / file
         for number, line in enumerate(read_lines(path, name)[1:], 2):
@@ -153,7 +151,7 @@ def _class(text: str, classes: int, path: Path, line: int) -> int:
     return int(text)
 
 
-READERS: dict[str, Callable[[Path, str], TransferTask]] = {
+READERS: dict[str, Callable[[Path, str], Examples]] = {
     "MR": _polar("rt-polarity.pos", "rt-polarity.neg"),
     "CR": _polar("custrev.pos", "custrev.neg"),
     "SUBJ": _polar("subj.objective", "subj.subjective"),
@@ -168,10 +166,10 @@ AVERAGED = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 """The seven tasks of the papers' tables."""
 
 
-def features(task: TransferTask, found: TextVectors) -> dict[str, Floats]:
+def features(task: Examples, vectors: TextVectors) -> dict[str, Floats]:
     """Return what the classifier sees of each split: ``u``, or ``|u - v|`` and ``u * v`` for pairs."""
     return {
-        split: joined(*(found.of(side) for side in zip(*(e.texts for e in examples), strict=True)))
+        split: joined(*(vectors.of(side) for side in zip(*(e.texts for e in examples), strict=True)))
         for split, examples in task.splits.items()
     }
 
@@ -183,11 +181,11 @@ def joined(first: Floats, second: Floats | None = None) -> Floats:
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
-def labels(task: TransferTask) -> dict[str, npt.NDArray[np.int64]]:
+def labels(task: Examples) -> dict[str, npt.NDArray[np.int64]]:
     """Return the classes of each split."""
     return {split: np.array([e.label for e in examples], np.int64) for split, examples in task.splits.items()}
 
 
-def content(task: TransferTask) -> list[Any]:
+def content(task: Examples) -> list[Any]:
     """Return what a task consists of, for a hash of it."""
     return [[split, [[*e.texts, e.label] for e in examples]] for split, examples in task.splits.items()]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sentcli.errors import InputError
 
@@ -19,9 +17,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
     """Refuse an output that exists, or whose folder cannot be written, before any work is done.
 
-    Raises:
-        InputError: if `path` exists and neither flag is given, is a folder where a file is wanted (or the other way
-            round: `folder`), or cannot be created.
+    With `folder` it has to be a folder, else a file; the other kind is refused whatever the flags say.
     """
     if path.exists() and path.is_dir() != folder:
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
@@ -68,9 +64,3 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
             error.filename = str(path)  # a failed write does not say where
         raise
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")

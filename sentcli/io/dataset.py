@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
+from sentcli.io.digests import file_digest
 
 MANIFEST = "manifest.json"
 PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")
@@ -31,11 +31,7 @@ class Part:
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """Read ``I/N``.
-
-        Raises:
-            InputError: if it is something else, or I is not from 1 to N.
-        """
+        """Read ``I/N``."""
         found = re.fullmatch(r"(\d+)/(\d+)", text.strip())
         part = cls(*map(int, found.groups())) if found else cls(0, 0)
         if not 1 <= part.number <= part.of:
@@ -142,11 +138,7 @@ def total_counts(shards: list[Shard]) -> Counts:
 
 
 def load_manifest(path: Path) -> dict[str, Any]:
-    """Read one manifest.
-
-    Raises:
-        InputError: if there is none, or it is damaged.
-    """
+    """Read one manifest."""
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
         if manifest["format"] != FORMAT:
@@ -163,11 +155,7 @@ def load_manifest(path: Path) -> dict[str, Any]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a directory written by `encode`; those of several machines' parts are joined.
-
-    Raises:
-        InputError: if there is none, one is damaged, parts are missing or do not belong together.
-    """
+    """Read the manifest of a directory written by `encode`; those of several machines' parts are joined."""
     if (folder / MANIFEST).exists():
         return load_manifest(folder / MANIFEST)
     found = {name.name: load_manifest(name) for name in sorted(folder.iterdir()) if PART.fullmatch(name.name)}

@@ -30,11 +30,7 @@ class Checked:
 
 
 def check_dataset(folder: Path) -> Checked:
-    """Read a whole dataset and compare it with its manifest.
-
-    Raises:
-        InputError: if there is no readable manifest.
-    """
+    """Read a whole dataset and compare it with its manifest."""
     if not folder.is_dir():
         raise InputError(f"no such directory: {folder}")
     manifest = read_manifest(folder)
@@ -106,11 +102,7 @@ def _misfit(folder: Path, shard: Shard, manifest: dict[str, Any], expected: tupl
 
 
 def require_whole(checked: Checked, folder: Path) -> None:
-    """Raise the problems that were found.
-
-    Raises:
-        SentcliError: naming them.
-    """
+    """Raise the problems that were found."""
     if checked.problems:
         more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""
         raise SentcliError(f"{folder}: {'; '.join(checked.problems[:5])}{more}; {checked.remedy}")

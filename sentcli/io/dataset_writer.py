@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
-from sentcli.io.atomic import replacing, write_json
+from sentcli.io.atomic import replacing
 from sentcli.io.dataset import (
     FORMAT,
     PART,
@@ -25,6 +24,8 @@ from sentcli.io.dataset import (
     shard_names,
     total_counts,
 )
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
 from sentcli.io.writers import NpyWriter, ParquetWriter, Plan, Vectors
 
@@ -67,9 +68,6 @@ class DatasetWriter:
             resume: keep finished shards of the same inputs and settings.
             append: add the inputs after those that are there, unless they are there already; parts that several
                 machines made become one.
-
-        Raises:
-            InputError: if what is there was made from other inputs, or with another model or setting.
         """
         self.folder, self.plan, self.shard_rows, self.part = folder, plan, shard_rows, part or Part()
         there = self._read(inputs, append=append) if resume or append else Resumed()

@@ -16,11 +16,7 @@ AFS_COLUMNS = ("sentence_1", "sentence_2", "regression_label")
 
 
 def pair_files(name: str) -> list[str]:
-    """Return a file, or the tables of a folder of pairs, by name.
-
-    Raises:
-        InputError: if the folder holds no table.
-    """
+    """Return a file, or the tables of a folder of pairs, by name."""
     folder = Path(name)
     if not folder.is_dir():
         return [name]
@@ -38,12 +34,7 @@ def task_name(name: str) -> str:
 
 
 def scored_pairs(source: Source) -> Iterator[tuple[str, str, float]]:
-    """Yield both sentences and the score of each row.
-
-    Raises:
-        DataError: for a row without one of the columns ``sentence1``, ``sentence2`` and ``score`` (or those of the AFS
-            corpus), or with a score that is no number.
-    """
+    """Yield both sentences and the score of each row."""
     return (_pair(record, source.name, line) for line, record in records(source))
 
 

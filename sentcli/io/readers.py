@@ -66,11 +66,7 @@ class Row:
 
 
 def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
-    """Yield the rows of one file; a row without text is None where `options.on_null` is ``skip``.
-
-    Raises:
-        DataError: no text column, a null text (with ``on_null='error'``), a text or id of another type.
-    """
+    """Yield the rows of one file; a row without text is None where `options.on_null` is ``skip``."""
     text_field = "text" if source.format == "txt" else options.text_field
     unit = "row" if source.format == "parquet" else "line"
     id_field: str | None = None
@@ -114,11 +110,7 @@ def _id_field(source: Source, record: dict[str, Any], options: ReadOptions) -> s
 
 
 def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
-    """Read everything once: count the rows, find every bad one, and learn the types of the other columns.
-
-    Raises:
-        DataError: as `rows`; also an empty file.
-    """
+    """Read everything once: count the rows, find every bad one, and learn the types of the other columns."""
     found = Survey()
     types = _ColumnTypes()
     for source in sources:

@@ -50,9 +50,6 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         name: a path, or ``-``.
         file_format: a value of FORMATS; None takes it from the suffix. A suffix that is not known reads as
             plain text, one row a line.
-
-    Raises:
-        InputError: if the file is missing, is a directory or is a kind of file that is not rows of text.
     """
     special = Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir()
     if name == "-" or special:  # a pipe can be read only once
@@ -88,11 +85,7 @@ def remove_temporary_files() -> None:
 
 
 def records(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line or row number from 1, record) of one file.
-
-    Raises:
-        DataError: bytes that are not UTF-8, a broken line, a damaged archive, with its place.
-    """
+    """Yield (line or row number from 1, record) of one file."""
     reader = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet}[source.format]
     try:
         yield from reader(source)
@@ -119,11 +112,7 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
 
 
 def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
-    """Yield where each line of a plain text file begins, how many bytes it has without its end, and the line.
-
-    Raises:
-        DataError: bytes that are not UTF-8, with their line.
-    """
+    """Yield where each line of a plain text file begins, how many bytes it has without its end, and the line."""
     place = 0
     with source.open() as handle:
         for number, raw in enumerate(handle, 1):

@@ -82,11 +82,7 @@ class TextCollector:
         return self.limit is not None and len(self.starts) >= self.limit
 
     def read(self, source: Source) -> int:
-        """Add the texts of a source, up to the limit, and return how many they are.
-
-        Raises:
-            DataError: as the readers.
-        """
+        """Add the texts of a source, up to the limit, and return how many they are."""
         before = len(self.starts)
         if source.format == "txt" and not source.gzipped:
             self._read_in_place(source)

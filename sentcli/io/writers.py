@@ -50,11 +50,7 @@ class Writer(Protocol):
 
 
 def output_kind(target: str) -> str:
-    """Return ``stdout``, ``directory`` or a suffix of SUFFIXES.
-
-    Raises:
-        InputError: for a suffix that is not an output format.
-    """
+    """Return ``stdout``, ``directory`` or a suffix of SUFFIXES."""
     if target == "-":
         return "stdout"
     suffix = Path(target).suffix.lower()

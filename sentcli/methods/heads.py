@@ -8,8 +8,8 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from sentcli.encoder.surgery import reset
 from sentcli.errors import InputError
+from sentcli.model.surgery import reset
 from sentcli.objectives import checks
 from sentcli.objectives.whitening import pca, shuffled_group_whitening, zca
 from sentcli.processes import over_all_rows, same

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.spec import CNNSpec, DenseSpec, EncoderSpec, NormalizeSpec, PoolingSpec
 from sentcli.errors import InputError
+from sentcli.model.spec import CNNSpec, DenseSpec, EncoderSpec, NormalizeSpec, PoolingSpec
 from sentcli.objectives import checks
 
 if TYPE_CHECKING:

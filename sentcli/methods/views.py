@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.objectives import checks
 
-if TYPE_CHECKING:
-    from sentcli.training.data import Corpus
+
+class TrainingText(Protocol):
+    """What views are made of."""
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """The sentences; of pairs, the first ones."""
+
+    @property
+    def partners(self) -> Sequence[str] | None:
+        """The second sentences of pairs."""
+
+    @property
+    def scores(self) -> Sequence[float] | None:
+        """Of pairs, between 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +47,7 @@ class ViewMaker(Protocol):
     def count(self) -> int:
         """Views a sentence."""
 
-    def texts(self, rows: list[int], corpus: Corpus, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
         """Return the texts of some rows of the corpus."""
 
     def rows_with(self, matching: int) -> int:
@@ -56,7 +70,7 @@ class Copies(_Matching):
         """Refuse no views at all."""
         checks.at_least(1, count=self.count)
 
-    def texts(self, rows: list[int], corpus: Corpus, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
         """Return the sentences once."""
         return Texts([[corpus.sentences[i] for i in rows]])
 
@@ -79,7 +93,7 @@ class SpanMask(_Matching):
         checks.at_least(1, span=self.span)
         checks.at_least(self.span, least=self.least)
 
-    def texts(self, rows: list[int], corpus: Corpus, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
         """Return the sentences, and the sentences with a new span masked."""
         plain = [corpus.sentences[i] for i in rows]
         return Texts([plain, [self.masked(text, rng) for text in plain]])
@@ -105,7 +119,7 @@ class RandomPairs:
         """Refuse a negative number."""
         checks.at_least(1, negatives=self.negatives)
 
-    def texts(self, rows: list[int], corpus: Corpus, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
         """Return the sentences, and for each itself or one drawn from the whole corpus."""
         matched = np.arange(len(rows)) % (self.negatives + 1) == 0
         others = rng.integers(len(corpus.sentences), size=len(rows)).tolist()
@@ -123,7 +137,7 @@ class ScoredPairs(_Matching):
 
     count: ClassVar[int] = 2
 
-    def texts(self, rows: list[int], corpus: Corpus, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
         """Return first sentences, second sentences and scores."""
         assert corpus.partners is not None and corpus.scores is not None
         views = [[column[i] for i in rows] for column in (corpus.sentences, corpus.partners)]

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sentcli.encoder.surgery import depth
 from sentcli.errors import InputError
+from sentcli.model.surgery import depth
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, Views
 from sentcli.precision import widened

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sentcli.encoder import checkpoint, surgery
 from sentcli.errors import InputError
+from sentcli.io.weights import load_weights
+from sentcli.model import stored_heads, surgery
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import (
@@ -44,7 +45,7 @@ class AuxiliaryNetwork(nn.Module):
         self.layers = surgery.upper_layers(backbone, layers)
         self.lm_head = LMHead(backbone, tied=False)
         if init == "copy-top":
-            self.lm_head.take(checkpoint.lm_head_weights(parts.spec.folder))
+            self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder))
         elif init == "random":
             std = float(getattr(backbone.config, "initializer_range", 0.02))
             surgery.reset(self.layers, std)
@@ -54,13 +55,13 @@ class AuxiliaryNetwork(nn.Module):
             self._load(Path(init))
 
     def _load(self, folder: Path) -> None:
-        own, other = folder / checkpoint.HEAD_FOLDER / f"{AUXILIARY}.safetensors", folder / "model.pt"
+        own, other = folder / stored_heads.HEAD_FOLDER / f"{AUXILIARY}.safetensors", folder / "model.pt"
         if own.exists():
-            state = checkpoint.load_weights(own)
+            state = load_weights(own)
         elif other.exists():  # as Condenser's and InfoCSE's code writes it, beside the transformers files
-            state = self.renamed(checkpoint.load_weights(other))
+            state = self.renamed(load_weights(other))
             state.update(
-                {f"lm_head.{name}": value for name, value in (checkpoint.lm_head_weights(folder) or {}).items()}
+                {f"lm_head.{name}": value for name, value in (stored_heads.lm_head_weights(folder) or {}).items()}
             )
         else:
             raise InputError(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sentcli.encoder.spec import CNNSpec
+from sentcli.model.spec import CNNSpec
 from sentcli.objectives import checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sentcli.encoder.spec import EncoderSpec
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.spec import EncoderSpec
+    from sentcli.model.torch_model import TorchEncoder
 
     Loss = Callable[["Views"], Tensor]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from sentcli.encoder.surgery import ema_update, freeze, reset, set_dropout
+from sentcli.model.surgery import ema_update, freeze, reset, set_dropout
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.precision import widened

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sentcli.encoder import checkpoint, surgery
 from sentcli.errors import InputError
+from sentcli.model import stored_heads, surgery
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.rows import by_length
@@ -167,7 +167,7 @@ class MaskedLMLoss(WordPrediction):
         super().__init__()
         self.vocabulary, self.rate = parts.vocabulary, settings.rate
         self.lm_head = LMHead(parts.backbone, tied=settings.tie)
-        if not self.lm_head.take(checkpoint.lm_head_weights(parts.spec.folder)):
+        if not self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder)):
             self.note = "the start model holds no language-modelling head: a new one is trained"
 
     @property

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sentcli import zoo
-from sentcli.encoder import checkpoint, surgery
-from sentcli.encoder.spec import read_spec
 from sentcli.errors import InputError
+from sentcli.io.weights import load_state_dict
+from sentcli.model import stored_heads, surgery
+from sentcli.model.spec import read_spec
 from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask_token
@@ -86,9 +87,9 @@ class ReplacedTokenLoss(StatefulObjective):
         self.discriminator.embeddings.register_forward_hook(self._put_sentence)
 
     def _generator(self, parts: Parts) -> tuple[Any, LMHead]:
-        from sentcli.encoder.tokenizing import position_limit
-        from sentcli.encoder.torch_backend import load_tokenizer
-        from sentcli.encoder.torch_model import load_backbone
+        from sentcli.model.tokenizing import position_limit
+        from sentcli.model.torch_backend import load_tokenizer
+        from sentcli.model.torch_model import load_backbone
 
         name = self.settings.generator
         if name == "self":
@@ -100,9 +101,9 @@ class ReplacedTokenLoss(StatefulObjective):
                 raise InputError(f"rtd: the generator {name} has {positions} positions, fewer than max_length")
             if load_tokenizer(folder).get_vocab() != load_tokenizer(parts.spec.folder).get_vocab():
                 raise InputError(f"rtd: the generator {name} has another vocabulary than the encoder")
-            backbone = load_backbone(folder, checkpoint.load_state_dict(folder))
+            backbone = load_backbone(folder, load_state_dict(folder))
         head = LMHead(backbone, tied=True)
-        if not head.take(checkpoint.lm_head_weights(folder)):
+        if not head.take(stored_heads.lm_head_weights(folder)):
             raise InputError(f"rtd: the generator {name} holds no language-modelling head, so it cannot propose words")
         return backbone, head
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sentcli.pages.figures import inline
 from sentcli.pages.page import RANKED, SECOND, Figure, Page, Section, Style, table_notes
 from sentcli.printable import safe
-from sentcli.table import interval_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -101,7 +100,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: safe(value) if type(value) is str else value,  # Markup and numbers stay as they are
     )
-    made.filters["between"] = interval_text
     return made
 
 

@@ -6,7 +6,7 @@ import re
 
 from sentcli.pages.page import RANKED, SECOND, Figure, Page, Section, Style, table_notes
 from sentcli.printable import safe
-from sentcli.table import Table, interval_text
+from sentcli.table import Table
 
 HEAD = r"""% {title}
 % Needs \usepackage{{booktabs}} and \usepackage{{graphicx}} in the preamble; then \input this file.
@@ -118,5 +118,5 @@ def _entry(table: Table, row: int, column: int, style: Style) -> str:
     shown = escape(table.shown(row, column))
     if style.bold and (rank := table.rank(row, column)):
         shown = rf"\{'textbf' if rank == 'best' else 'underline'}{{{shown}}}"
-    ends = table.interval(row, column) if style.intervals else None
-    return shown if ends is None else rf"{shown} {{\scriptsize ({escape(interval_text(ends))})}}"
+    ends = table.interval_text(row, column) if style.intervals else ""
+    return rf"{shown} {{\scriptsize ({escape(ends)})}}" if ends else shown

@@ -6,7 +6,7 @@ import re
 
 from sentcli.pages.page import RANKED, Figure, Page, Section, Style, table_notes
 from sentcli.printable import safe
-from sentcli.table import Table, interval_text
+from sentcli.table import Table
 
 SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
 """What Markdown would read as markup within a line."""
@@ -69,5 +69,5 @@ def _entry(table: Table, row: int, column: int, style: Style) -> str:
     shown = escape(table.shown(row, column))
     if style.bold and table.rank(row, column) == "best":
         shown = f"**{shown}**"
-    ends = table.interval(row, column) if style.intervals else None
-    return shown if ends is None else f"{shown} ({interval_text(ends)})"
+    ends = table.interval_text(row, column) if style.intervals else ""
+    return f"{shown} ({ends})" if ends else shown

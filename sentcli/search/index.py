@@ -12,18 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sentcli.encoder.checkpoint import file_digest
-from sentcli.errors import DataError, InputError
+from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
+from sentcli.io.digests import file_digest
 from sentcli.search import ann, recall
 from sentcli.search.ann import FaissIndex, Recipe
 from sentcli.search.exact import require_faiss
-from sentcli.search.index_manifest import MANIFEST, IndexFile, IndexManifest, encoder_of
+from sentcli.search.index_manifest import MANIFEST, TRAINED, IndexFile, IndexManifest
 from sentcli.search.neighbours import Similarity, Vectors
-from sentcli.search.searcher import Searcher
-from sentcli.search.stored import INDEXES, Stored
+from sentcli.search.store import Store, read_part
 
-TRAINED = "trained.faiss"
 FILE_BYTES = 2**32
 """That one file of an index takes, about."""
 STEP = 16_384
@@ -33,7 +31,7 @@ GROWN = 4
 
 
 @dataclass(frozen=True)
-class Wanted:
+class IndexRequest:
     """What to build."""
 
     kind: str
@@ -49,13 +47,13 @@ class Wanted:
 
 
 def build(
-    stored: Stored, wanted: Wanted, progress: Callable[[int], None], step: Callable[[str], None]
+    store: Store, request: IndexRequest, progress: Callable[[int], None], step: Callable[[str], None]
 ) -> tuple[IndexManifest, int]:
     """Build an index, or add to it the rows that came since, and measure its recall.
 
     Args:
-        stored: what to index.
-        wanted: how.
+        store: whose vectors are indexed.
+        request: how.
         progress: called with the number of rows that were added.
         step: called with what is being done.
 
@@ -65,27 +63,27 @@ def build(
     Raises:
         InputError: for a kind that does not fit, or an index of that name that is of something else.
     """
-    recipe = ann.recipe(wanted.kind, len(stored.blocks), stored.dimension)
-    place = stored.folder / INDEXES / recipe.name
+    recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
+    place = store.place(recipe.name)
     with _alone(place):
-        if place.exists() and not wanted.overwrite:
-            found = _extendable(place, stored, wanted)
-            check_wanted(replace(wanted, kind=found.kind), found.recipe, stored)
+        if place.exists() and not request.overwrite:
+            found = _extendable(place, store, request)
+            check_request(replace(request, kind=found.kind), found.recipe, store)
             before = found.rows
-            found = _fill(place, found, stored, wanted, progress)
-            return _measure(place, found, stored, wanted, step), found.rows - before
-        check_wanted(wanted, recipe, stored)
+            found = _fill(place, found, store, request, progress)
+            return _measure(place, found, store, request, step), found.rows - before
+        check_request(request, recipe, store)
         work = place.with_name(f".{recipe.name}.building")
-        manifest = _begun(work, recipe, stored, wanted)
+        manifest = _begun(work, recipe, store, request)
         if not manifest.files and recipe.kind != ann.FLAT:
             step("training")
             try:
-                manifest = replace(manifest, trained=_train(work, recipe, stored, wanted))
+                manifest = replace(manifest, trained=_train(work, recipe, store, request))
             except InputError:
                 shutil.rmtree(work)
                 raise
-        manifest = _fill(work, manifest, stored, wanted, progress)
-        manifest = _measure(work, manifest, stored, wanted, step)
+        manifest = _fill(work, manifest, store, request, progress)
+        manifest = _measure(work, manifest, store, request, step)
         with replacing(place) as temporary:  # the old one is there until the new one is whole
             work.rename(temporary)
     return manifest, manifest.rows
@@ -112,15 +110,15 @@ def _alone(place: Path) -> Iterator[None]:
         raise InputError(f"another process builds {place}: wait for it, or end it") from error
 
 
-def check_wanted(wanted: Wanted, recipe: Recipe, stored: Stored) -> None:
+def check_request(request: IndexRequest, recipe: Recipe, store: Store) -> None:
     """Refuse what cannot be built, before anything is made.
 
     Raises:
         InputError: for a factory string or a parameter that faiss does not take, or vectors without lengths (int8) that
             are to be compared by their inner products.
     """
-    check_recipe(recipe, stored.dimension, wanted.similarity, wanted.settings)
-    check_lengths(stored, wanted.similarity)
+    check_recipe(recipe, store.dimension, request.similarity, request.settings)
+    store.check_similarity(request.similarity)
 
 
 def check_recipe(recipe: Recipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> None:
@@ -134,48 +132,38 @@ def check_recipe(recipe: Recipe, dimension: int, similarity: Similarity, setting
         index.set(parameter, value)
 
 
-def check_lengths(stored: Stored, similarity: Similarity) -> None:
-    """Refuse inner products of vectors that have lost their lengths.
-
-    Raises:
-        InputError: if so.
-    """
-    if similarity == "dot" and stored.settings.get("output_dtype") == "int8":
-        raise InputError(f"{stored.folder} holds vectors in int8, each scaled by itself: only their cosine is known")
-
-
-def _extendable(place: Path, stored: Stored, wanted: Wanted) -> IndexManifest:
+def _extendable(place: Path, store: Store, request: IndexRequest) -> IndexManifest:
     """Return what is there, if it may be added to."""
     found = IndexManifest.read(place)
-    found.check_vectors(stored, place.name)
+    store.check_manifest(found, place.name)
     for key in ("kind", "similarity", "query_prompt"):
-        here, now = getattr(found, key), getattr(wanted, key)
+        here, now = getattr(found, key), getattr(request, key)
         if here != now:
             raise InputError(f"{place} was built with {key} {here!r}, not {now!r}: build it again with --overwrite")
-    building = _for_building(wanted)
+    building = _for_building(request)
     if any(found.settings.get(key) != value for key, value in building.items()):
         raise InputError(f"{place} was built with {found.settings or 'no settings'}: build it again with --overwrite")
-    return replace(found, shards=stored.digests)
+    return replace(found, shards=store.vector_digests)
 
 
-def _for_building(wanted: Wanted) -> dict[str, int]:
+def _for_building(request: IndexRequest) -> dict[str, int]:
     """Return the parameters that an index is built with, not those of searches."""
-    return {key: value for key, value in wanted.settings.items() if key not in ann.EFFORTS}
+    return {key: value for key, value in request.settings.items() if key not in ann.EFFORTS}
 
 
-def _begun(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> IndexManifest:
+def _begun(work: Path, recipe: Recipe, store: Store, request: IndexRequest) -> IndexManifest:
     """Return what an interrupted build of the same index has left, or an empty one."""
     fresh = IndexManifest(
         kind=recipe.kind,
         factory=recipe.factory,
         rescore=recipe.rescore,
-        similarity=wanted.similarity,
-        dimension=stored.dimension,
-        encoder=encoder_of(stored),
-        query_prompt=wanted.query_prompt,
-        shards=stored.digests,
-        settings=_for_building(wanted),
-        built_for=len(stored.blocks),
+        similarity=request.similarity,
+        dimension=store.dimension,
+        encoder=store.encoder,
+        query_prompt=request.query_prompt,
+        shards=store.vector_digests,
+        settings=_for_building(request),
+        built_for=len(store.blocks),
         faiss=str(require_faiss().__version__),
     )
     try:
@@ -189,20 +177,20 @@ def _begun(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> IndexM
     return fresh
 
 
-def _train(work: Path, recipe: Recipe, stored: Stored, wanted: Wanted) -> str:
+def _train(work: Path, recipe: Recipe, store: Store, request: IndexRequest) -> str:
     """Write an index without rows; return its checksum."""
-    index = FaissIndex.empty(recipe.factory, stored.dimension, wanted.similarity)
-    for parameter, value in wanted.settings.items():
+    index = FaissIndex.empty(recipe.factory, store.dimension, request.similarity)
+    for parameter, value in request.settings.items():
         index.set(parameter, value)
     if index.wants:
-        index.train(stored.blocks.sample(index.wants)[1])
+        index.train(store.blocks.sample(index.wants)[1])
     with replacing(work / TRAINED) as temporary:
         index.write(temporary)
     return file_digest(work / TRAINED)
 
 
 def _fill(
-    place: Path, manifest: IndexManifest, stored: Stored, wanted: Wanted, progress: Callable[[int], None]
+    place: Path, manifest: IndexManifest, store: Store, request: IndexRequest, progress: Callable[[int], None]
 ) -> IndexManifest:
     """Add the rows that are not in the files yet."""
     if manifest.kind == ann.FLAT:
@@ -210,17 +198,17 @@ def _fill(
         return manifest
     _clear(place, manifest)
     empty = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
-    size = wanted.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
+    size = request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
     progress(manifest.rows)
-    while manifest.rows < len(stored.blocks):
+    while manifest.rows < len(store.blocks):
         last = manifest.files[-1] if manifest.files and manifest.files[-1].rows < size else None
         first = manifest.rows
         if last is None:
             index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
         else:
-            index = _read(place, last, manifest, mapped=False)
+            index = read_part(place, last, manifest, mapped=False)
         begin = last.first if last is not None else first
-        for block in stored.blocks.since(first, STEP):
+        for block in store.blocks.since(first, STEP):
             block = block[: size - len(index)]
             index.add(block)
             progress(len(block))
@@ -250,85 +238,22 @@ def _write(place: Path, index: FaissIndex, first: int) -> IndexFile:
 
 
 def _measure(
-    place: Path, manifest: IndexManifest, stored: Stored, wanted: Wanted, step: Callable[[str], None]
+    place: Path, manifest: IndexManifest, store: Store, request: IndexRequest, step: Callable[[str], None]
 ) -> IndexManifest:
     """Measure recall and speed, choose the search parameter, and keep both."""
-    if manifest.kind == ann.FLAT or not len(stored.blocks):
+    if manifest.kind == ann.FLAT or not len(store.blocks):
         return manifest
     step("measuring recall against exact search")
-    searcher = open_searcher(place, manifest, stored)
+    searcher = store.open_searcher(place, manifest)
     fixed = None
-    for key in ann.EFFORTS.keys() & wanted.settings.keys():
-        fixed = wanted.settings[key]
-    if wanted.queries is None:
-        sample, of = recall.of_rows(stored.blocks, manifest.similarity), "rows of the corpus"
+    for key in ann.EFFORTS.keys() & request.settings.keys():
+        fixed = request.settings[key]
+    if request.queries is None:
+        sample, of = recall.of_rows(store.blocks, manifest.similarity), "rows of the corpus"
     else:
-        sample, of = recall.of_queries(wanted.queries, stored.blocks, manifest.similarity), "queries"
-    curve = recall.tune(searcher, sample, wanted.target, of, fixed)
-    measured = {**curve.to_dict(), "measured_rows": len(stored.blocks)}
+        sample, of = recall.of_queries(request.queries, store.blocks, manifest.similarity), "queries"
+    curve = recall.tune(searcher, sample, request.target, of, fixed)
+    measured = {**curve.to_dict(), "measured_rows": len(store.blocks)}
     manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
     manifest.write(place)
     return manifest
-
-
-def open_searcher(place: Path, manifest: IndexManifest, stored: Stored, device: str = "cpu") -> Searcher:
-    """Open the files of an index, mapped, with the search parameters that were chosen.
-
-    Args:
-        place: folder of the index.
-        manifest: of it.
-        stored: the directory that it is of.
-        device: where rows that it lacks are searched.
-
-    Raises:
-        DataError: if a file is missing, torn, or cannot be read by this faiss.
-    """
-    parts = [_read(place, file, manifest, mapped=True) for file in manifest.files]
-    searcher = Searcher(parts, manifest.recipe, stored.blocks, manifest.similarity, device)
-    for parameter, value in manifest.efforts.items():
-        searcher.set(parameter, value)
-    searcher.parts = [part.on(device) for part in parts]
-    return searcher
-
-
-def _read(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: bool) -> FaissIndex:
-    """Open one file.
-
-    Its size is compared first: faiss crashes on a mapped file that ends too early.
-    """
-    path = place / file.name
-    size = path.stat().st_size if path.exists() else None
-    if size != file.bytes:
-        problem = "is missing" if size is None else f"is torn: {size} bytes, not {file.bytes}"
-        raise DataError(path, f"{problem}; build the index again with --overwrite")
-    try:
-        index = FaissIndex.read(path, manifest.similarity, mapped=mapped)
-    except DataError as error:
-        raise InputError(f"{error}; it was written by faiss {manifest.faiss}") from error
-    if len(index) != file.rows or index.index.d != manifest.dimension:
-        raise DataError(path, f"holds {len(index)} rows, not {file.rows}; build the index again with --overwrite")
-    return index
-
-
-def check(stored: Stored, name: str) -> list[str]:
-    """Compare every file of an index with its checksum, and say what is wrong.
-
-    Raises:
-        InputError: if there is no such index.
-    """
-    place = stored.folder / INDEXES / name
-    manifest = IndexManifest.read(place)
-    manifest.check_vectors(stored, name)
-    digests = {file.name: file.sha256 for file in manifest.files}
-    return different(place, {**digests, **({TRAINED: manifest.trained} if manifest.trained else {})})
-
-
-def different(place: Path, digests: dict[str, str]) -> list[str]:
-    """Say which files of a folder are missing or have another SHA-256."""
-    problems = []
-    for name, wanted in digests.items():
-        if not (place / name).exists():
-            problems.append(f"{place / name} is missing")
-        elif file_digest(place / name) != wanted:
-            problems.append(f"{place / name} is damaged (its SHA-256 differs)")
-    return problems

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import write_json
+from sentcli.io.json_files import write_json
 from sentcli.search.ann import Recipe
 from sentcli.search.neighbours import Similarity
-from sentcli.search.stored import Stored
 
 FORMAT = 1
 MANIFEST = "index.json"
-ENCODER = ("model_fingerprint", "pooling", "normalize", "max_length", "prompt")
+TRAINED = "trained.faiss"
+"""The file without rows, from which further files begin."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +95,3 @@ class IndexManifest:
     def write(self, place: Path) -> None:
         """Write it, whole or not at all."""
         write_json(place / MANIFEST, asdict(self))
-
-    def check_vectors(self, stored: Stored, name: str) -> None:
-        """Refuse an index of other vectors than those that are there; rows may have been added.
-
-        Raises:
-            InputError: if they were encoded anew, or by another encoder.
-        """
-        if stored.digests[: len(self.shards)] != self.shards or self.encoder != encoder_of(stored):
-            raise InputError(
-                f"{stored.folder}: the vectors have changed since the index {name} was built: build it again with "
-                "--overwrite"
-            )
-
-
-def encoder_of(stored: Stored) -> dict[str, Any]:
-    """Return what made the vectors of a directory."""
-    return {key: stored.settings.get(key) for key in ENCODER}

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sentcli.encoder.tokenizing import Tokens, pad
 from sentcli.methods.views import Texts
+from sentcli.model.tokenizing import Tokens, pad
 
 if TYPE_CHECKING:
-    from sentcli.encoder.tokenizing import TextTokenizer
     from sentcli.methods.settings import Settings
     from sentcli.methods.views import ViewMaker
+    from sentcli.model.tokenizing import TextTokenizer
     from sentcli.training.data import Corpus
 
 VIEW_STREAM = 2**31

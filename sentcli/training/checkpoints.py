@@ -18,10 +18,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from sentcli.encoder.checkpoint import file_digest
-from sentcli.encoder.saving import write_tensors
 from sentcli.errors import SentcliError
-from sentcli.io.atomic import DISK_FULL, write_json
+from sentcli.io.atomic import DISK_FULL
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import write_json
+from sentcli.io.weights import write_tensors
 
 KEPT = 2
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.checkpoint import file_digest
 from sentcli.errors import InputError
+from sentcli.io.digests import file_digest
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.texts import TextCollector

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from sentcli.encoder.tokenizing import pad
 from sentcli.errors import InputError
+from sentcli.model.tokenizing import pad
 from sentcli.objectives.masked_lm import IGNORED, WordPrediction, mask_tokens, masked_loss
 
 if TYPE_CHECKING:
-    from sentcli.encoder.tokenizing import TextTokenizer
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.tokenizing import TextTokenizer
+    from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.model import TrainingModel
 
 MASKS = 0

@@ -11,7 +11,7 @@ from sentcli.processes import agree, is_first
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.model import TrainingModel
     from sentcli.training.run_folder import RunFolder
     from sentcli.training.state import Observer

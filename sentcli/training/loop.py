@@ -30,8 +30,8 @@ from sentcli.training.memory import keeping_freed_memory
 from sentcli.training.state import Observer, RunState, TrainResult
 
 if TYPE_CHECKING:
-    from sentcli.encoder.tokenizing import TextTokenizer
     from sentcli.methods import Method
+    from sentcli.model.tokenizing import TextTokenizer
     from sentcli.training.data import Corpus
     from sentcli.training.keeper import Score
     from sentcli.training.model import TrainingModel

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from sentcli.encoder import attention, surgery
 from sentcli.errors import InputError
 from sentcli.methods.views import Copies
+from sentcli.model import attention, surgery
 from sentcli.objectives import StatefulObjective, Views
 from sentcli.objectives.rows import CPU_ROWS, by_length
 from sentcli.precision import computing_in, widened
 
 if TYPE_CHECKING:
-    from sentcli.encoder.torch_model import Features, TorchEncoder
     from sentcli.methods import Method
+    from sentcli.model.torch_model import Features, TorchEncoder
     from sentcli.objectives import Parts
 
 Batch: TypeAlias = dict[str, Tensor]

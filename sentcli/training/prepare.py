@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sentcli.encoder import first_token, surgery
-from sentcli.encoder.checkpoint import has_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.encoder.spec import check_pooling
-from sentcli.encoder.tokenizing import position_limit
-from sentcli.encoder.torch_backend import text_tokenizer
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.cache import digest
+from sentcli.evaluation.stores import digest
+from sentcli.io.weights import has_weights
 from sentcli.methods import Method, configure, get_method
 from sentcli.methods.method import changed
 from sentcli.methods.views import ScoredPairs, Texts
+from sentcli.model import first_token, surgery
+from sentcli.model.spec import check_pooling
+from sentcli.model.tokenizing import position_limit
+from sentcli.model.torch_backend import text_tokenizer
 from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import is_first, launched, process_count
@@ -36,9 +36,9 @@ from sentcli.training.run_folder import check_run_folder
 from sentcli.training.task_text import read_task_text
 
 if TYPE_CHECKING:
-    from sentcli.encoder.tokenizing import TextTokenizer
     from sentcli.methods.recipes import Recipe
     from sentcli.methods.settings import Settings
+    from sentcli.model.tokenizing import TextTokenizer
 
 DEV_TASK = "STSBenchmark"
 BEFORE = "before."

@@ -11,9 +11,11 @@ from torch import nn
 from sentcli.analysis.pair_geometry import pair_geometry
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation import sts, vectors
+from sentcli.evaluation import sts
+from sentcli.evaluation.evaluated import encode
+from sentcli.evaluation.scores import SIMILARITY, average
+from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
-from sentcli.report import bytes_depend_on, environment
 from sentcli.training import loop
 from sentcli.training.keeper import SCORE
 from sentcli.training.model_card import model_card
@@ -21,7 +23,7 @@ from sentcli.training.run_folder import WEIGHTS, RunFolder
 from sentcli.training.state import Observer, TrainResult
 
 if TYPE_CHECKING:
-    from sentcli.encoder.torch_model import TorchEncoder
+    from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.model import TrainingModel
     from sentcli.training.prepare import Prepared
 
@@ -71,15 +73,16 @@ def _tested(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -
     """Return the results with the scores of held-out pairs and of the seven STS tasks, if they are asked for."""
     if prepared.held_out is not None:
         held_out = {"held out": [prepared.held_out]}
-        found = agree(sts.evaluate(encoder, held_out).tasks[0] if is_first() else None)
-        assert found is not None
-        result = replace(result, held_out_spearman=found.spearman, held_out_pearson=found.pearson)
+        metrics = agree(sts.evaluate(encoder, held_out)["held out"].metrics if is_first() else None)
+        assert metrics is not None
+        result = replace(result, held_out_spearman=metrics["spearman"], held_out_pearson=metrics["pearson"])
     if prepared.test is None:
         return result
-    scored = agree(sts.evaluate(encoder, prepared.test) if is_first() else None)
-    assert scored is not None
-    tasks = {task.task: task.spearman for task in scored.tasks}
-    return replace(result, sts=tasks, sts_average=scored.average)
+    scores = agree(list(sts.evaluate(encoder, prepared.test).values()) if is_first() else None)
+    assert scores is not None
+    return replace(
+        result, sts={score.task: score.value for score in scores}, sts_average=average(scores, SIMILARITY, least=1)
+    )
 
 
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
@@ -118,10 +121,10 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
 def _dev_values(encoder: SentenceEncoder, dev: dict[str, list[sts.Pairs]], *, geometry: bool) -> dict[str, float]:
     """Return what is logged of the dev set: `keeper.SCORE`, and alignment and uniformity if asked for."""
     ((task, subsets),) = dev.items()
-    found = vectors.encode(encoder, sts.sentences(dev))
-    values = {SCORE: sts.score(task, subsets, found).spearman}
+    vectors = encode(encoder, sts.sentences(subsets))
+    values = {SCORE: sts.SimilarityTask(task, subsets).score(None, vectors).value}
     if geometry:
-        measured = pair_geometry(found, subsets)
+        measured = pair_geometry(vectors, subsets)
         values |= {"alignment": measured.alignment, "uniformity": measured.uniformity}
     return values
 

@@ -20,12 +20,14 @@ from filelock import FileLock, Timeout
 from safetensors.torch import load_file
 from torch import nn
 
-from sentcli.encoder.checkpoint import HEAD_FOLDER, file_digest
-from sentcli.encoder.saving import save_weights, write_model_files
 from sentcli.errors import InputError
-from sentcli.io.atomic import check_output, write_json
+from sentcli.io.atomic import check_output
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import finite, write_json
+from sentcli.io.weights import save_weights
+from sentcli.model.saving import write_model_files
+from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first
-from sentcli.report import finite
 from sentcli.training.checkpoints import Checkpoint, Checkpoints
 
 if TYPE_CHECKING:
@@ -261,7 +263,7 @@ class RunFolder:
         for name, part in (kept or {}).items():
             (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
             save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
-        write_model_files(encoder, self.path)
+        write_model_files(encoder.on_torch().loaded, self.path)
         self._tidy()
 
     def keep_results(self, results: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from sentcli.encoder.saving import distinct_tensors
 from sentcli.errors import SentcliError
+from sentcli.io.weights import distinct_tensors
 from sentcli.processes import gathered, is_first, process_count, rank
 from sentcli.training.checkpoints import Checkpoint
 from sentcli.training.gradients import Gradients, Step, random_states, set_random_states

@@ -32,9 +32,10 @@ from filelock import FileLock
 
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.io.atomic import check_output, replacing
+from sentcli.io.json_files import finite
+from sentcli.machine import environment
 from sentcli.methods.recipes import load_recipe
 from sentcli.processes import agree, is_first
-from sentcli.report import environment, finite
 from sentcli.training import run as runs
 from sentcli.training.prepare import Prepared, TrainRequest, prepare
 from sentcli.training.run_folder import RUN, LockedError

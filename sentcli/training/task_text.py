@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentcli.errors import InputError
-from sentcli.evaluation.transfer_tasks import TransferTask, load_tasks
+from sentcli.evaluation.transfer_tasks import Examples, load_tasks
 from sentcli.training.data import Corpus, Subset
 from sentcli.training.pairs import read_pairs
 
@@ -53,7 +53,7 @@ def read_task_text(
     return Corpus(kept, files, 0)
 
 
-def _sentences(task: TransferTask) -> list[str]:
+def _sentences(task: Examples) -> list[str]:
     learned = task.splits.get("all") or task.splits["train"]
     return [text for example in learned for text in example.texts]
 

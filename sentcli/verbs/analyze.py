@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sentcli.errors import InputError, nearest
-
-if TYPE_CHECKING:
-    from sentcli.verbs.kinds.shared import Analysis
+from sentcli.verbs.kinds.shared import Analysis
 
 KINDS = {
     "geometry": "geometry:geometry",

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from annotated_doc import Doc
 from annotated_types import Ge, Le
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
 
 R = TypeVar("R")
 
@@ -32,6 +32,8 @@ class Flag:
 
     short: str | None = None
     """A second name, such as ``-m``."""
+    name: str | None = None
+    """The long name, where Python reserves the word."""
     metavar: str | None = None
     panel: str | None = None
     """The heading that ``--help`` shows it under."""
@@ -133,7 +135,14 @@ class Verb:
             mine = {a.name: values.pop(a.name) for a in self.arguments if a.group == name}
             values[name] = dataclasses.replace(defaults, **mine)
         with console.speaking(**given, data_on_stdout=target == "-"):
-            result = self.function(**values)
+            if "json" in inspect.signature(self.function).parameters:
+                values["json"] = target
+            try:
+                result = self.function(**values)
+            except SentcliError as error:
+                if error.outcome is not None:
+                    outputs.write(error.outcome, target, [])
+                raise
             outputs.write(result, target, pages)
         return result
 
@@ -170,6 +179,8 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
     groups: dict[str, Any] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, metadata = _parts(parameter.annotation)
+        if parameter.name == JSON.name:
+            continue  # every verb has it; this one wants to know
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             group = next((item for item in metadata if isinstance(item, Group)), Group())
             groups[parameter.name] = kind() if parameter.default is inspect.Parameter.empty else parameter.default

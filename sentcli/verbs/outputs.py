@@ -14,12 +14,15 @@ def check(json: str | None, pages: Sequence[Path], others: Mapping[str, Any]) ->
 
     A file that exists is replaced, unless it is named elsewhere among the arguments.
     """
+    streams = [name for name in ("json", "output", "hits") if ({"json": json, **others}).get(name) == "-"]
+    if len(streams) > 1:
+        raise InputError(f"{' - and '.join(f'--{name}' for name in streams)} - would both write to standard output")
     targets = [("--json", Path(json))] if json not in (None, "-") else []
     targets += [("--report", page) for page in pages]
     if not targets:
         return
     from sentcli.io.atomic import check_output
-    from sentcli.reports.write import check_suffix
+    from sentcli.pages.write import check_suffix
 
     values = [item for value in others.values() for item in _listed(value)]
     taken = {Path(value).resolve(): value for value in values if isinstance(value, str | Path)}
@@ -33,11 +36,13 @@ def check(json: str | None, pages: Sequence[Path], others: Mapping[str, Any]) ->
 
 
 def write(result: Any, json: str | None, pages: Sequence[Path]) -> None:
-    """Write a result as JSON and as pages."""
+    """Write a result as JSON and as pages, unless another process does."""
+    if getattr(result, "silent", False):
+        return
     if json is not None:
-        from sentcli.report import write_report
+        from sentcli.io.json_files import finite, write_json
 
-        write_report(result.to_dict(), json)
+        write_json(json, finite(result.to_dict()))
     if pages:
         from sentcli import console
 

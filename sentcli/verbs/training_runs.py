@@ -56,8 +56,7 @@ def read_run(folder: Path) -> TrainedRun:
 
 def run_sections(folders: Sequence[Path]) -> list[Section]:
     """Return results, curves, terms of the loss, configuration and environment of training runs."""
-    from sentcli.reports.details import settings_table
-    from sentcli.reports.write import converted_table
+    from sentcli.pages.score_page import settings_table
 
     names = shared.short_names([str(folder) for folder in folders])
     runs = {names[str(folder)]: read_run(folder) for folder in folders}
@@ -80,7 +79,7 @@ def run_sections(folders: Sequence[Path]) -> list[Section]:
             for name, values in configured
         ]
         if chosen:
-            table = converted_table(settings_table(title, chosen))
+            table = settings_table(title, chosen)
             made.append(Section(title, table=table, level=3, folded=True))
     return made
 

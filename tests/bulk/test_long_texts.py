@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sentcli import SentenceEncoder
-from sentcli.encoder import encoding
+from sentcli.model import encoding
 from tests.bulk.outputs import manifest_of, message_of, vectors_of
 from tests.conftest import WORDS as VOCABULARY
 
@@ -77,7 +77,7 @@ def test_chunk_mean_is_the_mean_of_the_pieces_weighted_by_their_words(
 
 
 def test_the_python_library_has_the_same_choices(encoder):
-    from sentcli.encoder.encoding import LongTextError
+    from sentcli.model.encoding import LongTextError
 
     with pytest.raises(LongTextError, match="text 1 has 77 tokens, more than 32"):
         encoder.encode(["cat", LONG], on_long="error")

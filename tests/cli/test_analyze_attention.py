@@ -170,7 +170,7 @@ def test_an_export_has_no_attention(attention, invoke, tiny_bert, tmp_path):
 
 
 def test_a_model_that_does_not_give_its_attention(attention, tiny_bert, monkeypatch):
-    from sentcli.encoder import attention as recorded
+    from sentcli.model import attention as recorded
 
     monkeypatch.setattr(recorded, "install", lambda backbone: False)
     done = attention("-m", tiny_bert, "--pooling", "cls", "--limit", 12, check=2)

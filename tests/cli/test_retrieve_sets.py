@@ -252,12 +252,12 @@ def test_the_forums_count_as_one_set(make_set, retrieve, invoke, tmp_path):
 
 def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_roberta, monkeypatch):
     from sentcli.cli import options
-    from sentcli.encoder.encoding import Pipeline
+    from sentcli.model.encoding import LoadedModel
 
     encoded = []
-    original = Pipeline.encode
+    original = LoadedModel.encode
     monkeypatch.setattr(
-        Pipeline,
+        LoadedModel,
         "encode",
         lambda self, texts, prompt, **more: encoded.append(len(texts)) or original(self, texts, prompt, **more),
     )
@@ -304,13 +304,13 @@ def test_a_corpus_is_encoded_block_by_block(make_random, retrieve, tiny_bert, mo
 
 
 def test_an_interrupted_run_goes_on(make_random, invoke, tiny_bert, monkeypatch):
-    from sentcli.encoder.encoding import Pipeline
     from sentcli.evaluation import retrieval
+    from sentcli.model.encoding import LoadedModel
 
     folder = make_random("stopped", seed=11)
     whole = retrieval.RetrievalSet.blocks
     monkeypatch.setattr(retrieval.RetrievalSet, "blocks", lambda self: whole(self, 20))
-    encoded, original = [], Pipeline.encode
+    encoded, original = [], LoadedModel.encode
 
     def encode(self, texts, prompt, **more):
         if len(encoded) == 2:
@@ -319,11 +319,11 @@ def test_an_interrupted_run_goes_on(make_random, invoke, tiny_bert, monkeypatch)
         return original(self, texts, prompt, **more)
 
     call = ["retrieve", "--beir", folder, "-m", tiny_bert]
-    monkeypatch.setattr(Pipeline, "encode", encode)
+    monkeypatch.setattr(LoadedModel, "encode", encode)
     invoke(*call, check=130)
     assert encoded[1:] == [20], "the queries and a block"
     done = []
-    monkeypatch.setattr(Pipeline, "encode", lambda self, t, p, **m: done.append(len(t)) or original(self, t, p, **m))
+    monkeypatch.setattr(LoadedModel, "encode", lambda self, t, p, **m: done.append(len(t)) or original(self, t, p, **m))
     invoke(*call, check=0)
     assert done == [20, 20]
 
@@ -374,6 +374,7 @@ def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_ran
 )
 def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
     from sentcli.cli.retrieve_sets import _check_factory
+
     from sentcli.errors import InputError
     from sentcli.evaluation.retrieval_ways import Plan
 

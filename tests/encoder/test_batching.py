@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentcli.encoder import batching
+from sentcli.model import batching
 
 
 @given(st.lists(st.integers(0, 600), max_size=200), st.integers(1, 2000))

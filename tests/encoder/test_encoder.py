@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sentcli import SentenceEncoder
-from sentcli.encoder.spec import POOLINGS
 from sentcli.errors import InputError, MissingExtraError
+from sentcli.model.spec import POOLINGS
 
 LIMIT = 0.999999
 

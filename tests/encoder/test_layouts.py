@@ -186,7 +186,7 @@ def test_hub_id_from_the_cache_offline(run, tmp_path, tiny_bert):
 
 
 def test_every_zoo_entry_is_complete():
-    from sentcli.encoder.spec import POOLINGS
+    from sentcli.model.spec import POOLINGS
 
     entries = zoo.zoo()
     assert {"minilm", "unsup-simcse-bert-base", "infocse-bert-base", "micse-bert-base", "whitenedcse-bert-base"} <= set(

@@ -13,9 +13,10 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from sentcli import SentenceEncoder
-from sentcli.encoder import exported, loading
+from sentcli.encoder import export_cache, loading
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.export import publish
+from sentcli.io.digests import file_digest
+from sentcli.onnx_export import publish
 from tests.conftest import save_backbone
 
 LIMIT = 0.99999
@@ -28,14 +29,14 @@ def cosines(first, second):
 
 def make_export(model, folder, precision="fp32", *, weights=True, **options):
     encoder = SentenceEncoder.load(model, backend="torch", **options)
-    publish.export_encoder(encoder, folder, precision, verify=False, weights=weights)
+    publish.export_model(encoder.on_torch().loaded, folder, precision, verify=False, weights=weights)
     return folder
 
 
 def described(folder, **changes):
     """Change what an exported folder says about itself; `sha256` is made right for the files that are there."""
     said = json.loads((folder / "export.json").read_text())
-    said |= {"sha256": {name: exported.file_digest(folder / name) for name in said["sha256"]}, **changes}
+    said |= {"sha256": {name: file_digest(folder / name) for name in said["sha256"]}, **changes}
     (folder / "export.json").write_text(json.dumps(said))
 
 
@@ -239,7 +240,7 @@ def test_auto_runs_on_torch_where_the_export_fails(invoke, tiny_bert, lines, tmp
     def fail(*_, **__):
         raise SentcliError("it does not give the model's vectors")
 
-    monkeypatch.setattr(publish, "export_encoder", fail)
+    monkeypatch.setattr(publish, "export_model", fail)
     call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", tiny_bert]
     failed = invoke(*call, "--backend", "onnx", check=1)
     assert "error: it does not give the model's vectors" in failed.stderr
@@ -445,7 +446,7 @@ def test_an_export_quantised_for_other_processors_is_said(tiny_bert, tmp_path, m
     monkeypatch.setattr(publish, "sums_saturate", lambda: False)
     folder = make_export(tiny_bert, tmp_path / "int8", "int8", weights=False)
     said = []
-    monkeypatch.setattr(exported, "sums_saturate", lambda: True)
+    monkeypatch.setattr(loading, "sums_saturate", lambda: True)
     SentenceEncoder.load(folder, notice=said.append)
     assert "which this one lacks: its sums may overflow" in said[0]
 
@@ -534,7 +535,7 @@ def test_without_openvino_its_backend_says_what_to_install(with_weights, monkeyp
 
 def test_of_several_that_want_an_export_one_makes_it(tiny_bert, cache, expected, monkeypatch):
     made, barrier = [], threading.Barrier(3)
-    original = publish.export_encoder
+    original = publish.export_model
 
     def counted(*arguments, **options):
         made.append(threading.get_ident())
@@ -545,7 +546,7 @@ def test_of_several_that_want_an_export_one_makes_it(tiny_bert, cache, expected,
         found.append(SentenceEncoder.load(tiny_bert, backend="onnx").encode(TEXTS))
 
     found = []
-    monkeypatch.setattr(publish, "export_encoder", counted)
+    monkeypatch.setattr(publish, "export_model", counted)
     threads = [threading.Thread(target=load) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -585,19 +586,19 @@ def kept_export(cache, name, size, used):
 
 
 def test_the_least_recently_used_exports_leave_a_full_cache(cache, monkeypatch):
-    monkeypatch.setattr(exported, "CACHE_BYTES", 2500)
+    monkeypatch.setattr(export_cache, "CACHE_BYTES", 2500)
     old, older, recent = (kept_export(cache, n, 1000, t) for n, t in (("b", 200), ("a", 100), ("c", 300)))
-    exported.prune(keep=recent)
+    export_cache.prune(keep=recent)
     assert exports_in(cache) == ["b", "c"]
-    monkeypatch.setattr(exported, "CACHE_BYTES", 10)
-    exported.prune(keep=old)
+    monkeypatch.setattr(export_cache, "CACHE_BYTES", 10)
+    export_cache.prune(keep=old)
     assert exports_in(cache) == ["b"], "what is needed now stays, however large and old it is"
     assert not older.exists()
 
 
 def test_a_cache_that_is_not_full_is_left_alone(cache):
     folders = [kept_export(cache, name, 1000, 100) for name in "abc"]
-    exported.prune(keep=folders[0])
+    export_cache.prune(keep=folders[0])
     assert exports_in(cache) == ["a", "b", "c"]
 
 
@@ -632,7 +633,7 @@ def test_a_damaged_export_in_the_cache_is_made_again(tiny_bert, cache, expected)
 
 
 def test_architectures_that_are_written_are_those_that_auto_exports():
-    from sentcli.export.transformer import FAMILIES
+    from sentcli.onnx_export.transformer import FAMILIES
 
     assert set(loading.WRITTEN) == set(FAMILIES)
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.evaluation import in_domain, pair_tables
+from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.pair_tables import PairTable
-from sentcli.evaluation.vectors import TextVectors
+from sentcli.evaluation.scores import ModelScores, TaskScore
 
 
 def table_of(pairs, positive=None):
@@ -66,12 +67,13 @@ def test_ranks_are_those_of_a_loop(pairs, exclude, similarity):
     table = table_of([pair[:2] for pair in pairs], [True, *(pair[2] for pair in pairs[1:])])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_domain, "TOGETHER", 3)
-        score = in_domain.score(table, found(VECTORS), exclude, similarity=similarity)
-    assert score.ranks.tolist() == ranks_by_loop(table, VECTORS, exclude, similarity)
+        ranks, best = in_domain.rank(table, found(VECTORS), exclude, similarity)
+        facts = in_domain.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).facts
+    assert ranks.tolist() == ranks_by_loop(table, VECTORS, exclude, similarity)
     slots = table.second if exclude == "s2-only" else [*table.first, *table.second]
-    assert (score.corpus, score.distinct) == (len(slots), len(set(slots)))
-    assert (score.ranks[score.best > 0] > 0).all()
-    assert (score.ranks[score.best == 0] == 0).all()
+    assert (facts["corpus"], facts["distinct"]) == (len(slots), len(set(slots)))
+    assert (ranks[best > 0] > 0).all()
+    assert (ranks[best == 0] == 0).all()
 
 
 COPIES = [("a", "b"), ("a", "c"), ("d", "d"), ("e", "f")]
@@ -92,13 +94,14 @@ def test_the_bound_is_what_a_perfect_model_reaches(exclude, best):
     angles = {"a": 0.0, "b": 0.1, "c": -0.1, "d": 2.0, "e": 4.0, "f": 4.1}
     vectors = {text: (np.cos(angle), np.sin(angle)) for text, angle in angles.items()}
     found_vectors = found({**vectors, "c": vectors["b"]})
-    score = in_domain.score(table_of(COPIES), found_vectors, exclude)
-    assert score.best.tolist() == best
+    ranks, bound = in_domain.rank(table_of(COPIES), found_vectors, exclude)
+    assert bound.tolist() == best
     tied = [rank + (i < 2) for i, rank in enumerate(best)]  # b and c have one vector: neither comes first
-    assert score.ranks.tolist() == tied
-    assert score.bound(1) == 100 * np.mean(np.array(best) == 1)
+    assert ranks.tolist() == tied
+    score = in_domain.InDomainTask(table_of(COPIES), exclude).score(None, found_vectors)
+    assert score.facts["bounds"]["recall@1"] == 100 * np.mean(np.array(best) == 1)
     apart = {**vectors, "c": (np.cos(0.1), np.sin(0.1)), "b": (np.cos(0.2), np.sin(0.2))}
-    assert in_domain.score(table_of(COPIES), found(apart), exclude).ranks.tolist() == [best[0] + 1, *best[1:]]
+    assert in_domain.rank(table_of(COPIES), found(apart), exclude)[0].tolist() == [best[0] + 1, *best[1:]]
 
 
 @pytest.mark.parametrize("vector", [(1.0, 0.5), (0.0, 0.0)])
@@ -106,9 +109,9 @@ def test_a_model_that_gives_all_texts_one_vector_finds_nothing(vector):
     pairs = [(f"a{i}", f"b{i}") for i in range(20)]
     vectors = found({text: vector for pair in pairs for text in pair})
     for exclude in in_domain.EXCLUDED:
-        score = in_domain.score(table_of(pairs), vectors, exclude)
-        assert [score.recall(k) for k in (1, 5, 10)] == [0, 0, 0]
-        assert score.zero_vectors == (0 if any(vector) else 40)
+        score = in_domain.InDomainTask(table_of(pairs), exclude).score(None, vectors)
+        assert [score.metrics[f"recall@{k}"] for k in (1, 5, 10)] == [0, 0, 0]
+        assert score.facts["zero_vectors"] == (0 if any(vector) else 40)
 
 
 def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
@@ -116,16 +119,18 @@ def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
     table = table_of([(f"a{i}", f"b{i}") for i in range(30)])
     base = {text: random.normal(size=8) for text in (*table.first, *table.second)}
     near = {**base, **{f"b{i}": base[f"a{i}"] + random.normal(size=8) for i in range(30)}}
-    good, bad = (in_domain.score(table, found(one), "own", (1, 3)) for one in (near, base))
-    again = in_domain.InDomainScore.from_record(json.loads(json.dumps(good.to_record())))
+    task = in_domain.InDomainTask(table, "own", (1, 3))
+    good, bad = (task.score(None, found(one)) for one in (near, base))
+    again = TaskScore.from_record(json.loads(json.dumps(good.to_record())))
     assert again.to_dict() == good.to_dict()
     assert list(good.to_dict())[:4] == ["recall@1", "recall@3", "queries", "corpus"]
     low, high = good.to_dict()["intervals"]["recall@1"]
-    assert low < good.recall(1) < high
-    difference = in_domain.compare(again, bad)["recall@1"]
-    assert difference.difference == pytest.approx(good.recall(1) - bad.recall(1))
-    assert difference.low > 0
-    assert difference.p < 0.05
+    assert low < good.metrics["recall@1"] < high
+    models = [ModelScores("retrieve", name, {}, [score]) for name, score in (("good", again), ("bad", bad))]
+    difference = models[0].compare(models[1])["recall@1"]
+    assert difference["difference"] == pytest.approx(good.metrics["recall@1"] - bad.metrics["recall@1"])
+    assert difference["low"] > 0
+    assert difference["p"] < 0.05
 
 
 # Tables

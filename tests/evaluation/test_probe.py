@@ -5,8 +5,8 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.evaluation import logistic, probe, transfer
-from sentcli.evaluation.transfer_tasks import Example, TransferTask
-from sentcli.evaluation.vectors import TextVectors
+from sentcli.evaluation.evaluated import TextVectors
+from sentcli.evaluation.transfer_tasks import Example, Examples
 from tests.reference import plain_senteval as plain
 
 
@@ -25,7 +25,7 @@ def as_task(kind, classes, splits):
         texts[split] = [Example((str(len(vectors) + i),), int(label)) for i, label in enumerate(y)]
         vectors.extend(x)
     rows = {str(i): i for i in range(len(vectors))}
-    return TransferTask("task", classes, kind, texts), TextVectors(rows, np.stack(vectors), np.zeros(len(vectors), int))
+    return Examples("task", classes, kind, texts), TextVectors(rows, np.stack(vectors), np.zeros(len(vectors), int))
 
 
 @pytest.mark.parametrize(("protocol", "settings"), [("full", plain.FULL), ("fast", plain.FAST)])
@@ -36,9 +36,9 @@ def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classe
     task, encoded = as_task("folds", classes, {"all": (x, y)})
     found = transfer.score(transfer.PROTOCOLS[protocol], task, encoded, counted.append)
     dev, test = plain.nested(x, y, classes, settings)
-    assert found.dev_accuracy == pytest.approx(dev, abs=0.01)
-    assert found.accuracy == pytest.approx(test, abs=0.01)
-    assert found.train == found.test == len(found.correct) == count
+    assert found.metrics["dev_accuracy"] == pytest.approx(dev, abs=0.01)
+    assert found.metrics["accuracy"] == pytest.approx(test, abs=0.01)
+    assert found.facts["train"] == found.facts["test"] == len(found.correct) == count
     folds = settings["folds"]
     assert sum(counted) == transfer.classifiers(transfer.PROTOCOLS[protocol], task) == folds * (4 * folds + 1)
 
@@ -48,8 +48,10 @@ def test_a_test_set_of_its_own(protocol, settings):
     train, test = examples(307, 4), examples(120, 4, seed=1)
     task, encoded = as_task("test", 4, {"train": train, "test": test})
     found = transfer.score(transfer.PROTOCOLS[protocol], task, encoded)
-    assert (found.dev_accuracy, found.accuracy) == pytest.approx(plain.with_test(*train, test, 4, settings), abs=0.01)
-    assert found.accuracy == pytest.approx(100 * np.mean(found.correct))
+    assert (found.metrics["dev_accuracy"], found.metrics["accuracy"]) == pytest.approx(
+        plain.with_test(*train, test, 4, settings), abs=0.01
+    )
+    assert found.value == pytest.approx(100 * np.mean(found.correct))
 
 
 def test_a_development_set_of_its_own():
@@ -57,7 +59,7 @@ def test_a_development_set_of_its_own():
     task, encoded = as_task("dev and test", 2, {"train": train, "dev": dev, "test": test})
     found = transfer.score(transfer.PROTOCOLS["full"], task, encoded)
     wanted = plain.with_dev_and_test(*train, dev, test, 2, plain.FULL)
-    assert (found.dev_accuracy, found.accuracy) == pytest.approx(wanted, abs=0.01)
+    assert (found.metrics["dev_accuracy"], found.metrics["accuracy"]) == pytest.approx(wanted, abs=0.01)
 
 
 def test_every_classifier_is_the_one_trained_alone():

@@ -7,6 +7,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.evaluation import published
+from sentcli.evaluation.scores import SIMILARITY
 from sentcli.evaluation.sts import TASKS
 
 
@@ -27,16 +28,23 @@ def test_an_unknown_system_is_refused():
 def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
     system = published.Published("x", "X", "a table", {"STS12": 70.0, "STS average": 75.0})
     scores = {"STS12": [71.0], "STS13": [80.0], "average": [74.0]}
-    assert [c.task for c in published.compare(system, "sts-eval", scores, {})] == ["STS12"], "not the average of two"
+
+    def compare(scores, intervals=None):
+        return published.compare(system, SIMILARITY, scores, intervals or {})["tasks"]
+
+    assert list(compare(scores)) == ["STS12"], "not the average of two"
     scores |= {task: [74.0] for task in TASKS if task != "STS12"}
-    one = published.compare(system, "sts-eval", scores, {"STS12": (69.0, 73.0), "average": (73.5, 74.5)})
-    assert "average" not in [c.task for c in published.compare(system, "sts-eval", scores | {"mine": [1.0]}, {})]
-    assert published.compare(system, "sts-eval", scores, {})[0].within is None, "nothing is known of its range"
-    assert [(c.task, c.difference, c.within) for c in one] == [("STS12", 1.0, True), ("average", -1.0, False)]
-    seeds = published.compare(system, "sts-eval", {"STS12": [71.0, 72.0, 73.0]}, {})
-    assert (seeds[0].measured, seeds[0].runs) == (72.0, 3)
-    assert seeds[0].range == pytest.approx((72 - 4.968, 72 + 4.968), abs=1e-3)  # 4.303 sqrt(4/3)
-    assert seeds[0].within
+    one = compare(scores, {"STS12": (69.0, 73.0), "average": (73.5, 74.5)})
+    assert "average" not in compare(scores | {"mine": [1.0]})
+    assert compare(scores)["STS12"]["within"] is None, "nothing is known of its range"
+    assert [(task, line["difference"], line["within"]) for task, line in one.items()] == [
+        ("STS12", 1.0, True),
+        ("average", -1.0, False),
+    ]
+    seeds = compare({"STS12": [71.0, 72.0, 73.0]})["STS12"]
+    assert (seeds["measured"], seeds["runs"]) == (72.0, 3)
+    assert seeds["range"] == pytest.approx((72 - 4.968, 72 + 4.968), abs=1e-3)  # 4.303 sqrt(4/3)
+    assert seeds["within"]
 
 
 def test_the_list_needs_no_model(invoke):
@@ -77,4 +85,4 @@ def test_a_run_against_print(minilm, data, invoke):
     assert found["difference"] == pytest.approx(report["results"]["STS16"]["spearman"] - 63.66)
     assert found["within"] is False
     assert found["range"] == report["results"]["STS16"]["interval"]
-    assert "against glove: GloVe vectors, averaged" in " ".join(done.stderr.split())
+    assert "Measured and published: GloVe vectors, averaged" in " ".join(done.stderr.split())

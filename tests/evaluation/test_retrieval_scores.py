@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
-from sentcli.evaluation import retrieval, retrieval_metrics, retrieval_scores, significance
+from sentcli.evaluation import retrieval, retrieval_metrics, retrieval_tasks, significance
+from sentcli.evaluation.scores import RETRIEVAL, ModelScores, TaskScore, average, average_draws
 from sentcli.search.trec import read_run, write_run
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
@@ -75,7 +76,7 @@ def test_the_values_of_queries_have_the_scores_as_their_mean(seed, ties, top_k):
 def test_all_metrics_break_ties_as_trec_eval_does():
     qrels = {"q": {"d1": 1, "d2": 0}, "p": {"d2": 1}, "r": {"d1": 1}}
     run = {"q": {"d1": 0.5, "d2": 0.5}, "p": {"d1": 0.5, "d2": 0.5}, "r": {"d1": 1 + 1e-12, "d2": 1.0}}
-    found = scored("a", run, qrels).values
+    found = scored("a", run, qrels).item_values
     for metric in ("ndcg", "recall", "precision", "r_cap", "mrr"):
         assert found[f"{metric}@1"].tolist() == [0, 1, 0], f"{metric}: the last id is first, in float32"
     assert scored("a", run, qrels).metrics["mrr@3"] == pytest.approx(2 / 3, abs=1e-5)
@@ -114,41 +115,39 @@ def test_a_draw_is_the_mean_of_the_values_that_were_drawn():
 
 def scored(name, run, qrels, top_k=1000):
     data = retrieval.RetrievalSet(name, "test", None, None, "", [], {}, qrels, 0, 0, 0, 0)
-    return retrieval_scores.score_run(data, run, top_k)
+    return retrieval_tasks.score_run(data, run, top_k)
 
 
 def test_searches_are_compared_query_by_query():
     run, qrels = random_run(1, queries=40)
     best = {query: {**hits, **{d: 5.0 + s for d, s in qrels[query].items()}} for query, hits in run.items()}
-    results = [retrieval_scores.RetrievalResult((scored("a", each, qrels),)) for each in (run, best, run)]
-    found = retrieval_scores.compare(results[1], results[0])["a"]
-    assert found.difference == pytest.approx(1 - results[0].sets[0].metrics["ndcg@10"], abs=1e-5)
-    assert 0 < found.low < found.difference < found.high and found.p < 0.01
-    same = retrieval_scores.compare(results[2], results[0])["a"]
-    assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
+    first, better, same = (ModelScores("retrieve", "m", {}, [scored("a", each, qrels)]) for each in (run, best, run))
+    found = better.compare(first)["a"]
+    assert found["difference"] == pytest.approx(1 - first.tasks[0].value, abs=1e-5)
+    assert 0 < found["low"] < found["difference"] < found["high"] and found["p"] < 0.01
+    assert same.compare(first)["a"] == {"difference": 0, "low": 0, "high": 0, "p": 1}
 
 
 def test_an_average_is_of_sets_and_one_of_forums_counts_once():
     parts = [scored(name, *random_run(seed, queries=10 + seed)) for seed, name in enumerate("abc")]
-    mean = retrieval_scores.joined("forums", parts[:2], mean=True)
+    mean = retrieval_tasks.mean_of("forums", parts[:2])
     for metric, value in mean.metrics.items():
         assert value == pytest.approx((parts[0].metrics[metric] + parts[1].metrics[metric]) / 2)
-    result = retrieval_scores.RetrievalResult((mean, parts[2]))
+    both = [mean, parts[2]]
     main = [part.metrics["ndcg@10"] for part in parts]
-    assert result.average == pytest.approx(((main[0] + main[1]) / 2 + main[2]) / 2)
-    low, high = significance.interval(result.average_draws)
-    assert low < result.average < high
+    assert average(both, RETRIEVAL) == pytest.approx(((main[0] + main[1]) / 2 + main[2]) / 2)
+    low, high = significance.interval(average_draws(both))
+    assert low < average(both, RETRIEVAL) < high
     assert mean.to_dict()["queries"] == 21 and set(mean.to_dict()["forums"]) == {"a", "b"}
-    assert [name for name, _ in result.each()] == ["forums/a", "forums/b", "c"]
 
 
 def test_scores_are_restored_as_they_were():
     import json
 
     found = scored("a", *random_run(3))
-    again = retrieval_scores.SetScores.from_record(json.loads(json.dumps(found.to_record())))
+    again = TaskScore.from_record(json.loads(json.dumps(found.to_record())))
     assert again.to_dict() == found.to_dict()
-    assert all(np.array_equal(again.values[name], values) for name, values in found.values.items())
+    assert all(np.array_equal(again.item_values[name], values) for name, values in found.item_values.items())
 
 
 # Runs

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.evaluation import transfer_tasks, vectors
+from sentcli.evaluation import transfer_tasks
+from sentcli.evaluation.evaluated import TextVectors, encode
 from sentcli.evaluation.transfer_tasks import AVERAGED, Example, load_tasks
 
 LATIN = "caf\xe9 \x85 au lait"
@@ -79,8 +80,8 @@ def test_each_task_has_its_splits_classes_and_pairs(folder):
 
 def test_pairs_are_differences_and_products():
     pairs = [Example(("a", "b"), 0), Example(("b", "b"), 1)]
-    task = transfer_tasks.TransferTask("t", 2, "test", {"train": pairs, "test": pairs[:1]})
-    both = vectors.TextVectors({"a": 0, "b": 1}, np.array([[1, -2], [3, 4]], np.float32), np.zeros(2, int))
+    task = transfer_tasks.Examples("t", 2, "test", {"train": pairs, "test": pairs[:1]})
+    both = TextVectors({"a": 0, "b": 1}, np.array([[1, -2], [3, 4]], np.float32), np.zeros(2, int))
     found = transfer_tasks.features(task, both)
     assert found["train"].tolist() == [[2, 6, 3, -8], [0, 0, 9, 16]]
     assert found["test"].shape == (1, 4)
@@ -202,7 +203,7 @@ def test_a_text_is_encoded_once(folder, tiny_bert):
     given = []
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
     texts = [text for task in tasks for text in task.texts]
-    encoded = vectors.encode(encoder, texts, progress=lambda added: given.append(added.texts))
+    encoded = encode(encoder, texts, progress=lambda added: given.append(added.texts))
     assert sum(given) == len(encoded.rows) == len(encoded.vectors) == 82
 
 

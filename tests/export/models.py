@@ -8,8 +8,8 @@ import torch
 from tokenizers import Tokenizer
 
 from sentcli import SentenceEncoder
-from sentcli.encoder.exported import read_export
-from sentcli.export.publish import export_encoder
+from sentcli.model.exported import read_export
+from sentcli.onnx_export.publish import export_model
 from tests.conftest import byte_bpe_tokenizer, make_backbone
 
 WRITTEN = ("bert", "roberta", "mpnet", "distilbert", "electra", "xlm-roberta", "camembert")
@@ -63,7 +63,7 @@ def load_edited(folder, *modules):
 
 def export(encoder, folder, precision="fp32", *, verify=False, **options):
     """Export without comparing: that is what the test does."""
-    return export_encoder(encoder, folder, precision, verify=verify, **options)
+    return export_model(encoder.on_torch().loaded, folder, precision, verify=verify, **options)
 
 
 def plain_vectors(folder, texts):

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from sentcli import SentenceEncoder
-from sentcli.encoder.exported import read_export
-from sentcli.encoder.spec import DenseSpec, NormalizeSpec, PoolingSpec
 from sentcli.errors import InputError
-from sentcli.export import publish, transformer, verify
-from sentcli.export.graph import Graph
+from sentcli.model.exported import read_export
+from sentcli.model.spec import DenseSpec, NormalizeSpec, PoolingSpec
+from sentcli.onnx_export import publish, transformer, verify
+from sentcli.onnx_export.graph import Graph
 from tests.conftest import save_backbone
 from tests.export.models import TEXTS, assert_equal_vectors, cosines, load_edited, plain_vectors, save_model
 
@@ -110,7 +110,7 @@ def test_sentence_transformers_opens_the_folder_with_equal_vectors(model, tmp_pa
     from sentence_transformers import SentenceTransformer
 
     modules = [PoolingSpec(("cls", "mean")), DenseSpec(64, 8), NormalizeSpec()]
-    publish.export_encoder(load_edited(model(kind), *modules), tmp_path / "out")
+    publish.export_model(load_edited(model(kind), *modules).loaded, tmp_path / "out")
     peer = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
     assert_equal_vectors(plain_vectors(tmp_path / "out", TEXTS), peer)
 
@@ -125,7 +125,7 @@ def test_poolings_in_another_order_stay_in_that_order(model, tmp_path, modes):
     chain = [Transformer(str(model("bert"))), Pooling(32, modes)]
     peer = SentenceTransformer(modules=chain, device="cpu")
     peer.save(str(tmp_path / "model"))
-    publish.export_encoder(SentenceEncoder.load(tmp_path / "model", backend="torch"), tmp_path / "out")
+    publish.export_model(SentenceEncoder.load(tmp_path / "model", backend="torch").loaded, tmp_path / "out")
     assert_equal_vectors(plain_vectors(tmp_path / "out", TEXTS), peer.encode(TEXTS))
     again = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert_equal_vectors(again.encode(TEXTS), peer.encode(TEXTS))
@@ -154,7 +154,7 @@ def test_prompts_go_along(model, tmp_path):
     encoder = SentenceEncoder.load(
         model("bert"), backend="torch", edit=lambda spec: replace(spec, prompts={"query": "find the "})
     )
-    publish.export_encoder(encoder, tmp_path / "out")
+    publish.export_model(encoder.on_torch().loaded, tmp_path / "out")
     found = SentenceEncoder.load(tmp_path / "out", backend="onnx")
     wanted = SentenceEncoder.load(model("bert"), backend="torch").encode(["find the cat"])
     assert_equal_vectors(found.encode(["cat"], prompt_name="query"), wanted)
@@ -170,7 +170,7 @@ def test_an_export_can_be_exported_again_in_its_own_place(export, tmp_path):
 def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path, model):
     encoder = load_edited(model("bert"), PoolingSpec(("mean",), include_prompt=False))
     with pytest.raises(InputError, match="leaves its prompt out of the pooling"):
-        publish.export_encoder(encoder, tmp_path / "out")
+        publish.export_model(encoder.on_torch().loaded, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -232,7 +232,7 @@ def test_the_change_on_sts_b_is_measured_and_counts(export, tmp_path, data, monk
     assert "STS-B, Spearman x 100" in done.stdout
     assert f"STS-B test: {scores['test']['torch']:.2f} with torch" in (tmp_path / "out" / "README.md").read_text()
     worse = {**scores, "dev": {**scores["dev"], "change": -0.02}}
-    monkeypatch.setattr(verify, "sts_b", lambda *_: worse)
+    monkeypatch.setattr(publish, "compare_scores", lambda *_: worse)
     failed = export(tmp_path / "other", *options, check=1)
     assert "STS-B dev changes by -0.02, wanted no less than -0.01" in message_of(failed)
     assert not (tmp_path / "other").exists()
@@ -338,7 +338,7 @@ def minilm_in(minilm, tmp_path_factory):
         if precision not in made:
             encoder = SentenceEncoder.load(minilm, backend="torch")
             out = tmp_path_factory.mktemp("minilm") / precision
-            made[precision] = publish.export_encoder(encoder, out, precision, weights=False).folder
+            made[precision] = publish.export_model(encoder.on_torch().loaded, out, precision, weights=False).folder
         return made[precision]
 
     return folder

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from sentcli import SentenceEncoder
-from sentcli.encoder.spec import (
+from sentcli.model.spec import (
     POOLINGS,
     TOKEN_POOLINGS,
     CNNSpec,
@@ -17,9 +17,9 @@ from sentcli.encoder.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
-from sentcli.encoder.tokenizing import pad
-from sentcli.export import tracing
-from sentcli.export.publish import export_encoder
+from sentcli.model.tokenizing import pad
+from sentcli.onnx_export import tracing
+from sentcli.onnx_export.publish import export_model
 from tests.export.models import (
     TEXTS,
     TRACED,
@@ -203,7 +203,7 @@ def trace_once(traced, monkeypatch):
 def test_a_traced_graph_equals_torch(model, trace_once, tmp_path, kind):
     trace_once(kind)
     encoder = SentenceEncoder.load(model(kind), backend="torch")
-    written = export_encoder(encoder, tmp_path / "out")
+    written = export_model(encoder.on_torch().loaded, tmp_path / "out")
     assert written.export.graph in ("traced", "traced and fused")
     assert_same_as_torch(encoder, tmp_path / "out")
 
@@ -242,6 +242,6 @@ def test_smaller_precisions_of_encoders_with_further_modules(model, tmp_path, na
 
 def test_auto_exports_the_architectures_that_are_written():
     from sentcli.encoder.loading import WRITTEN
-    from sentcli.export.transformer import FAMILIES
+    from sentcli.onnx_export.transformer import FAMILIES
 
     assert set(WRITTEN) == set(FAMILIES)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import replacing, write_json
+from sentcli.io.atomic import replacing
+from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
 from sentcli.io.writers import Plan, open_writer, output_kind
 

@@ -282,7 +282,7 @@ def test_methods_on_other_backbones(invoke, tmp_path, text, sentences, kind, met
 
 def test_the_last_two_layers_and_the_lower_layers_are_those_of_the_encoder(tmp_path):
     """The frozen copy's output is the hidden state of that layer, on every backbone."""
-    from sentcli.encoder import surgery
+    from sentcli.model import surgery
     from tests.conftest import make_backbone
 
     for kind in ("bert", "roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"):
@@ -314,7 +314,7 @@ def tiny_lm(tmp_path_factory, tiny_bert, sentences):
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
 def test_any_objective_joins_any_method(tiny_lm, text, objective):
     """One step of every method with every further objective; its gradient reaches the encoder."""
-    from sentcli.encoder.torch_backend import text_tokenizer
+    from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import BatchMaker, Order, to_tensors
     from sentcli.training.data import read_corpus
 
@@ -343,7 +343,7 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
 
 
 def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alone(tiny_lm, text):
-    from sentcli.encoder.torch_backend import text_tokenizer
+    from sentcli.model.torch_backend import text_tokenizer
 
     sentences = text.read_text().splitlines()[:8]
     for objective in ("auxiliary-mlm", "rtd"):

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.encoder import attention
 from sentcli.methods.heads import WhiteningHead
+from sentcli.model import attention
 from sentcli.objectives import (
     AttentionMI,
     Contrastive,

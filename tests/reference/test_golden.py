@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from sentcli.analysis import alignment, uniformity
-from sentcli.encoder.torch_model import Features
 from sentcli.evaluation import sts
 from sentcli.methods.heads import TanhLayer, WhiteningHead
+from sentcli.model.torch_model import Features
 from sentcli.objectives import (
     Contrastive,
     Parts,
@@ -189,7 +189,7 @@ def test_layer_pairs_take_one_head_of_every_second_layer():
 
 
 def test_moving_average_and_queue():
-    from sentcli.encoder.surgery import ema_update
+    from sentcli.model.surgery import ema_update
 
     z = golden("micse_ema")
     online, average = torch.nn.Module(), torch.nn.Module()
@@ -303,9 +303,9 @@ def test_jensen_shannon_loss():
 
 
 def test_cnn():
-    from sentcli.encoder.spec import CNNSpec, DenseSpec
-    from sentcli.encoder.torch_model import CNN, Dense
     from sentcli.methods.modules import RELU
+    from sentcli.model.spec import CNNSpec, DenseSpec
+    from sentcli.model.torch_model import CNN, Dense
 
     z = golden("isbert_cnn")
     weights = {key.removeprefix("sd."): torch.tensor(z[key]) for key in z.files if key.startswith("sd.")}

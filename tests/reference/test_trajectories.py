@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from sentcli.encoder.spec import CNNSpec, EncoderSpec, PoolingSpec
-from sentcli.encoder.torch_model import CNN, Pooling, TorchEncoder
 from sentcli.methods import METHODS, configure
+from sentcli.model.spec import CNNSpec, EncoderSpec, PoolingSpec
+from sentcli.model.torch_model import CNN, Pooling, TorchEncoder
 from sentcli.objectives import Parts, Vocabulary
 from sentcli.training.model import TrainingModel
 

@@ -2,12 +2,12 @@ import math
 import statistics
 
 import pytest
-
-from sentcli.errors import DataError, InputError
 from sentcli.reports.collect import Choices, collect
 from sentcli.reports.details import command_line
 from sentcli.reports.runs import read_object, read_run, read_runs
 from sentcli.reports.systems import Pattern, parse_patterns
+
+from sentcli.errors import DataError, InputError
 
 from .conftest import make
 

@@ -7,15 +7,15 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from sentcli.pages import latex, markdown, style
-from sentcli.pages.figures import inline
-from sentcli.printable import safe
 from sentcli.reports.collect import Choices, collect
 from sentcli.reports.page import Cell, Column, DotPlot, Page, Point, Row, Section, Series, Style, Table
 from sentcli.reports.runs import read_run
 from sentcli.reports.systems import parse_patterns
 from sentcli.reports.write import converted, render
+
+from sentcli.pages import latex, markdown, style
+from sentcli.pages.figures import inline
+from sentcli.printable import safe
 
 from .conftest import make
 

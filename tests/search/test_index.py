@@ -9,10 +9,9 @@ from sentcli.errors import DataError, InputError
 from sentcli.search import ann, exact, index, recall
 from sentcli.search.ann import FaissIndex
 from sentcli.search.blocks import Blocks
-from sentcli.search.corpus import open_index
-from sentcli.search.index import IndexManifest, Wanted
+from sentcli.search.index import IndexManifest, IndexRequest
 from sentcli.search.searcher import build
-from sentcli.search.stored import Stored
+from sentcli.search.store import Store
 from tests.search.conftest import clustered, write_directory
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -22,11 +21,11 @@ QUERIES = clustered(50, 16, seed=3)
 
 def make(folder, kind, **options):
     """Build an index; return its manifest and how many rows were added."""
-    return index.build(Stored.open(folder), Wanted(kind, **options), lambda count: None, lambda step: None)
+    return index.build(Store.open(folder), IndexRequest(kind, **options), lambda count: None, lambda step: None)
 
 
 def opened(folder, name=None, **options):
-    return open_index(Stored.open(folder), name, options.get("similarity"), options.get("query_prompt"), "cpu")
+    return Store.open(folder).open_index(name, options.get("similarity"), options.get("query_prompt"))
 
 
 def shared(found, others):
@@ -49,7 +48,7 @@ def test_an_index_finds_what_exact_search_finds(directory, kind, similarity):
     manifest, added = make(directory, kind, similarity=similarity)
     assert (manifest.rows, added) == (3000, 3000)
     found = opened(directory).searcher.search(QUERIES, 10)
-    stored = Stored.open(directory)
+    stored = Store.open(directory)
     true = exact.search(QUERIES, stored.blocks.arrays, 10, similarity=similarity)
     assert shared(found.positions, true.positions) >= (0.5 if similarity == "dot" else 0.75 if kind == "ivfpq" else 0.9)
     known = [dict(zip(*row, strict=True)) for row in zip(*everything(stored, similarity), strict=True)]
@@ -64,7 +63,7 @@ def test_an_index_finds_what_exact_search_finds(directory, kind, similarity):
 def test_the_measured_recall_is_the_recall(directory):
     manifest, _ = make(directory, "ivf", settings={"nprobe": 1})
     assert manifest.recall["chosen"]["effort"] == 1
-    stored = Stored.open(directory)
+    stored = Store.open(directory)
     own, rows = stored.blocks.sample(1000)
     true = exact.search(rows, stored.blocks.arrays, 11).positions
     found = opened(directory).searcher.search(rows, 11).positions
@@ -131,7 +130,7 @@ def test_flat_is_exact_and_builds_nothing(directory):
     assert manifest.files == []
     found = opened(directory)
     assert found.recall is None
-    true = exact.search(QUERIES, Stored.open(directory).blocks.arrays, 10)
+    true = exact.search(QUERIES, Store.open(directory).blocks.arrays, 10)
     assert np.array_equal(found.searcher.search(QUERIES, 10).positions, true.positions)
 
 
@@ -140,7 +139,7 @@ def test_codes_are_compared_exactly_in_the_end(directory):
     found = opened(directory).searcher
     assert found.recipe.rescore > 1
     best = found.search(QUERIES, 5)
-    known = [dict(zip(*row, strict=True)) for row in zip(*everything(Stored.open(directory)), strict=True)]
+    known = [dict(zip(*row, strict=True)) for row in zip(*everything(Store.open(directory)), strict=True)]
     wanted = [[known[q][p] for p in best.positions[q].tolist()] for q in range(50)]
     np.testing.assert_allclose(best.scores, wanted, atol=1e-5)
 
@@ -204,7 +203,7 @@ def test_several_files_are_one_index(directory, tmp_path):
         (2800, 200),
     ]
     found = opened(directory, "Flat").searcher.search(QUERIES, 10)
-    true = exact.search(QUERIES, Stored.open(directory).blocks.arrays, 10)
+    true = exact.search(QUERIES, Store.open(directory).blocks.arrays, 10)
     assert np.array_equal(found.positions, true.positions)
     np.testing.assert_allclose(found.scores, true.scores, atol=1e-6)
     assert shared(found.positions, whole.positions) > 0.9
@@ -246,8 +245,8 @@ def test_an_interrupted_build_goes_on(directory, monkeypatch):
     assert IndexManifest.read(directory / "indexes" / "ivf").files == whole.files, "the old one is there"
     monkeypatch.undo()
     progress = []
-    wanted = Wanted("ivf", file_rows=1000, overwrite=True)
-    manifest, _ = index.build(Stored.open(directory), wanted, progress.append, lambda step: None)
+    wanted = IndexRequest("ivf", file_rows=1000, overwrite=True)
+    manifest, _ = index.build(Store.open(directory), wanted, progress.append, lambda step: None)
     assert progress[0] == 1000, "rows that were there"
     assert [file.sha256 for file in manifest.files] == [file.sha256 for file in whole.files]
     assert np.array_equal(opened(directory).searcher.search(QUERIES, 10).positions, kept.positions)
@@ -260,7 +259,7 @@ def test_what_an_interrupted_run_left_is_cleared(directory, left):
     (directory / "indexes" / "ivf" / left).write_bytes(b"left over")
     make(directory, "ivf")
     assert not (directory / "indexes" / "ivf" / left).exists()
-    assert index.check(Stored.open(directory), "ivf") == []
+    assert Store.open(directory).check_index("ivf") == []
 
 
 def test_a_damaged_beginning_is_begun_again(directory):
@@ -320,18 +319,18 @@ def test_a_damaged_file_is_named(directory, kind, damage):
     with pytest.raises(InputError, match=words[damage]) as caught:
         opened(directory)
     assert str(path) in str(caught.value)
-    assert index.check(Stored.open(directory), kind), "the check finds it, too"
+    assert Store.open(directory).check_index(kind), "the check finds it, too"
 
 
 @pytest.mark.parametrize("which", ["rows", "trained"])
 def test_a_changed_byte_is_found_by_the_check(directory, which):
     manifest, _ = make(directory, "hnsw")
-    assert index.check(Stored.open(directory), "hnsw") == []
+    assert Store.open(directory).check_index("hnsw") == []
     path = directory / "indexes" / "hnsw" / (manifest.files[0].name if which == "rows" else "trained.faiss")
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
-    assert index.check(Stored.open(directory), "hnsw") == [f"{path} is damaged (its SHA-256 differs)"]
+    assert Store.open(directory).check_index("hnsw") == [f"{path} is damaged (its SHA-256 differs)"]
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"format": 99}', '{"format": 1, "files": [], "odd": 1}', "[]"])
@@ -374,7 +373,7 @@ def test_an_index_of_another_kind_under_the_same_name_is_refused(directory):
         make(directory, "IVF10-Flat")
     make(directory, "sq8")
     make(directory, "SQ8")
-    assert Stored.open(directory).indexes == ["faiss-ivf10-flat", "faiss-sq8", "sq8"]
+    assert Store.open(directory).indexes == ["faiss-ivf10-flat", "faiss-sq8", "sq8"]
 
 
 def test_an_index_is_chosen_by_name(directory):
@@ -427,8 +426,8 @@ def test_an_index_goes_to_the_gpu_if_faiss_can(directory, monkeypatch, kind):
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
-    stored = Stored.open(directory)
-    on_gpu = open_index(stored, None, None, None, "cuda:1").searcher
+    stored = Store.open(directory)
+    on_gpu = stored.open_index(None, device="cuda:1").searcher
     assert copied == ([] if kind == "hnsw" else [1])
     assert on_gpu.efforts == opened(directory).searcher.efforts
     assert np.array_equal(on_gpu.search(QUERIES, 3).positions, opened(directory).searcher.search(QUERIES, 3).positions)

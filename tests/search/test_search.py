@@ -212,14 +212,14 @@ def test_a_damaged_shard_is_named(invoke, folder, tiny_bert, name, damage):
 
 
 def test_shards_that_do_not_belong_together_are_refused(folder):
-    from sentcli.search.stored import Stored
+    from sentcli.search.store import Store
 
     shutil.copy(folder / "vectors-00002.npy", folder / "vectors-00001.npy")
     with pytest.raises(InputError, match=r"vectors-00001.npy: holds \[1, 32\], not 2 vectors of 32 dimensions"):
-        _ = Stored.open(folder).blocks
+        _ = Store.open(folder).blocks
     shutil.copy(folder / "rows-00002.parquet", folder / "rows-00001.parquet")
     with pytest.raises(InputError, match=r"rows-00001\.parquet: holds 1 rows, not 2"):
-        _ = Stored.open(folder).rows
+        _ = Store.open(folder).rows
 
 
 def test_a_directory_without_rows_finds_nothing(invoke, tmp_path, tiny_bert):

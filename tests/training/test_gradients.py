@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from sentcli.encoder import first_token
-from sentcli.encoder.torch_backend import text_tokenizer
 from sentcli.errors import InputError
 from sentcli.methods import METHODS, configure
+from sentcli.model import first_token
+from sentcli.model.torch_backend import text_tokenizer
 from sentcli.precision import half_precision_supported
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus

@@ -10,10 +10,11 @@ import sys
 import time
 
 import pytest
+import safetensors.torch
 from filelock import FileLock
 
-from sentcli.encoder import saving
 from sentcli.evaluation import sts
+from sentcli.model import saving
 from tests.conftest import save_backbone
 
 STEPS, EVERY = 9, 4
@@ -279,7 +280,7 @@ def test_a_fitted_model_gets_missing_scores(invoke, tiny_bert, tmp_path, dev, mo
 def test_a_full_disk_at_a_checkpoint(invoke, tiny_bert, text, tmp_path, monkeypatch):
     invoke(*arguments(tiny_bert, text, tmp_path / "whole"), check=0)
     call = arguments(tiny_bert, text, tmp_path / "m")
-    save = saving.save_file
+    save = safetensors.torch.save_file
 
     def full(tensors, path, metadata=None):
         if "00000008" in str(path):
@@ -288,7 +289,7 @@ def test_a_full_disk_at_a_checkpoint(invoke, tiny_bert, text, tmp_path, monkeypa
         save(tensors, path, metadata=metadata)
 
     with monkeypatch.context() as patch:
-        patch.setattr(saving, "save_file", full)
+        patch.setattr(safetensors.torch, "save_file", full)
         result = invoke(*call, check=1)
     message = " ".join(result.stderr.split())
     assert "the checkpoint of step 8 could not be written (No space left on device)" in message

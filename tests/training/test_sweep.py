@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from sentcli.cli import training_view
 from sentcli.errors import DataError, InputError
 from sentcli.training import sweep
 from sentcli.training.data import Subset, read_corpus
+from sentcli.verbs import training_view
 
 
 def train(invoke, model, text, out, *options, check=0):
@@ -330,12 +330,9 @@ def test_tensorboard(invoke, tiny_bert, text, dev, tmp_path):
     assert "one of tensorboard, wandb" in result.stderr and not (tmp_path / "n").exists()
 
 
-def test_settings_of_some_runs_share_a_column(monkeypatch):
+def test_settings_of_some_runs_share_a_column():
     points = {"method": "simcse", "dropout": 0.2}, {"method": "micse", "ami.weight": 0.0, "warmup_steps": 0}
     records = [{"point": point, "seed": 42, "results": {"best_dev_spearman": 81.5}} for point in points]
-    tables = []
-    monkeypatch.setattr(training_view.console, "table", lambda *args, left: tables.append((*args, left)))
-    training_view.sweep_table("runs", sweep.summarize(records))
-    ((_, columns, rows, left),) = tables
-    assert columns[:left] == ["method", "settings"]
-    assert [row[:left] for row in rows] == [["simcse", "dropout 0.2"], ["micse", "ami.weight 0.0, warmup_steps 0"]]
+    table = training_view.sweep_table("runs", sweep.summarize(records))
+    assert table.columns[:2] == ["method", "settings"]
+    assert [row[:2] for row in table.rows] == [["simcse", "dropout 0.2"], ["micse", "ami.weight 0.0, warmup_steps 0"]]

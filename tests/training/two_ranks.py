@@ -5,8 +5,8 @@ import sys
 
 import torch
 
-from sentcli.encoder.torch_backend import text_tokenizer
 from sentcli.methods import METHODS, configure
+from sentcli.model.torch_backend import text_tokenizer
 from sentcli.processes import is_first, process_count, rank, together
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus

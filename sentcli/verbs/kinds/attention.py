@@ -13,12 +13,13 @@ from annotated_types import Ge, Le
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis, LoadOptions
+from sentcli.verbs.kinds.shared import Analysis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.attention_pairs import AttentionPairs
     from sentcli.analysis.attention_views import DropoutViews, Slice
-    from sentcli.evaluation.candidate import Candidate
-    from sentcli.report import Report
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.verbs.outcome import Outcome
 
     Doubles = npt.NDArray[np.float64]
 
@@ -91,7 +92,7 @@ def attention(
             without=("backend", "precision", *shared.NOT_LOADED_SO),
             help={"max_length": "Tokens a text; miCSE trains on 32."},
         ),
-    ] = LoadOptions(max_length=32, backend="torch", precision="fp32"),  # noqa: B008 - it is frozen
+    ] = LoadOptions(max_length=32, backend="torch", precision="fp32"),
     overwrite: shared.Overwrite = False,
 ) -> Analysis:
     """Attention of two dropout views of a text, and the mutual information that miCSE trains with.
@@ -200,13 +201,13 @@ class Measured:
         own = [self.sentence] if self.sentence is not None and not self.sentence.isdecimal() else []
         return [*self.texts, *own]
 
-    def of(self, model: Candidate) -> tuple[AttentionPairs, list[Slice], Report]:
+    def of(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Outcome]:
         """Measure a model: its pairs, and the slices of the sentence that is shown."""
         from sentcli.analysis.attention_pairs import attention_pairs, tree_pairs
         from sentcli.analysis.attention_views import DropoutViews
-        from sentcli.report import Report
+        from sentcli.verbs.outcome import Outcome
 
-        report = Report("analyze", model.name)
+        report = Outcome("analyze", model.name)
         _refuse_export(model)
         views = DropoutViews(model.encoder, self.all_texts, self.seed, self.dropout)
         layers = self._layers(views)
@@ -276,14 +277,14 @@ class Measured:
         return int(self.sentence) - 1
 
 
-def _refuse_export(model: Candidate) -> None:
+def _refuse_export(model: EvaluatedModel) -> None:
     """Refuse an exported folder, which gives no attention weights.
 
     Raises:
         InputError: if it is one.
     """
-    from sentcli.encoder.checkpoint import has_weights
-    from sentcli.encoder.exported import read_export
+    from sentcli.io.weights import has_weights
+    from sentcli.model.exported import read_export
 
     if read_export(model.spec.folder) is not None and not has_weights(model.spec.folder):
         raise InputError(f"{model.name} is an export, which gives no attention weights: name what it was made of")

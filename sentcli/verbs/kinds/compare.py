@@ -11,18 +11,19 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis, LoadOptions
+from sentcli.verbs.kinds.shared import Analysis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sentcli.analysis.compare import Compared
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
 LONGEST = 120
 """Characters of a text in a table."""
@@ -48,7 +49,7 @@ def compare(
     limit: shared.Limit = 50_000,
     neighbours: Annotated[int, Ge(1), Doc("Nearest texts of each text that are compared.")] = 10,
     top: Annotated[int, Ge(1), Doc("Texts to list, of the most and of the least changed.")] = 10,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),  # noqa: B008 - it is frozen
+    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
 ) -> Analysis:
@@ -68,7 +69,7 @@ def compare(
     import numpy as np
 
     from sentcli.analysis.compare import compare as compare_vectors
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
     shared.check(output, overwrite=overwrite)
     given = [*(sides or []), *(model or [])]
@@ -81,7 +82,7 @@ def compare(
     lines, rows = _read(texts, text_field, limit, stored)
     vectors, reports = [], []
     for name in given:
-        report = Report("analyze", name)
+        report = Outcome("analyze", name)
         if name in models:
             vectors.append(shared.vectors_of(models[name], lines).of(lines))
         else:
@@ -129,7 +130,7 @@ def _read(file: str, text_field: str, limit: int, stored: dict[str, Any]) -> tup
     return shared.enough(list(texts), file, total), list(texts.values())
 
 
-def _object(report: Report, compared: Compared, side: int, other: str, texts: list[str], top: int) -> dict[str, Any]:
+def _object(report: Outcome, compared: Compared, side: int, other: str, texts: list[str], top: int) -> dict[str, Any]:
     """Return the JSON of one of the two models: what they share, and its own neighbours."""
     neighbours, cosines = compared.neighbours[side], compared.cosines[side]
 

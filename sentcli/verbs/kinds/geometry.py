@@ -13,20 +13,21 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis, LoadOptions
+from sentcli.verbs.kinds.shared import Analysis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sentcli.analysis.run_metrics import RunMetrics
-    from sentcli.evaluation.candidate import Candidate
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts import Pairs
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
 ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
 LOGGED = {
@@ -61,7 +62,7 @@ def geometry(
     ] = "4",
     neighbours: Annotated[int, Ge(1), Doc("Nearest ones that hubness counts.")] = 10,
     sts: Annotated[bool, Doc("Score the seven STS tasks of --data, for the colours.")] = True,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),  # noqa: B008 - it is frozen
+    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
 ) -> Analysis:
@@ -154,39 +155,39 @@ class Measured:
         return " ".join([*parts, *([f"{rest}: {whose}."] if whose else [])])
 
 
-def of_model(model: Candidate, measured: Measured) -> Report:
+def of_model(model: EvaluatedModel, measured: Measured) -> Outcome:
     """Measure a model."""
     from sentcli.analysis.pair_geometry import pair_geometry
     from sentcli.evaluation import sts
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
-    report = Report("analyze", model.name)
-    sentences = sts.sentences(measured.pairs)
+    report = Outcome("analyze", model.name)
+    subsets = [subset for task in measured.pairs.values() for subset in task]
+    sentences = sts.sentences(subsets)
     with console.encoding_texts(len({*sentences, *measured.texts})) as progress:
         vectors = model.encode([*sentences, *measured.texts], progress)
     average = shared.sts_average(model, measured.sts)
-    subsets = [subset for task in measured.pairs.values() for subset in task]
     aligned = pair_geometry(vectors, subsets, measured.above).to_dict() if subsets else {}
     _measure(report, vectors.of(measured.texts or sentences), measured, aligned, average, model.described)
     model.release()
     return report
 
 
-def _of_vectors(name: str, vectors: Any, measured: Measured) -> Report:
+def _of_vectors(name: str, vectors: Any, measured: Measured) -> Outcome:
     """Measure vectors without a model."""
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
-    return _measure(Report("analyze", name), vectors, measured, {}, None, {})
+    return _measure(Outcome("analyze", name), vectors, measured, {}, None, {})
 
 
 def _measure(
-    report: Report,
+    report: Outcome,
     vectors: Any,
     measured: Measured,
     aligned: dict[str, Any],
     average: float | None,
     described: dict[str, Any],
-) -> Report:
+) -> Outcome:
     from sentcli.analysis.summary import geometry
 
     with console.working(f"{report.model}: geometry of {len(vectors):,} vectors"):
@@ -200,12 +201,13 @@ def _measure(
     return shared.describe(report, described, protocol)
 
 
-def _of_run(name: str, run: RunMetrics) -> Report:
+def _of_run(name: str, run: RunMetrics) -> Outcome:
     """Return the report of a run that is not measured as a model."""
-    from sentcli.report import Report, environment
+    from sentcli.machine import environment
+    from sentcli.verbs.outcome import Outcome
 
     evaluations = {"evaluations": list(run.evaluations)}
-    return Report("analyze", name, {"kind": "geometry"}, evaluations, environment(None, None))
+    return Outcome("analyze", name, {"kind": "geometry"}, evaluations, environment(None, None))
 
 
 def sections(rows: dict[str, dict[str, Any]], measured: Measured) -> list[Section]:

@@ -12,12 +12,13 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import DataError, InputError
+from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis, LoadOptions
+from sentcli.verbs.kinds.shared import Analysis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.mapping import Map, MapSettings
     from sentcli.analysis.whitening import Whitening
-    from sentcli.evaluation.candidate import Candidate
-    from sentcli.report import Report
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.verbs.outcome import Outcome
 
 LABELS_SHOWN = 12
 """Labels at most that have colours; where there are more, clusters have them."""
@@ -61,7 +62,7 @@ def map_(
         Flag(metavar="zca|groups:N", show_default=False),
     ] = None,
     seed: Annotated[int, Doc("Of clusters, map and groups of columns.")] = 42,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),  # noqa: B008 - it is frozen
+    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
 ) -> Analysis:
@@ -171,11 +172,11 @@ class Maps:
         """The perplexity that so many texts allowed."""
         return next(iter(self.maps.values())).layout.perplexity
 
-    def add(self, model: Candidate, name: str) -> Report:
+    def add(self, model: EvaluatedModel, name: str) -> Outcome:
         """Map the texts with a model, and with its whitened vectors."""
-        from sentcli.report import Report
+        from sentcli.verbs.outcome import Outcome
 
-        report = Report("analyze", model.name)
+        report = Outcome("analyze", model.name)
         vectors = shared.vectors_of(model, self.texts).of(self.texts)
         if self.whitening is not None:
             self.whitening.check(*vectors.shape)

@@ -12,12 +12,13 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis, LoadOptions
+from sentcli.verbs.kinds.shared import Analysis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.group_spectrum import GroupSpectra
     from sentcli.analysis.loss_terms import LossTerms
-    from sentcli.evaluation.candidate import Candidate
-    from sentcli.report import Report
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.verbs.outcome import Outcome
 
 STEP = "optimiser step"
 PERCENTILES = {"y": 50, "low": 5, "high": 95}
@@ -50,7 +51,7 @@ def objectives(
         int, Ge(0), Doc("Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.")
     ] = 0,
     seed: Annotated[int, Ge(0), Doc("Of the order of the columns.")] = 0,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(normalize=False),  # noqa: B008
+    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(normalize=False),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
 ) -> Analysis:
@@ -69,7 +70,7 @@ def objectives(
       sentcli analyze objectives runs/whitenedcse --texts sentences.txt --groups 32 -o thirty-two
     """  # noqa: D301
     from sentcli.analysis.loss_terms import read_terms
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
     shared.check(output, overwrite=overwrite)
     if twice := next((path for path in runs if runs.count(path) > 1), None):
@@ -83,12 +84,12 @@ def objectives(
         raise InputError("--texts: none of the runs is finished, so there is no model: -m names one")
     lines = shared.read_texts(texts, text_field, limit) if texts else []
     short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
-    reports = {name: Report("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
+    reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
     count = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
     for candidate in shared.models(names, load, rerun=rerun):
         name = candidate.name
-        report = reports.setdefault(name, Report("analyze", name, {"kind": "objectives"}, {}))
+        report = reports.setdefault(name, Outcome("analyze", name, {"kind": "objectives"}, {}))
         spectra[short[name]] = _spectra(candidate, lines, count, seed, report)
     _say_pooling([report.protocol.get("pooling") for report in reports.values()])
     words = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
@@ -112,7 +113,7 @@ def _say_pooling(poolings: Sequence[str | None]) -> None:
         console.warn(f"the models pool differently ({', '.join(kinds)}), which moves the groups: --pooling sets one")
 
 
-def _spectra(model: Candidate, texts: list[str], groups: int, seed: int, report: Report) -> GroupSpectra:
+def _spectra(model: EvaluatedModel, texts: list[str], groups: int, seed: int, report: Outcome) -> GroupSpectra:
     """Measure the groups of a model and write them into its report."""
     from sentcli.analysis.group_spectrum import group_spectra
 

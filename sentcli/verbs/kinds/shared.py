@@ -13,6 +13,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag
 
 if TYPE_CHECKING:
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from sentcli.evaluation.candidate import Candidate
+    from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
-    from sentcli.evaluation.vectors import TextVectors
     from sentcli.pages.page import Section
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
 INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
 LEAST = 10
@@ -55,44 +55,6 @@ TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(p
 Limit = Annotated[int, Ge(LEAST), Doc("Texts at most, the first."), Flag(panel=INPUT)]
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
 Overwrite = Annotated[bool, Doc("Replace an output that exists."), Flag(panel=OUTPUT)]
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """How a model is loaded."""
-
-    pooling: Annotated[
-        str | None,
-        Doc(
-            "cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what "
-            "the model says."
-        ),
-        Flag(panel=MODEL),
-    ] = None
-    normalize: Annotated[bool | None, Doc("Force vectors of length 1 on or off."), Flag(panel=MODEL)] = None
-    max_length: Annotated[
-        int | None,
-        Ge(3),
-        Doc("Tokens a text, special ones included; longer texts are cut and counted."),
-        Flag(panel=MODEL),
-    ] = None
-    backend: Annotated[
-        Literal["auto", "torch", "onnx", "openvino"],
-        Doc("What runs the model: auto takes the fastest that gives the same vectors and says which."),
-        Flag(panel=MODEL),
-    ] = "auto"
-    precision: Annotated[
-        Literal["auto", "fp32", "fp16", "bf16", "int8"],
-        Doc(
-            "auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware "
-            "computes in them."
-        ),
-        Flag(panel=MODEL),
-    ] = "auto"
-    device: Annotated[str, Doc("auto, cpu, cuda, cuda:1, mps."), Flag(panel=MODEL)] = "auto"
-    allow_cpu_fallback: Annotated[
-        bool, Doc("Take the CPU if --device is not there, instead of an error."), Flag(panel=MODEL)
-    ] = False
 
 
 NOT_LOADED_SO = ("normalize", "allow_cpu_fallback")
@@ -136,18 +98,17 @@ class Analysis:
         return "".join(parts)
 
 
-def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> list[Candidate]:
+def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> list[EvaluatedModel]:
     """Return models, which are loaded when their vectors are not known.
 
     Raises:
         InputError: if one does not exist, or is named twice.
     """
-    from sentcli.cli import options  # the way from options to a model moves below the verbs
+    from sentcli.evaluation.evaluated import EvaluatedModel
 
     if twice := next((name for name in names if list(names).count(name) > 1), None):
         raise InputError(f"-m {twice} is given twice")
-    how = (load.backend, load.precision, load.device, load.pooling, load.normalize, load.max_length)
-    return [options.candidate(name, *how, rerun=rerun) for name in names]
+    return [EvaluatedModel(name, load, rerun=rerun) for name in names]
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
@@ -156,7 +117,7 @@ def short_names(models: Sequence[str]) -> dict[str, str]:
     return {model: name if list(last.values()).count(name) == 1 else model for model, name in last.items()}
 
 
-def vectors_of(model: Candidate, texts: Iterable[str]) -> TextVectors:
+def vectors_of(model: EvaluatedModel, texts: Iterable[str]) -> TextVectors:
     """Return the vectors of some texts, which are kept for later runs, and let go of the model."""
     texts = list(texts)
     with console.encoding(f"encoding with {model.name}", len(set(texts))) as progress:
@@ -173,14 +134,13 @@ def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
     return sts.load_tasks(located(data), None, "test")
 
 
-def sts_average(model: Candidate, tasks: dict[str, list[Pairs]]) -> float | None:
+def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:
     """Return the mean of Spearman's correlations, times 100, of some STS tasks; None if there are no tasks."""
     from sentcli.evaluation import significance, sts
+    from sentcli.evaluation.scores import SIMILARITY, average
 
-    if not tasks:
-        return None
-    measurements = [sts.measurement(name, subsets, significance.DRAWS, "all") for name, subsets in tasks.items()]
-    return sts.STSResult("test", tuple(model.measure(measurements, console.encoding_texts))).average
+    each = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    return average(model.measure(each), SIMILARITY, least=1)
 
 
 def stored_vectors(path: str | Path) -> npt.NDArray[np.floating[Any]]:
@@ -194,7 +154,7 @@ def stored_vectors(path: str | Path) -> npt.NDArray[np.floating[Any]]:
     return read_vectors(Path(path), LEAST)
 
 
-def describe(report: Report, described: dict[str, Any], protocol: dict[str, Any], seed: int | None = None) -> Report:
+def describe(report: Outcome, described: dict[str, Any], protocol: dict[str, Any], seed: int | None = None) -> Outcome:
     """Say in a report how its numbers were made, and stop its clock.
 
     Args:
@@ -203,12 +163,11 @@ def describe(report: Report, described: dict[str, Any], protocol: dict[str, Any]
         protocol: the choices of the analysis.
         seed: of what is random.
     """
-    from sentcli.report import environment
+    from sentcli.machine import environment
 
     report.protocol = protocol | {key: value for key, value in described.items() if key != "device"}
     report.environment = environment(described.get("device"), described.get("precision"), seed)
-    report.finish()
-    return report
+    return report.finish(report.results)
 
 
 def read_texts(file: str, text_field: str = "text", limit: int | None = None) -> list[str]:
@@ -295,10 +254,10 @@ def write(
     """
     from sentcli import __version__
     from sentcli.io.atomic import replacing
+    from sentcli.io.json_files import finite
     from sentcli.pages.figures import save_figure, save_frame
     from sentcli.pages.page import Page
     from sentcli.pages.write import write_page
-    from sentcli.report import finite
 
     analysis = Analysis(output, sections, objects)
     made = f"Made by sentcli {__version__}: analyze {kind}."

@@ -12,12 +12,13 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Group, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis, LoadOptions
+from sentcli.verbs.kinds.shared import Analysis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.evaluation.candidate import Candidate
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts import Pairs
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
     Values = npt.NDArray[np.float64]
 
@@ -51,7 +52,7 @@ def similarity(
     pairs: shared.PairsFile = None,
     split: shared.Split = "test",
     top: Annotated[int, Ge(1), Doc("Pairs to list, of those least and of those most agreed with.")] = 10,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),  # noqa: B008 - it is frozen
+    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
 ) -> Analysis:
@@ -127,21 +128,21 @@ class ScoredPairs:
         return [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
 
 
-def measure(model: Candidate, pairs: ScoredPairs) -> tuple[Values, Report]:
+def measure(model: EvaluatedModel, pairs: ScoredPairs) -> tuple[Values, Outcome]:
     """Return the cosines of the pairs ``[n]`` and the report of a model; the correlations are those of ``sts-eval``."""
     import numpy as np
 
     from sentcli.analysis import gold
     from sentcli.analysis.surface import followed
     from sentcli.evaluation import sts
-    from sentcli.report import Report
+    from sentcli.verbs.outcome import Outcome
 
-    report = Report("analyze", model.name)
+    report = Outcome("analyze", model.name)
     vectors = shared.vectors_of(model, [*pairs.first, *pairs.second])
     first, second = vectors.of(pairs.first), vectors.of(pairs.second)
     mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
     cosines, centred = sts.cosine(first, second), sts.cosine(first - mean, second - mean)
-    score = sts.score(pairs.name, pairs.subsets, vectors)
+    score = sts.SimilarityTask(pairs.name, pairs.subsets).score(None, vectors)
     differences = gold.rank_difference(cosines, pairs.gold)
     least, most = (
         [
@@ -159,8 +160,8 @@ def measure(model: Candidate, pairs: ScoredPairs) -> tuple[Values, Report]:
     bins = gold.bins(cosines, pairs.gold, pairs.edges)
     report.results = {
         "pairs": len(cosines),
-        "spearman": score.spearman,
-        "pearson": score.pearson,
+        "spearman": score.metrics["spearman"],
+        "pearson": score.metrics["pearson"],
         "bins": bins.astype(object).where(bins.notna(), None).to_dict("records"),
         "follows": {"raw": followed(cosines, pairs.features), "centred": followed(centred, pairs.features)},
         "least_agreed": least,

@@ -130,12 +130,13 @@ def sweep(
 
 
 def _object(kind: str, runs: Sequence[SweepRun], curves: Sequence[Curve], choices: dict[str, Any]) -> dict[str, Any]:
-    from sentcli.report import Report, environment
+    from sentcli.machine import environment
+    from sentcli.verbs.outcome import Outcome
 
     models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
     protocol = {"kind": kind, **choices, "runs": len(runs)}
     results = {"curves": [curve.to_dict() for curve in curves]}
-    return Report("analyze", models, protocol, results, environment(None, None)).to_dict()
+    return Outcome("analyze", models, protocol, results, environment(None, None)).to_dict()
 
 
 def _scored(curves: Sequence[Curve]) -> list[str]:

@@ -1,0 +1,101 @@
+"""Exports that are made in passing, for `--backend onnx` and ``auto``, kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import time
+from pathlib import Path
+
+from sentcli.errors import InputError, MissingExtraError, SentcliError
+from sentcli.io.cache import cache_folder
+from sentcli.machine import sums_saturate
+from sentcli.model import exported
+from sentcli.model.options import LoadOptions
+from sentcli.model.spec import EncoderSpec
+
+EXPORTS = "exports"
+"""Of the cache."""
+ABANDONED_SECONDS = 24 * 3600
+"""After so long, what an export that was killed has left in the cache is deleted."""
+CACHE_BYTES = 8 * 2**30
+"""What the exports in the cache may take up together; the least recently used go first."""
+
+
+class ExportError(SentcliError):
+    """An export that was made in passing did not work out; torch still runs the model."""
+
+
+def place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
+    """Return where the export of an encoder in a precision is, or would be, in the cache."""
+    digests = f"{exported.model_digest(spec)} {exported.tokenizer_digest(spec.folder)}"
+    digest = hashlib.sha256(f"{exported.FORMAT} {precision} {runtime} {digests}".encode())
+    if precision == "int8" and runtime == "onnx":
+        digest.update(f"reduce_range {sums_saturate()}".encode())
+    return cache_folder(EXPORTS) / digest.hexdigest()[:32]
+
+
+def is_whole(folder: Path) -> bool:
+    """Tell whether a folder of the cache holds an export that is in order."""
+    try:
+        export = exported.read_export(folder)
+        if export is None:
+            return False
+        exported.check_files(folder, export)
+    except InputError:
+        return False
+    return True
+
+
+def make(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: str = "onnx") -> None:
+    """Export a model to its folder of the cache; of several processes one does it and the others wait.
+
+    Raises:
+        MissingExtraError: without onnx and onnxscript.
+        ExportError: if the export does not give the model's vectors, or the cache cannot be written.
+    """
+    if any(importlib.util.find_spec(library) is None for library in ("onnx", "onnx_ir")):
+        raise MissingExtraError("onnx and onnxscript", "cpu", "making an ONNX export")
+    from filelock import FileLock
+
+    from sentcli.model import torch_backend
+    from sentcli.onnx_export.publish import export_model
+
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f".{folder.name}.lock")):
+            if is_whole(folder):  # another process was first
+                return
+            shutil.rmtree(folder, ignore_errors=True)  # damaged, or half deleted by someone
+            model = torch_backend.load(name, spec, LoadOptions(backend="torch", precision="fp32", device="cpu"))
+            export_model(model, folder, precision, weights=False, runtime=runtime)
+            prune(folder)
+    except (SentcliError, OSError) as error:
+        if isinstance(error, (MissingExtraError, InputError)):
+            raise
+        raise ExportError(str(error)) from error
+
+
+def prune(keep: Path) -> None:
+    """Delete the least recently used exports of the cache while it is too large, never `keep`."""
+    everything = [path for path in cache_folder(EXPORTS).iterdir() if path.is_dir()]
+    for path in everything:
+        if path.name.startswith(".") and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+    folders = [path for path in everything if not path.name.startswith(".")]
+    sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in folders}
+    total = sum(sizes.values())
+    for path in sorted(folders, key=_last_used):
+        if total <= CACHE_BYTES:
+            return
+        if path != keep:
+            total -= sizes[path]
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _last_used(folder: Path) -> float:
+    try:
+        return (folder / exported.EXPORT).stat().st_mtime
+    except OSError:  # half deleted
+        return 0.0

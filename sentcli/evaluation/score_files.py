@@ -1,0 +1,181 @@
+"""The JSON of `sts-eval`, `senteval` and `retrieve`, read back: the border at which files are checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sentcli.errors import DataError, InputError, one_line
+from sentcli.evaluation.scores import (
+    IN_DOMAIN,
+    RETRIEVAL,
+    SIMILARITY,
+    TRAINED_HEAD,
+    TRANSFER,
+    ModelScores,
+    TaskScore,
+)
+from sentcli.evaluation.sts import AGGREGATIONS
+
+Number = float | None
+Ends = tuple[Number, Number] | None
+MAIN_CUTOFF = 10
+"""That of BEIR's tables; a search that went less deep shows its deepest."""
+
+
+class Compared(BaseModel):
+    """What sets a model apart from the first one, on one task."""
+
+    model_config = ConfigDict(extra="allow")
+    difference: float
+    p: float
+
+
+class Comparison(BaseModel):
+    """What sets a model apart from the first one of its run."""
+
+    model_config = ConfigDict(populate_by_name=True, extra="allow")
+    tasks: dict[str, Compared]
+
+
+class PublishedLine(BaseModel):
+    """A measured score beside a published one."""
+
+    model_config = ConfigDict(extra="allow")
+    measured: float
+    published: float
+    difference: float
+    range: Ends = None
+    within: bool | None = None
+    runs: int = 1
+
+
+class Against(BaseModel):
+    """A comparison with a published system."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    tasks: dict[str, PublishedLine]
+
+
+class TaskResult(BaseModel):
+    """The results of one task; what is a number is a metric or a count."""
+
+    model_config = ConfigDict(extra="allow")
+    interval: Ends = None
+    intervals: dict[str, Ends] = {}
+    forums: dict[str, TaskResult] = {}
+
+    def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
+        """Return the score that was written."""
+        more = self.model_extra or {}
+        metrics = {key: float(value) for key, value in more.items() if _is_number(value) and isinstance(value, float)}
+        metrics |= {key: float(more[key]) for key in headline if _is_number(more.get(key))}
+        ends = {**({headline[0]: self.interval} if self.interval else {}), **self.intervals}
+        return TaskScore(
+            task=task,
+            kind=kind,
+            metrics=metrics,
+            headline=tuple(key for key in headline if key in metrics),
+            facts={key: value for key, value in more.items() if key not in metrics},
+            intervals={key: (e[0], e[1]) for key, e in ends.items() if e and e[0] is not None and e[1] is not None},
+            parts=tuple(part.score(name, kind, headline) for name, part in self.forums.items()),
+        )
+
+
+class ScoreFile(BaseModel):
+    """One object of a file that a command wrote with ``--json``."""
+
+    model_config = ConfigDict(extra="ignore")
+    command: Literal["sts-eval", "senteval", "retrieve"]
+    model: str
+    results: dict[str, TaskResult]
+    protocol: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
+    average_interval: Ends = None
+    compared: Comparison | None = None
+    against: Against | None = None
+    cached: list[str] = []
+    elapsed_seconds: Number = None
+
+    def scores(self, source: str) -> ModelScores:
+        """Return the scores that were written."""
+        low, high = self.average_interval or (None, None)
+        tasks = [task.score(name, *self._headline(name, task)) for name, task in self.results.items()]
+        return ModelScores(
+            command=self.command,
+            model=self.model,
+            protocol=self.protocol,
+            tasks=[task for task in tasks if task.headline],
+            environment=self.environment,
+            cached=self.cached,
+            compared=self.compared.model_dump() if self.compared else {},
+            against=self.against.model_dump() if self.against else {},
+            source=source,
+            average_interval=None if low is None or high is None else (low, high),
+            seconds=self.elapsed_seconds,
+        )
+
+    def _headline(self, name: str, task: TaskResult) -> tuple[str, tuple[str, ...]]:
+        """Return the kind of a task and the metrics that tables show."""
+        keys = list(task.model_extra or {})
+        if self.command == "senteval":
+            return (TRANSFER.name, ("accuracy",)) if "accuracy" in keys else (TRAINED_HEAD.name, ("spearman",))
+        if self.command == "sts-eval":
+            metrics = {each.title: each.metric for each in AGGREGATIONS.values()}
+            return SIMILARITY.name, (metrics.get(str(self.protocol.get("aggregation")), "spearman"),)
+        if name == "in-domain":
+            return IN_DOMAIN.name, tuple(key for key in keys if key.startswith("recall@"))
+        cutoffs = [int(key[5:]) for key in keys if key.startswith("ndcg@") and key[5:].isdigit()]
+        cutoff = max((k for k in cutoffs if k <= MAIN_CUTOFF), default=MAIN_CUTOFF)
+        return RETRIEVAL.name, (f"ndcg@{cutoff}",)
+
+
+def read_scores(files: Iterable[Path]) -> list[ModelScores]:
+    """Read what commands wrote with ``--json``: each file holds an object, or a list of them."""
+    scores = []
+    for file in files:
+        value = _parse(file)
+        objects = value if isinstance(value, list) else [value]
+        if not objects:
+            raise DataError(file, "an empty list; there is nothing to show")
+        scores += [_read_object(each, file) for each in objects]
+    return scores
+
+
+def _parse(file: Path) -> Any:
+    if not file.is_file():
+        raise InputError(f"{file} is a folder; name JSON files" if file.is_dir() else f"no such file: {file}")
+    try:
+        return json.loads(file.read_text("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise DataError(file, f"not JSON ({error.msg}); is the file torn?", line=error.lineno) from error
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise DataError(file, f"not JSON ({one_line(error)})") from error
+
+
+def _read_object(value: Any, file: Path) -> ModelScores:
+    if not isinstance(value, dict) or not {"command", "model", "results"} <= value.keys():
+        raise DataError(file, "not a report of sentcli: no object with command, model and results")
+    if value["command"] not in ("sts-eval", "senteval", "retrieve"):
+        raise DataError(
+            file, f"a report of {value['command']}; only sts-eval, senteval and retrieve have scores to show"
+        )
+    if isinstance(value["results"], list):
+        raise DataError(file, "hits of retrieve --query, not scores of a set")
+    try:
+        scores = ScoreFile.model_validate(value).scores(str(file))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise DataError(file, f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].lower()}") from None
+    if not scores.tasks:
+        raise DataError(file, f"the results of {scores.model} are not scores by task")
+    return scores
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,131 @@
+"""Weight files: safetensors, or the `.bin` files of older checkpoints read by torch's weights-only loader."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import InputError, SentcliError
+from sentcli.io.atomic import replacing
+
+if TYPE_CHECKING:
+    import torch
+
+    StateDict = dict[str, torch.Tensor]
+
+WEIGHT_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files that hold the transformer's weights.
+
+    Raises:
+        InputError: if the folder has none.
+    """
+    for name in WEIGHT_FILES:
+        path = folder / name
+        if not path.exists():
+            continue
+        if path.suffix != ".json":
+            return [path]
+        try:
+            shards = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise InputError(f"{path} is not a weight index: {error}") from error
+        if any(Path(shard).name != shard for shard in shards):
+            raise InputError(f"{path} names a weight file outside its folder")
+        return [folder / shard for shard in shards]
+    raise InputError(f"{folder} holds no weights: looked for {', '.join(WEIGHT_FILES)}")
+
+
+def has_weights(folder: Path) -> bool:
+    """Tell whether a folder holds weights of a transformer, whole or not."""
+    return any((folder / name).exists() for name in WEIGHT_FILES)
+
+
+def load_state_dict(folder: Path) -> StateDict:
+    """Read all weights of a folder."""
+    state: StateDict = {}
+    for path in weight_files(folder):
+        state.update(load_weights(path))
+    return state
+
+
+def load_weights(path: Path) -> StateDict:
+    """Read one weight file; see `load_state_dict`."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        loaded: Any = (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing") from error
+    except pickle.UnpicklingError as error:
+        raise InputError(f"{path} holds more than tensors and was not loaded: {_first_line(error)}") from error
+    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {_first_line(error)}") from error
+    if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
+        raise InputError(f"{path} is not a plain state dict of tensors")
+    return loaded
+
+
+def _first_line(error: Exception) -> str:
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return next((line.strip() for line in plain.splitlines() if line.strip()), type(error).__name__)[:200]
+
+
+def save_weights(module: torch.nn.Module, path: Path) -> None:
+    """Write a module's weights as safetensors in float32, each tied tensor once."""
+    from safetensors import SafetensorError
+
+    tensors = {name: _float32(tensor) for name, tensor in distinct_tensors(module).items()}
+    try:
+        write_tensors(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise SentcliError(f"cannot write {path}: {error}") from error
+
+
+def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file whole or not at all.
+
+    Raises:
+        SafetensorError: or OSError, if it cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata=metadata)
+        temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
+
+
+def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a module's state with each tied tensor once, under its first name."""
+    distinct: dict[tuple[int, tuple[int, ...]], tuple[str, torch.Tensor]] = {}
+    for name, tensor in module.state_dict().items():
+        distinct.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))
+    return dict(distinct.values())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _float32(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous().clone()

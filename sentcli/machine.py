@@ -1,0 +1,104 @@
+"""This machine and what is installed on it: versions, processor, threads."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from sentcli.version import __version__
+
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "openvino",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "faiss-cpu",
+    "faiss-gpu",
+    "beir",
+    "bm25s",
+    "pystemmer",
+)
+
+
+def library_version(name: str) -> str | None:
+    """Return the installed version of a package, or None."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def environment(device: str | None, precision: str | None, seed: int | None = None) -> dict[str, Any]:
+    """Return versions, hardware, device, precision and seed; None is what had no part in it."""
+    versions = {name: found for name in LIBRARIES if (found := library_version(name))}
+    return {
+        "sentcli": __version__,
+        "python": platform.python_version(),
+        **versions,
+        "platform": platform.platform(),
+        "processor": processor(),
+        "cpu_count": os.cpu_count(),
+        "threads": threads(),
+        "device": device,
+        "precision": precision,
+        "seed": seed,
+    }
+
+
+def bytes_depend_on(device: str) -> dict[str, Any]:
+    """Return the part of `environment` that moves the last bits of a computation."""
+    names = ("sentcli", "torch", "transformers", "tokenizers", "numpy", "processor", "threads")
+    found = environment(device, "")
+    gpu = sys.modules["torch"].cuda.get_device_name(device) if device.startswith("cuda") else None
+    return {**{name: found.get(name) for name in names}, **({"gpu": gpu} if gpu else {})}
+
+
+def threads() -> int:
+    """Return how many threads compute: torch's, on which the last bits of sums depend, else those of the exports."""
+    torch = sys.modules.get("torch")
+    return usable_cores() if torch is None else int(torch.get_num_threads())
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use; ``OMP_NUM_THREADS`` limits them."""
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    if named.isdigit() and int(named) > 0:
+        return int(named)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return usable or 1
+
+
+def processor() -> str:
+    """Return the processor's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def accelerator_in_sight() -> bool:
+    """Tell whether there may be a GPU, without the seconds that importing torch takes."""
+    if sys.platform == "darwin":
+        return True
+    return sys.platform != "linux" or any(
+        Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+    )
+
+
+def sums_saturate() -> bool:
+    """Tell whether this processor adds products of 8-bit numbers in 16 bits, which overflow (x86 without VNNI)."""
+    try:
+        flags = next(line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("flags"))
+    except (OSError, StopIteration):  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
+        return os.uname().machine not in ("arm64", "aarch64")
+    return not any(name in flags.split() for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

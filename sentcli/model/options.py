@@ -1,0 +1,75 @@
+"""How a model is loaded: one declaration for flags, keywords and `SentenceEncoder.load`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
+
+from annotated_doc import Doc
+from annotated_types import Ge
+
+from sentcli.errors import InputError
+from sentcli.machine import accelerator_in_sight
+
+Backend = Literal["auto", "torch", "onnx", "openvino"]
+Precision = Literal["auto", "fp32", "fp16", "bf16", "int8"]
+MIN_LENGTH = 3
+"""Tokens: a word between the special ones."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How the folder of a model is read."""
+
+    pooling: Annotated[
+        str | None,
+        Doc(
+            "cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what "
+            "the model says."
+        ),
+    ] = None
+    normalize: Annotated[bool | None, Doc("Force vectors of length 1 on or off.")] = None
+    max_length: Annotated[
+        int | None,
+        Ge(MIN_LENGTH),
+        Doc("Tokens a text, special ones included; longer texts are cut and counted."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class LoadOptions(ModelOptions):
+    """How the folder of a model is read, and what runs it."""
+
+    backend: Annotated[
+        Backend,
+        Doc("What runs the model: auto takes the fastest that gives the same vectors and says which."),
+    ] = "auto"
+    precision: Annotated[
+        Precision,
+        Doc(
+            "auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware "
+            "computes in them."
+        ),
+    ] = "auto"
+    device: Annotated[str, Doc("auto, cpu, cuda, cuda:1, mps.")] = "auto"
+    allow_cpu_fallback: Annotated[bool, Doc("Take the CPU if --device is not there, instead of an error.")] = False
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("backend", self.backend, get_args(Backend)),
+            ("precision", self.precision, get_args(Precision)),
+        ):
+            if value not in known:
+                raise InputError(f"unknown {name} {value!r}; one of: {', '.join(known)}")
+        if self.precision == "int8" and self.backend == "torch":
+            raise InputError("int8 runs on the onnx or openvino backend, not on torch")
+        if self.precision == "bf16" and self.backend == "onnx":
+            raise InputError("onnxruntime does not compute in bf16: use --backend openvino or torch")
+        if self.precision == "fp16" and self.backend == "onnx" and self.on_cpu:
+            raise InputError("a CPU computes fp16 with onnxruntime many times slower than fp32; use a GPU")
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the model will run on a CPU, as far as can be told without importing torch."""
+        may_fall_back = self.device == "auto" or self.allow_cpu_fallback
+        return self.device == "cpu" or (may_fall_back and not accelerator_in_sight())

@@ -1,0 +1,79 @@
+"""The heads that checkpoints hold beside the encoder.
+
+The SimCSE family's training output is read as it is: a state dict under ``bert.`` or ``roberta.`` with the head under
+``mlp.dense``; the converted form, in which the head stands in the pooler's place, too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentcli.errors import InputError
+from sentcli.io.weights import has_weights, load_state_dict, load_weights
+
+if TYPE_CHECKING:
+    from sentcli.io.weights import StateDict
+
+HEAD_FOLDER = "training_head"
+HEAD_KEYS = ("mlp.dense", "pooler.dense")
+"""Where published checkpoints keep the trained [CLS] head: as SimCSE's training wrote it, and as converted."""
+
+
+def head_weights(folder: Path, state: StateDict) -> StateDict:
+    """Return ``weight`` and ``bias`` of the head that was trained with [CLS].
+
+    Looks for the ``training_head`` folder that `sentcli train` writes, then for the keys of published checkpoints.
+    """
+    stored = folder / HEAD_FOLDER / "model.safetensors"
+    if stored.exists():
+        kept = load_weights(stored)
+        if "dense.weight" not in kept:
+            raise InputError(f"{folder}: its training head is not a dense layer and cannot encode: use --pooling cls")
+        return {name: kept[f"dense.{name}"] for name in ("weight", "bias")}
+    for stem in HEAD_KEYS:
+        for key in state:
+            if key.endswith(f"{stem}.weight"):
+                prefix = key.removesuffix("weight")
+                return {name: state[prefix + name] for name in ("weight", "bias")}
+    raise InputError(f"{folder} has no trained head ({HEAD_FOLDER}/, {', '.join(HEAD_KEYS)}): use --pooling cls")
+
+
+LM_HEADS = (
+    (
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.decoder",
+        "cls.predictions.bias",
+    ),
+    ("lm_head.transform.dense", "lm_head.transform.LayerNorm", "lm_head.decoder", "lm_head.bias"),
+    ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
+    ("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
+    ("predictions.dense", "predictions.LayerNorm", "predictions.decoder", "predictions.bias"),
+    ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head", "generator_lm_head.bias"),
+    ("head.dense", "head.norm", "decoder", "decoder.bias"),
+)  # fmt: skip
+"""Dense layer, normalisation, decoder and bias of the masked-language-modelling heads: BERT, SimCSE's training output,
+RoBERTa and MPNet, DistilBERT, ALBERT, ELECTRA's generator, ModernBERT."""
+
+
+def lm_head_weights(folder: Path) -> StateDict | None:
+    """Return the masked-language-modelling head of a folder as dense.*, norm.*, decoder.weight and bias, or None.
+
+    Looks for the head that `sentcli train` kept, then for those that published checkpoints hold.
+    """
+    stored = folder / HEAD_FOLDER / "lm_head.safetensors"
+    if stored.exists():
+        return load_weights(stored)
+    state = load_state_dict(folder) if has_weights(folder) else {}
+    for dense, norm, decoder, bias in LM_HEADS:
+        if f"{dense}.weight" not in state:
+            continue
+        names = {
+            f"{ours}.{kind}": f"{theirs}.{kind}"
+            for ours, theirs in (("dense", dense), ("norm", norm))
+            for kind in ("weight", "bias")
+        }
+        names |= {"decoder.weight": f"{decoder}.weight", "bias": bias}
+        return {ours: state[theirs] for ours, theirs in names.items() if theirs in state}
+    return None

@@ -1,0 +1,123 @@
+"""Parts of a transformers encoder: its layers, a copy of the lower or the upper ones, its dropout.
+
+Works on BERT, RoBERTa, DistilBERT, MPNet, ALBERT, ELECTRA, ModernBERT and what is built like them.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sentcli.errors import InputError
+
+LAYER_LISTS = ("encoder.layer", "transformer.layer", "layers")
+"""Where the architectures keep their layers: BERT and most others, DistilBERT, ModernBERT."""
+SHARED_LAYERS = "encoder.albert_layer_groups"
+
+
+def depth(backbone: Any) -> int:
+    """Return how many layers a forward pass runs through."""
+    return int(backbone.config.num_hidden_layers)
+
+
+def layer_list(backbone: Any) -> tuple[str, nn.ModuleList]:
+    """Return the attribute path of the layers and the layers.
+
+    Raises:
+        InputError: if the architecture keeps them in a place that is not known.
+    """
+    for path in (*LAYER_LISTS, SHARED_LAYERS):
+        try:
+            layers = backbone.get_submodule(path)
+        except AttributeError:
+            continue
+        if isinstance(layers, nn.ModuleList):
+            return path, layers
+    raise InputError(f"{backbone.config.model_type}: its layers cannot be taken apart, which this method needs")
+
+
+def lower_layers(backbone: Any, count: int) -> Any:
+    """Return a copy of the embeddings and the first `count` layers; its output is that of layer `count`."""
+    part = _part(backbone, slice(count))
+    if hasattr(part, "final_norm"):  # ModernBERT normalises after its last layer only
+        part.final_norm = nn.Identity()
+    return part
+
+
+def upper_layers(backbone: Any, count: int) -> Any:
+    """Return a copy of the last `count` layers that takes ``inputs_embeds`` ``[B, T, d]`` as their input."""
+    part = _part(backbone, slice(-count, None))
+    part.embeddings = PassThrough()
+    if hasattr(part, "embeddings_project"):
+        part.embeddings_project = nn.Identity()
+    if hasattr(part.get_submodule("encoder") if hasattr(part, "encoder") else part, "embedding_hidden_mapping_in"):
+        part.encoder.embedding_hidden_mapping_in = nn.Identity()
+    return part
+
+
+def _part(backbone: Any, keep: slice) -> Any:
+    path, layers = layer_list(backbone)
+    part = copy.deepcopy(backbone)
+    count = len(range(depth(backbone))[keep])
+    if path != SHARED_LAYERS:
+        parent, _, name = path.rpartition(".")
+        setattr(part.get_submodule(parent), name, part.get_submodule(path)[keep])
+    elif len(layers) > 1:
+        raise InputError(f"{backbone.config.model_type} with {len(layers)} groups of layers cannot be taken apart")
+    part.config.num_hidden_layers = count
+    if getattr(part, "pooler", None) is not None:
+        part.pooler = None
+    return part
+
+
+class PassThrough(nn.Module):
+    """Stands in the place of the embeddings and hands on the hidden states that were given instead."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the one tensor ``[B, T, d]`` among the arguments."""
+        return next(v for v in (*args, *kwargs.values()) if isinstance(v, Tensor) and v.is_floating_point())
+
+
+def reset(module: nn.Module, std: float) -> None:
+    """Start linear layers, embeddings and normalisations anew: normal(0, std), zero biases, unit gains."""
+    for part in module.modules():
+        if isinstance(part, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(part.weight, std=std)
+        elif isinstance(part, nn.LayerNorm) and part.weight is not None:
+            nn.init.ones_(part.weight)
+        if isinstance(part, (nn.Linear, nn.LayerNorm)) and part.bias is not None:
+            nn.init.zeros_(part.bias)
+
+
+def set_dropout(module: nn.Module, rate: float) -> None:
+    """Set every dropout rate, of hidden states and of attention weights, wherever an architecture keeps it."""
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = rate
+        for name in ("attention_dropout", "dropout", "dropout_prob"):
+            if isinstance(getattr(part, name, None), float):
+                setattr(part, name, rate)
+        if isinstance(getattr(part, "out_drop", None), nn.Identity):  # ModernBERT at rate 0
+            part.out_drop = nn.Dropout(rate)
+
+
+def freeze(module: nn.Module) -> None:
+    """Take a module out of training."""
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+
+
+def word_embeddings(backbone: Any) -> nn.Embedding:
+    """Return the table of token embeddings ``[vocabulary, d]``."""
+    table: nn.Embedding = backbone.get_input_embeddings()
+    return table
+
+
+@torch.no_grad()
+def ema_update(average: nn.Module, online: nn.Module, momentum: float) -> None:
+    """Move every parameter of `average` toward `online`: m <- momentum * m + (1 - momentum) * online."""
+    for mean, current in zip(average.parameters(), online.parameters(), strict=True):
+        mean.lerp_(current, 1 - momentum)

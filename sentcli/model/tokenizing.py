@@ -1,0 +1,172 @@
+"""Text to token ids, with the Rust tokenizers library alone (no transformers here)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import InputError
+from sentcli.model.options import MIN_LENGTH
+
+if TYPE_CHECKING:
+    from sentcli.model.spec import EncoderSpec
+
+POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
+"""Architectures that count positions from the padding id on, so that two of their 514 are never used."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of some texts, special tokens included, cut to the maximum length."""
+
+    ids: list[list[int]]
+    """Of each text, or of each piece where texts were cut into pieces."""
+    type_ids: list[list[int]] | None
+    lost_each: npt.NDArray[np.int64]
+    """Tokens that were cut off from each text, or that went into further pieces ``[texts]``."""
+    owners: npt.NDArray[np.int64] | None = None
+    """The text that each piece belongs to ``[pieces]``; None where a text is one piece."""
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each text or piece ``[n]``."""
+        return np.fromiter((len(ids) for ids in self.ids), np.int64, len(self.ids))
+
+    @property
+    def truncated(self) -> int:
+        """Texts that were cut."""
+        return int(np.count_nonzero(self.lost_each))
+
+    @property
+    def lost(self) -> int:
+        """Tokens that were cut off, over all texts."""
+        return int(self.lost_each.sum())
+
+
+class TextTokenizer:
+    """A `tokenizers.Tokenizer` with a fixed maximum length that counts what it cuts."""
+
+    def __init__(self, backend: Any, max_length: int, pad_id: int, *, lowercase: bool = False) -> None:
+        self.backend, self.max_length, self.pad_id, self.lowercase = backend, max_length, pad_id, lowercase
+        backend.no_padding()
+        backend.enable_truncation(max_length)
+        sample = backend.encode("a")
+        self.special_tokens = sum(sample.special_tokens_mask)
+        # BERT's single sentences have type 0 throughout, which is what models assume when none are given.
+        self.has_type_ids = any(sample.type_ids)
+
+    def __call__(self, texts: Sequence[str], prompt: str = "", *, pieces: bool = False) -> Tokens:
+        """Tokenise.
+
+        Args:
+            texts: what to tokenise.
+            prompt: put in front of every text.
+            pieces: keep what is beyond the maximum length, as further pieces of the text.
+        """
+        if prompt:
+            texts = [prompt + text for text in texts]
+        if self.lowercase:
+            texts = [text.lower() for text in texts]
+        try:
+            encodings = self.backend.encode_batch_fast(texts)
+        except TypeError:  # the only way for a str to fail
+            encodings = self.backend.encode_batch_fast([without_surrogates(text) for text in texts])
+        lost = np.zeros(len(encodings), np.int64)
+        rows: list[Any] = []
+        owners: list[int] = []
+        for number, encoding in enumerate(encodings):
+            beyond = encoding.overflowing
+            if beyond:
+                lost[number] = sum(len(part) - self.special_tokens for part in beyond)
+            rows.append(encoding)
+            if pieces:
+                rows.extend(beyond)
+                owners.extend([number] * (1 + len(beyond)))
+        type_ids = [encoding.type_ids for encoding in rows] if self.has_type_ids else None
+        owned = np.array(owners, np.int64) if pieces and lost.any() else None
+        return Tokens([encoding.ids for encoding in rows], type_ids, lost, owned)
+
+    def prompt_length(self, prompt: str) -> int:
+        """Tokens that `prompt` takes at the front, leading special tokens included, the closing one not."""
+        encoding = self.backend.encode(prompt)
+        return len(encoding.ids) - (1 if encoding.special_tokens_mask[-1] else 0)
+
+
+def fit(
+    backend: Any, spec: EncoderSpec, pad_id: int | None, own_limit: int | None, max_length: int | None
+) -> TextTokenizer:
+    """Wrap a fast tokenizer with the maximum length that applies.
+
+    Args:
+        backend: a `tokenizers.Tokenizer`; truncation is set on it.
+        spec: of the encoder.
+        pad_id: of the padding token.
+        own_limit: the tokenizer's own maximum length.
+        max_length: what the user wants.
+    """
+    words = spec.config.get("vocab_size")
+    if isinstance(words, int) and backend.id_to_token(words) is not None:
+        raise InputError(
+            f"{spec.folder}: tokenizer and weights do not belong together: the tokenizer knows "
+            f"{backend.get_vocab_size()} words, the model has embeddings for {words}"
+        )
+    positions = position_limit(spec, pad_id)
+    limit = max_length if max_length is not None else spec.max_length or own_limit or positions or 512
+    if positions is not None and limit > positions:
+        if max_length is not None:
+            raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
+        limit = positions
+    if limit < MIN_LENGTH:
+        whose = f"{spec.folder}: its maximum length" if max_length is None else "--max-length"
+        raise InputError(f"{whose} {limit} leaves no room between the special tokens; at least {MIN_LENGTH}")
+    return TextTokenizer(backend, limit, pad_id if pad_id is not None else 0, lowercase=spec.lowercase)
+
+
+def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
+    """Return how many tokens fit the position embeddings, or None if they are relative or rotary without a limit."""
+    positions = spec.config.get("max_position_embeddings") or spec.config.get("n_positions")
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    offset = (pad_id if pad_id is not None else 1) + 1
+    return positions - (offset if spec.config.get("model_type") in POSITIONS_AFTER_PADDING else 0)
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Read ``tokenizer.json``."""
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise InputError(f"{path} is missing")
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
+        raise InputError(f"{path} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON can hold and UTF-8 cannot, by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def pad(tokens: Tokens, rows: Sequence[int] | npt.NDArray[np.intp], pad_id: int) -> dict[str, npt.NDArray[np.int64]]:
+    """Stack some rows into ``input_ids`` and ``attention_mask`` ``[len(rows), longest]``, padded on the right."""
+    width = max(max(len(tokens.ids[row]) for row in rows), 1)
+    batch = {
+        "input_ids": np.full((len(rows), width), pad_id, np.int64),
+        "attention_mask": np.zeros((len(rows), width), np.int64),
+    }
+    if tokens.type_ids is not None:
+        batch["token_type_ids"] = np.zeros((len(rows), width), np.int64)
+    for i, row in enumerate(rows):
+        ids = tokens.ids[row]
+        batch["input_ids"][i, : len(ids)] = ids
+        batch["attention_mask"][i, : len(ids)] = 1
+        if tokens.type_ids is not None:
+            batch["token_type_ids"][i, : len(ids)] = tokens.type_ids[row]
+    return batch

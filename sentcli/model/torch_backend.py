@@ -1,0 +1,160 @@
+"""Running a model with torch: choice of device and precision, weights, the tokenizer of a transformers folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tokenizers import Tokenizer
+
+from sentcli.errors import InputError
+from sentcli.model import torch_model
+from sentcli.model.encoding import LoadedModel
+from sentcli.model.options import LoadOptions
+from sentcli.model.tokenizing import TextTokenizer, fit
+from sentcli.precision import PRECISIONS, check_precision
+
+if TYPE_CHECKING:
+    from sentcli.model.spec import EncoderSpec
+    from sentcli.model.torch_model import TorchEncoder
+
+Notice = Callable[[str], None]
+NO_LIMIT = 10**9  # transformers writes 10^30 for "no maximum length"
+
+
+def quiet_transformers() -> None:
+    """Silence transformers' progress bars and notices; errors come as exceptions."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def choose_device(device: str) -> torch.device:
+    """Return the device of a name; ``auto`` takes CUDA, then Apple's GPU, then the CPU.
+
+    Raises:
+        InputError: if it is not on this machine; there is no silent fall-back to the CPU.
+    """
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise InputError(f"unknown device {device!r}; for example auto, cpu, cuda, cuda:1, mps") from error
+    if chosen.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (chosen.index or 0) >= count:
+            raise InputError(f"device {device!r} is not there: torch {torch.__version__} sees {count} CUDA devices")
+    elif chosen.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError("device 'mps' is not there")
+    elif chosen.type not in ("cpu", "mps"):
+        raise InputError(f"device {device!r} is not supported; cpu, cuda or mps")
+    return chosen
+
+
+class TorchBackend:
+    """A `Backend` over `TorchEncoder`."""
+
+    name = "torch"
+    streams = 1
+
+    def __init__(self, device: torch.device, precision: str) -> None:
+        self.torch_device, self.device, self.precision = device, str(device), precision
+        # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU wants to be filled.
+        self.default_batch_tokens = 1024 if device.type == "cpu" else 32768
+        self.dimension = 0
+        self.module: TorchEncoder
+
+    @classmethod
+    def choose(cls, options: LoadOptions, notice: Notice = lambda message: None) -> TorchBackend:
+        """Make the backend for a device and a precision, of which ``auto`` is fp32."""
+        try:
+            device = choose_device(options.device)
+        except InputError as error:
+            if not options.allow_cpu_fallback:
+                raise
+            device = torch.device("cpu")
+            notice(f"running on the CPU: {error}")
+        # the same vectors everywhere; half precision is a choice
+        precision = "fp32" if options.precision == "auto" else options.precision
+        check_precision(device, precision)
+        return cls(device, precision)
+
+    def attach(self, module: TorchEncoder) -> None:
+        """Take the model, on this device in this precision."""
+        self.module = module.to(self.torch_device, PRECISIONS[self.precision])
+        ids = np.full((1, 1), 1, np.int64)
+        self.dimension = self.run({"input_ids": ids, "attention_mask": np.ones_like(ids)}, 0).shape[1]
+
+    def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> npt.NDArray[np.float32]:
+        """Return ``[B, dim]`` for a padded batch."""
+        with torch.inference_mode():
+            tensors = {name: torch.from_numpy(array).to(self.torch_device) for name, array in batch.items()}
+            vectors: npt.NDArray[np.float32] = self.module(tensors, prompt_length).float().cpu().numpy()
+        return vectors
+
+
+def load(
+    name: str,
+    spec: EncoderSpec,
+    options: LoadOptions,
+    notice: Notice = lambda message: None,
+    *,
+    untrained: bool = False,
+) -> LoadedModel:
+    """Load a model with torch and transformers.
+
+    Args:
+        name: that was given for the model.
+        spec: what its folder says.
+        options: device, precision and maximum length.
+        notice: called with what the user should know.
+        untrained: a folder without weights gives random ones instead of an error.
+    """
+    quiet_transformers()
+    backend = TorchBackend.choose(options, notice)
+    hf_tokenizer = load_tokenizer(spec.folder)
+    tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
+    backend.attach(torch_model.build(spec, untrained=untrained))
+    return LoadedModel(name, replace(spec, max_length=tokenizer.max_length), tokenizer, backend, hf_tokenizer)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load the transformers tokenizer of a folder."""
+    from transformers import AutoTokenizer
+
+    names = (
+        "tokenizer.json",
+        "vocab.txt",
+        "vocab.json",
+        "spiece.model",
+        "sentencepiece.bpe.model",
+        "tokenizer.model",
+    )
+    if not any((folder / name).exists() for name in names):
+        raise InputError(f"{folder} holds no tokenizer: looked for {', '.join(names)}")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder}: the tokenizer cannot be loaded: {reason}") from error
+    if not tokenizer.is_fast:
+        raise InputError(f"{folder}: its tokenizer has no fast version (tokenizer.json)")
+    return tokenizer
+
+
+def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> TextTokenizer:
+    """Wrap the fast tokenizer of transformers; see `tokenizing.fit`."""
+    own_limit = hf_tokenizer.model_max_length if hf_tokenizer.model_max_length < NO_LIMIT else None
+    own_copy = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # truncation is set on it
+    return fit(own_copy, spec, hf_tokenizer.pad_token_id, own_limit, max_length)

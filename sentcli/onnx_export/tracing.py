@@ -1,0 +1,154 @@
+"""The graph of any other encoder, traced by torch's exporter and simplified by onnxruntime where that helps."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sentcli.errors import SentcliError
+from sentcli.model.torch_model import Features, TorchEncoder
+from sentcli.onnx_export.graph import OUTPUT
+
+
+class _Traced(nn.Module):
+    """`TorchEncoder.features` without what depends on the values of a batch."""
+
+    def __init__(self, encoder: TorchEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        more = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        wants = self.encoder.needs_hidden_states
+        output = self.encoder.backbone(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=wants, return_dict=True, **more
+        )
+        features = Features(output.last_hidden_state, attention_mask, 0, output.hidden_states if wants else ())
+        for module in self.encoder.stack:
+            features = module(features)
+        assert features.sentence is not None
+        return features.sentence
+
+
+def trace(encoder: TorchEncoder, path: Path, *, token_types: bool) -> None:
+    """Write the ONNX model of an encoder in fp32."""
+    ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 1, 1], [5, 6, 1, 1, 1]])
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if token_types:
+        inputs["token_type_ids"] = torch.zeros_like(ids)
+    axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    try:
+        with _quiet(), torch.no_grad():
+            program: Any = torch.onnx.export(
+                _Traced(encoder).eval(),
+                kwargs=inputs,
+                input_names=list(inputs),
+                output_names=[OUTPUT],
+                dynamic_shapes={name: axes for name in inputs},
+                opset_version=20,
+                dynamo=True,
+                verbose=False,
+            )
+            program.save(str(path), external_data=False)
+    except Exception as error:  # whatever the model's code does under tracing
+        reason = " ".join(str(error.__cause__ or error).split())[:300]
+        kind = getattr(encoder.backbone.config, "model_type", "this kind of model")
+        raise SentcliError(f"torch's exporter cannot trace a {kind} encoder: {reason}") from error
+
+
+def optimise(source: Path, target: Path, backbone: Any) -> bool:
+    """Write what onnxruntime's optimiser for transformers makes of a model; False if it can do nothing with it."""
+    from onnxruntime.transformers import optimizer
+
+    config = backbone.config
+    heads = int(getattr(config, "num_attention_heads", 0) or getattr(config, "n_heads", 0))
+    width = int(getattr(config, "hidden_size", 0) or getattr(config, "dim", 0))
+    try:
+        with _quiet(), redirect_stdout(io.StringIO()):
+            optimised = optimizer.optimize_model(
+                str(source), model_type="bert", num_heads=heads, hidden_size=width, opt_level=0, use_gpu=False
+            )
+    except Exception:  # made for BERT, it trips over other architectures; the graph as it was traced stays
+        return False
+    if not any(optimised.get_fused_operator_statistics().values()):
+        return False
+    optimised.save_model_to_file(str(target))
+    return True
+
+
+def halve(source: Path, target: Path) -> None:
+    """Write a model with its matrix products by weights in fp16; everything between them stays in fp32."""
+    import numpy as np
+    import onnx_ir as ir
+
+    model = ir.load(source)
+    graph = model.graph
+    halves: dict[str, ir.Value] = {}
+    for node in list(graph):
+        name = node.inputs[1].name if node.op_type == "MatMul" and node.inputs[1] is not None else None
+        weight = graph.initializers.get(name or "")
+        if name is None or weight is None or weight.const_value is None:
+            continue
+        if name not in halves:
+            array = weight.const_value.numpy().astype(np.float16)
+            halves[name] = ir.val(f"{name}.fp16", const_value=ir.tensor(array, name=f"{name}.fp16"))
+            graph.register_initializer(halves[name])
+        before = ir.node("Cast", [node.inputs[0]], {"to": int(ir.DataType.FLOAT16)})
+        product = ir.node("MatMul", [before.outputs[0], halves[name]])
+        after = ir.node("Cast", [product.outputs[0]], {"to": int(ir.DataType.FLOAT)})
+        after.outputs[0].name, node.outputs[0].name = node.outputs[0].name, None
+        graph.insert_before(node, [before, product, after])
+        node.outputs[0].replace_all_uses_with(after.outputs[0])
+        graph.remove(node, safe=True)
+    for name in halves:
+        if not graph.initializers[name].uses():
+            del graph.initializers[name]
+    ir.save(model, target)
+
+
+def quantise(source: Path, target: Path, keep: list[str], *, reduce_range: bool) -> None:
+    """Write a model with 8-bit weights per channel and dynamic activations; nodes named in `keep` stay in fp32."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with _quiet():
+        quantize_dynamic(
+            source,
+            target,
+            op_types_to_quantize=["MatMul"],
+            per_channel=True,
+            reduce_range=reduce_range,
+            weight_type=QuantType.QInt8,
+            nodes_to_exclude=keep,
+            extra_options={"MatMulConstBOnly": True},
+        )
+
+
+def linear_names(source: Path) -> list[str]:
+    """Return the names of the nodes that `quantise` would quantise."""
+    import onnx
+
+    graph = onnx.load(source, load_external_data=False).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    return [node.name for node in graph.node if node.op_type == "MatMul" and node.input[1] in constants]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the notices of torch's exporter and of onnxruntime's tools to themselves."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

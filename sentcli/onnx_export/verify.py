@@ -1,0 +1,130 @@
+"""Does an export give the vectors of the model it was made of?
+
+Texts of every length go through both. A precision has a tolerance; an export outside of it is not published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.zoo import models_folder
+
+Scorer = Callable[[LoadedModel], dict[str, float]]
+"""Scores a model on STS-B: Spearman's correlation times 100 by split, of which ``dev`` is one."""
+PADDED_TOKENS = 8192
+"""Token budget of the batches in which short and long texts are padded to one length."""
+SHORTEST = ("", " ", "a", "?", "\U0001f642", "你好", "Straße", "don't stop")
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far the vectors of a precision may be from those of torch in fp32."""
+
+    min_cosine: float
+    mean_cosine: float
+    score_drop: float
+    """On STS-B dev, in points of Spearman's correlation times 100."""
+
+
+TOLERANCES = {
+    "fp32": Tolerance(min_cosine=0.99999, mean_cosine=0.999999, score_drop=0.01),
+    "fp16": Tolerance(min_cosine=0.999, mean_cosine=0.9999, score_drop=0.1),
+    "int8": Tolerance(min_cosine=0.9, mean_cosine=0.99, score_drop=0.3),
+}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How an export compares with its model."""
+
+    texts: int
+    longest: int
+    """Tokens of the longest text, special ones included."""
+    max_difference: float
+    """Largest difference of a component."""
+    min_cosine: float
+    mean_cosine: float
+    sts_b: dict[str, dict[str, float]] | None
+    """By split: Spearman's correlation times 100 of ``torch``, of the ``export``, and the ``change``."""
+    passed: bool
+    complaint: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+def texts_of_all_lengths(max_tokens: int) -> list[str]:
+    """Return real sentences, and beginnings of a running text from one word to more than `max_tokens` words."""
+    lines = (models_folder() / "verification.txt").read_text("utf-8").splitlines()
+    words = " ".join(lines).split()
+    words *= max_tokens // len(words) + 1
+    lengths: list[int] = []
+    length = 1.0
+    while length < max_tokens:
+        lengths.append(int(length))
+        length = max(length + 1, length * 1.15)
+    starts = [(7 * i) % len(words) for i in range(len(lengths))]
+    pieces = [" ".join((words[start:] + words)[:n]) for start, n in zip(starts, lengths, strict=True)]
+    return list(dict.fromkeys([*SHORTEST, *lines, *pieces, " ".join(words[: max_tokens + 10])]))
+
+
+def encode(model: LoadedModel, texts: Sequence[str], batch_tokens: int | None = None) -> Vectors:
+    """Return the vectors ``[n, dim]`` of distinct texts, behind the model's usual prompt."""
+    return model.encode(texts, model.spec.usual_prompt, batch_tokens=batch_tokens).vectors
+
+
+def agreement(expected: Vectors, vectors: Vectors) -> tuple[float, float, float]:
+    """Return largest difference, least and mean cosine of two arrays ``[n, dim]``."""
+    lengths = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors, axis=1)
+    cosines = np.einsum("nd,nd->n", expected.astype(np.float64), vectors) / np.maximum(lengths, 1e-12)
+    return float(np.abs(expected - vectors).max()), float(cosines.min()), float(cosines.mean())
+
+
+def compare(
+    export: LoadedModel,
+    precision: str,
+    texts: Sequence[str],
+    expected: Vectors,
+    sts_b: dict[str, dict[str, float]] | None = None,
+) -> Verification:
+    """Run texts through an export, packed as `encode` does it and, if exact, padded to one length as well.
+
+    Args:
+        export: the exported folder, loaded.
+        precision: of the export.
+        texts: what to encode.
+        expected: the model's own vectors of them ``[n, dim]``.
+        sts_b: see `Verification`.
+    """
+    results = [encode(export, texts)]
+    if precision != "int8":  # whose activations are quantised by batch: padding moves the vectors a little
+        results.append(encode(export, texts, PADDED_TOKENS))
+    differences, least, means = zip(*(agreement(expected, vectors) for vectors in results), strict=True)
+    lowest, mean = min(least), min(means)
+    limit = TOLERANCES[precision]
+    complaints = []
+    if not lowest >= limit.min_cosine:
+        complaints.append(f"the least cosine is {lowest:.6f}, wanted {limit.min_cosine}")
+    if not mean >= limit.mean_cosine:
+        complaints.append(f"the mean cosine is {mean:.6f}, wanted {limit.mean_cosine}")
+    if sts_b is not None and not -sts_b["dev"]["change"] <= limit.score_drop:
+        complaints.append(
+            f"STS-B dev changes by {sts_b['dev']['change']:+.2f}, wanted no less than -{limit.score_drop}"
+        )
+    longest = int(export.tokenizer(texts).lengths.max())
+    passed = not complaints
+    return Verification(len(texts), longest, max(differences), lowest, mean, sts_b, passed, "; ".join(complaints))
+
+
+def compare_scores(before: dict[str, float], after: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Put the scores of a model beside those of its export, by split."""
+    return {
+        split: {"torch": score, "export": after[split], "change": after[split] - score}
+        for split, score in before.items()
+    }

@@ -1,0 +1,174 @@
+"""What moves a number, in words: the evaluation's protocol, which a table shares, and the model's settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER, ModelScores, ScoreKind, TaskScore
+
+MODEL_SETTINGS = (
+    "pooling",
+    "normalize",
+    "max_length",
+    "precision",
+    "backend",
+    "query_prompt",
+    "document_prompt",
+)
+"""Of the model in a protocol: these may differ between the rows of a table, and are told with the row."""
+FUSION_SETTINGS = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
+"""Settings that only some ways of searching have."""
+SEARCH_SETTINGS = ("search", "similarity", "index", "query_length", *FUSION_SETTINGS, *MODEL_SETTINGS)
+SET_FACTS = ("split", "own_document", "forums")
+"""Of each set in a protocol of retrieve; under ``sets``, where sets differ."""
+COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
+"""These move no number of a table."""
+SIZES = ("pairs", "test", "queries", "documents")
+"""Facts that tell how large a task is: rows of different sizes are of different data."""
+
+
+def single_kinds(scores: ModelScores) -> list[ModelScores]:
+    """Part the scores of a model by kind: no table holds accuracies and correlations."""
+    if len(scores.kinds) < 2:
+        return [scores]
+    parts = []
+    for kind in scores.kinds:
+        own = {key: value for key, value in scores.protocol.items() if key in (*MODEL_SETTINGS, "regression")}
+        protocol = own if kind is TRAINED_HEAD else scores.protocol
+        parts.append(replace(scores, tasks=scores.of_kind(kind), protocol=protocol))
+    return parts
+
+
+def kind_of(scores: ModelScores) -> ScoreKind:
+    """Return the kind of the tasks; they are of one."""
+    return scores.kinds[0]
+
+
+def measure(scores: ModelScores) -> str:
+    """Return what the numbers of a table are called."""
+    kind = kind_of(scores)
+    if kind is RETRIEVAL:
+        return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
+    return kind.metric.lower()
+
+
+def axis(scores: ModelScores) -> str:
+    """Return what the numbers are, with their unit."""
+    if kind_of(scores) is TRANSFER:
+        return "accuracy in %"
+    name = measure(scores)
+    return f"{'Spearman correlation' if name == 'spearman' else name} \N{MULTIPLICATION SIGN} 100"
+
+
+def evaluation(scores: ModelScores) -> dict[str, Any]:
+    """Return the part of the protocol that rows of one table must share."""
+    search = scores.command == "retrieve"
+    own = (*SEARCH_SETTINGS, *SET_FACTS, "sets") if search else MODEL_SETTINGS
+    return {key: value for key, value in scores.protocol.items() if key not in (*own, *COUNTS)}
+
+
+def settings(scores: ModelScores) -> dict[str, Any]:
+    """Return the part of the protocol that belongs to the model."""
+    own = SEARCH_SETTINGS if scores.command == "retrieve" else MODEL_SETTINGS
+    return {key: scores.protocol[key] for key in own if scores.protocol.get(key) not in (None, "")}
+
+
+def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
+    """Part scores into those that may share a table: same kind, measure and protocol, tasks of the same size."""
+    groups: list[tuple[str, dict[str, tuple[Any, ...]], list[ModelScores]]] = []
+    for scores in (part for run in runs for part in single_kinds(run)):
+        key = json.dumps([kind_of(scores).name, measure(scores), evaluation(scores)], sort_keys=True, default=str)
+        sizes = {task.task: _size(task, scores) for task in scores.tasks}
+        for other, known, members in groups:
+            if other == key and all(known.get(task, size) == size for task, size in sizes.items()):
+                known.update(sizes)
+                members.append(scores)
+                break
+        else:
+            groups.append((key, sizes, [scores]))
+    order = {members[0].command: i for i, (_, _, members) in reversed(list(enumerate(groups)))}
+    return [members for _, _, members in sorted(groups, key=lambda group: order[group[2][0].command])]
+
+
+def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
+    """Return what has to be equal for a task to be the same one: its size, and what is scored of it."""
+    sizes = tuple(task.facts.get(key) for key in SIZES)
+    if scores.command != "retrieve":
+        return sizes
+    own = scores.protocol.get("sets")
+    facts = {**scores.protocol, **((own.get(task.task) or {}) if isinstance(own, dict) else {})}
+    return (*sizes, *(facts.get(key) for key in SET_FACTS))
+
+
+def words(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:
+    """Return settings as one phrase."""
+    return comma.join(f"{key.replace('_', ' ')}{colon}{value_words(value)}" for key, value in values.items())
+
+
+def value_words(value: Any) -> str:
+    """Return a value of a protocol as people write it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return words(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(value_words, value)) + "]"
+    if value is None:
+        return "none"
+    return repr(value) if value == "" else str(value)
+
+
+def protocol_note(scores: ModelScores) -> str:
+    """Return the protocol of a table as a sentence."""
+    rest, kind = evaluation(scores), kind_of(scores)
+    if scores.command == "sts-eval":
+        rest.pop("correlation", None)
+        similarity, aggregation = rest.pop("similarity", "cosine"), rest.pop("aggregation", "all")
+        split = rest.pop("split", None)
+        lead = f"Spearman correlation of similarity ({similarity}) and gold score, times 100; subsets: {aggregation}"
+        lead += f"; {split} split" if split else ""
+    elif kind is TRAINED_HEAD:
+        lead = "Spearman correlation of predicted and gold score, times 100"
+    elif kind is TRANSFER:
+        lead = f"Accuracy in % of a classifier on frozen vectors; protocol {rest.pop('name', 'not stated')}"
+        rest = {key: rest[key] for key in ("features", "classifier", "folds", "optimizer") if key in rest}
+        rest["further settings"] = "below"
+    else:
+        lead = "Recall in %" if kind is IN_DOMAIN else f"{measure(scores)}, times 100"
+        rest = {**{key: scores.protocol[key] for key in (*SET_FACTS, "sets") if key in scores.protocol}, **rest}
+    more = words({key: value for key, value in rest.items() if value not in (None, "")}, ": ", "; ")
+    return f"{lead}; {more}." if more else f"{lead}."
+
+
+def differing(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return of each mapping what is not the same in all of them."""
+    keys = list(dict.fromkeys(key for group in groups for key in group))
+    same = {key for key in keys if all(group.get(key) == groups[0].get(key) for group in groups)}
+    return [{key: group[key] for key in keys if key in group and key not in same} for group in groups]
+
+
+def telling(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what tells some settings apart, with as little as does it.
+
+    How a search fuses follows from the way of searching; backends give the same vectors, so they are a last resort.
+    """
+    least = _differing_without(groups, ("backend", *FUSION_SETTINGS))
+    if len({json.dumps(each, default=str) for each in least}) == len(least):
+        return least
+    least = _differing_without(groups, ("backend",))
+    return least if any(least) else differing(groups)
+
+
+def _differing_without(groups: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[dict[str, Any]]:
+    return differing([{key: value for key, value in group.items() if key not in keys} for group in groups])
+
+
+def shared(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is the same in all of some mappings."""
+    first = groups[0]
+    return {key: value for key, value in first.items() if all(key in g and g[key] == value for g in groups)}

@@ -1,0 +1,103 @@
+"""The figure of a table of scores: dots with whiskers, a band for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sentcli.pages import protocols, style
+from sentcli.pages.page import Figure
+from sentcli.pages.score_tables import ScoreTable, published_label, short
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+LINE = 0.19
+"""Inches that a line takes."""
+GAP = 1.4
+"""Lines between two tasks."""
+
+
+def score_figure(table: ScoreTable) -> Figure | None:
+    """Return a figure with a band for each task, or None if no score is known.
+
+    Whiskers are 95 % intervals, or of grouped models the standard deviation of the seeds, which are the small dots.
+    """
+    import pandas as pd
+
+    rows = list(_points(table))
+    if not rows:
+        return None
+    data = pd.DataFrame(rows)
+    known = data["low"].notna()
+    kinds = ["95 % interval"] if (known & ~data["grouped"]).any() else []
+    if (known & data["grouped"]).any():
+        kinds.append("mean \N{PLUS-MINUS SIGN} standard deviation of the seeds, which are the small dots")
+    whiskers = f"Whiskers: {'; of grouped models '.join(kinds)}. " if kinds else ""
+    axis = protocols.axis(table.models[0])
+    return Figure(
+        name=f"scores-{table.kind.name.replace(' ', '-')}",
+        title=f"{table.title}, by task",
+        panels=(partial(_draw, data=data, axis=axis),),
+        data=data.drop(columns=["seeds", "grouped", "series", "published"]),
+        alt=f"{axis}: {'; '.join(data['text'])}",
+        note=f"{whiskers}The axis does not start at zero",
+        points=data.rename(columns={"value": "x"})[["x", "y", "text"]].assign(panel=0, group=data["model"]),
+        columns=1,
+        size=(5.2, LINE * (data["y"].max() + 2) + 0.6),
+    )
+
+
+def _points(table: ScoreTable) -> Iterator[dict[str, Any]]:
+    """Yield a point for each task and model, with the height of its line."""
+    y = 0.0
+    for column in table.columns:
+        shown: list[dict[str, Any]] = []
+        point: dict[str, Any]
+        for series, system in enumerate(table.systems):
+            mean, sd = system.spread(column, table.columns)
+            if mean is not None:
+                ends = (mean - sd, mean + sd) if sd is not None else system.interval(column, table.columns)
+                seeds = system.values(column, table.columns) if sd is not None else []
+                point = {"model": system.label, "value": mean, "ends": ends, "seeds": seeds}
+                shown.append({**point, "series": series, "grouped": system.grouped, "published": False})
+        for series, against in enumerate(table.published.values(), len(table.systems)):
+            if (line := against["tasks"].get(column)) is not None:
+                point = {"model": published_label(against), "value": line["published"], "ends": None, "seeds": []}
+                shown.append({**point, "series": series, "grouped": False, "published": True})
+        for i, point in enumerate(shown, 1):
+            low, high = point.pop("ends") or (None, None)
+            scaled = {"value": point["value"], "low": low, "high": high}
+            scaled = {key: None if value is None else value * table.factor for key, value in scaled.items()}
+            whisker = "" if low is None else f" ({scaled['low']:.2f} to {scaled['high']:.2f})"
+            text = f"{short(column)}, {point['model']}: {scaled['value']:.2f}{whisker}"
+            seeds = [value * table.factor for value in point["seeds"]]
+            yield {"task": short(column), **point, **scaled, "seeds": seeds, "y": y + i, "text": text}
+        y += len(shown) + GAP if shown else 0
+
+
+def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
+    beside = axes.get_yaxis_transform()
+    for task, points in data.groupby("task", sort=False):
+        axes.text(0, points["y"].min() - 1, style.short(str(task)), transform=beside, weight="bold", va="center")
+    for point in data.to_dict("records"):
+        look = _look(point["series"], published=point["published"])
+        if point["low"] is not None and point["low"] == point["low"]:
+            axes.hlines(point["y"], point["low"], point["high"], color=look["color"], alpha=0.65, linewidth=1.6)
+        seeds = point["seeds"]
+        axes.plot(seeds, [point["y"]] * len(seeds), "o", color=look["color"], alpha=0.55, markersize=2.5)
+        axes.plot(point["value"], point["y"], **look)
+        axes.text(1.02, point["y"], f"{point['value']:.2f}", transform=beside, va="center", fontsize=8)
+    for _, first in data.drop_duplicates("model").iterrows():
+        axes.plot([], [], label=first["model"], linestyle="", **_look(first["series"], published=first["published"]))
+    axes.set(yticks=[], ylim=(data["y"].max() + 0.8, -0.8), xlabel=axis)
+    axes.spines["left"].set_visible(False)
+
+
+def _look(series: int, *, published: bool) -> dict[str, Any]:
+    """Return marker and colour of a model; what is printed in a paper is an open mark."""
+    if published:
+        return {"marker": style.marker(series), "color": style.INK, "markerfacecolor": "none", "markersize": 5.5}
+    return {"marker": style.marker(series), "color": style.colour(series), "markersize": 5.5}

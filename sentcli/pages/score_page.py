@@ -1,0 +1,220 @@
+"""From scores to a page: which tables there are, what stands in which, and how it was measured."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sentcli import __version__
+from sentcli.evaluation.in_domain import USUAL
+from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.evaluation.sts import AGGREGATIONS, TASKS
+from sentcli.pages import protocols, score_tables
+from sentcli.pages.page import Page, Section
+from sentcli.pages.score_figure import score_figure
+from sentcli.pages.score_tables import ScoreTable
+from sentcli.pages.systems import Pattern, check_patterns, systems
+from sentcli.table import Table
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user says about a page."""
+
+    title: str | None = None
+    groups: tuple[Pattern, ...] = ()
+    """Runs that are seeds of one system."""
+    names: tuple[Pattern, ...] = ()
+    """Labels of models."""
+
+
+def score_tables_of(
+    runs: Sequence[ModelScores], choices: Choices | None = None, *, points: bool = True
+) -> list[ScoreTable]:
+    """Return the tables of some scores: those of different protocols do not share one.
+
+    Args:
+        runs: of any commands and protocols.
+        choices: seeds and labels.
+        points: show scores times 100.
+
+    Raises:
+        InputError: if a pattern matches nothing, or the seeds of a system differ in a setting.
+    """
+    choices = choices or Choices()
+    check_patterns(choices.groups, runs)
+    check_patterns(choices.names, runs)
+    titled = _titled(protocols.tables(runs))
+    return [ScoreTable(t, tuple(systems(group, choices.groups, choices.names)), points) for group, t in titled]
+
+
+def score_page(runs: Sequence[ModelScores], choices: Choices | None = None, inside: Sequence[Section] = ()) -> Page:
+    """Make a page of scores.
+
+    Args:
+        runs: of any commands and protocols.
+        choices: title, seeds, labels.
+        inside: what else the page shows, between the scores and how they were measured.
+    """
+    choices = choices or Choices()
+    tables = score_tables_of(runs, choices)
+    commands = ", ".join(dict.fromkeys(run.command for run in runs))
+    return Page(
+        title=choices.title or _title(tables),
+        sections=(
+            *(section for table in tables for section in _sections(table, several=len(tables) > 1)),
+            *inside,
+            *(_how_measured(tables) if tables else ()),
+        ),
+        text=tuple(map(_summary, tables)),
+        made=f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}.",
+    )
+
+
+def _title(tables: Sequence[ScoreTable]) -> str:
+    labels = dict.fromkeys(system.label for table in tables for system in table.systems)
+    if not labels:
+        return "Report"
+    return f"Evaluation of {next(iter(labels)) if len(labels) == 1 else f'{len(labels)} models'}"
+
+
+def _summary(table: ScoreTable) -> str:
+    """Say in a sentence which model is best in a table."""
+    column = table.columns[-1]
+    means = {system.label: system.spread(column, table.columns)[0] for system in table.systems}
+    known = {label: mean * table.factor for label, mean in means.items() if mean is not None}
+    what = f"{'average ' if column == AVERAGE else ''}{protocols.axis(table.models[0])}"
+    of = "" if column == AVERAGE else f" on {score_tables.short(column)}"
+    if not known:
+        return f"{table.title}: no model has all scores."
+    best = max(known, key=known.__getitem__)
+    rest = f", the best of {len(known)} models" if len(known) > 1 else ""
+    return f"{table.title}: {best} has {known[best]:.2f} ({what}{of}){rest}."
+
+
+def _titled(groups: Sequence[list[ModelScores]]) -> Iterator[tuple[list[ModelScores], str]]:
+    """Give each table a title, which says what sets its protocol apart from that of others of its kind."""
+    titles = [group[0].kinds[0].title for group in groups]
+    for group, title in zip(groups, titles, strict=True):
+        twins = [other for other, name in zip(groups, titles, strict=True) if name == title]
+        choices = [{"score": protocols.measure(twin[0]), **protocols.evaluation(twin[0])} for twin in twins]
+        own = protocols.differing(choices)[twins.index(group)]
+        mark = own.get("name") or protocols.words(own) or f"data {twins.index(group) + 1} of {len(twins)}"
+        yield group, f"{title} ({mark})" if len(twins) > 1 else title
+
+
+def _sections(table: ScoreTable, *, several: bool) -> Iterator[Section]:
+    """Yield the sections of a table of scores; their titles name it if there are several."""
+    of = f": {table.title}" if several else ""
+    yield Section(table.title, table=score_tables.score_table(table), figure=score_figure(table))
+    for against in score_tables.against_tables(table):
+        yield Section(f"Against print{of}", table=against, level=3)
+    details = (
+        (f"Differences between models{of}", score_tables.comparison_table(table), False),
+        (f"Subsets{of}", score_tables.subset_table(table), True),
+        (f"Further measures{of}", score_tables.measure_table(table), True),
+    )
+    for title, shown, folded in details:
+        if shown is not None:
+            yield Section(title, table=shown, level=3, folded=folded)
+
+
+def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
+    """Yield protocols, versions and commands."""
+    yield Section("How it was measured")
+    for table in tables:
+        each = [(scores.label, _settings(scores)) for scores in table.models]
+        shown = settings_table(f"Settings of {table.title}", each)
+        yield Section(f"Protocol: {table.title}", table=shown, level=3, folded=True)
+    models = [scores for table in tables for scores in table.models]
+    versions = [(scores.label, _machine(scores)) for scores in models]
+    if any(values for _, values in versions):
+        yield Section("Environment", table=settings_table("Versions and hardware", versions), level=3, folded=True)
+    commands = tuple(dict.fromkeys(command_line(scores) for scores in models))
+    hint = "The same numbers on the same data; put in the places of models and data that hold on your machine."
+    yield Section("Commands", text=(hint,), code=commands, level=3, folded=True)
+
+
+def _machine(scores: ModelScores) -> dict[str, Any]:
+    """Return versions and hardware, without what the protocol says already."""
+    return {key: value for key, value in scores.environment.items() if value is not None and key not in scores.protocol}
+
+
+def _settings(scores: ModelScores) -> dict[str, Any]:
+    seconds = {} if scores.seconds is None else {"seconds": round(scores.seconds, 1)}
+    return {**scores.protocol, **seconds}
+
+
+def settings_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """Return settings with their values; a setting that differs has a line for each value.
+
+    Args:
+        title: of the table.
+        labelled: the settings of each model, after its label.
+    """
+    rows: list[list[Any]] = []
+    for key in dict.fromkeys(key for _, values in labelled for key in values):
+        having = [(label, protocols.value_words(values[key])) for label, values in labelled if key in values]
+        distinct = dict.fromkeys(value for _, value in having)
+        for value in distinct:
+            labels = dict.fromkeys(label for label, other in having if other == value)
+            everywhere = len(distinct) == 1 and len(having) == len(labelled)
+            rows.append([key.replace("_", " "), value, "all" if everywhere else ", ".join(labels)])
+    return Table(title, ["setting", "value", "of"], rows, wide=("value", "of"))
+
+
+def command_line(scores: ModelScores) -> str:
+    """Return a command that measures the same."""
+    protocol = scores.protocol
+    parts: list[Any] = ["sentcli", scores.command]
+    if scores.command == "retrieve":
+        parts += _searches(scores)
+        options = {"split": "test", "query_prompt": None, "document_prompt": None, "top_k": 1000}
+        options |= {"similarity": "cosine", "query_length": None, "dense_weight": None}
+        names = {"document_prompt": "--doc-prompt"}
+    else:
+        parts += ["-m", scores.model, *_tasks(scores)]
+        options, names = {"split": "test"}, {}
+        if scores.command == "senteval" and "name" in protocol:
+            parts += ["--protocol", protocol["name"]]
+    options |= {"pooling": None, "max_length": None, "backend": None, "precision": None}
+    for key, default in options.items():
+        value = protocol.get(key)
+        if value not in (None, "", default):
+            parts += [names.get(key, f"--{key.replace('_', '-')}"), value]
+    return shlex.join(map(str, parts))
+
+
+def _tasks(scores: ModelScores) -> list[Any]:
+    """Return the options of sts-eval or senteval that name the tasks, and how their numbers are made."""
+    protocol, tasks = scores.protocol, [task.task for task in scores.tasks]
+    of_folder = scores.command == "senteval" or protocol.get("split") is not None
+    named = [task for task in tasks if of_folder and (scores.command == "senteval" or task in TASKS)]
+    parts: list[Any] = ["--data", "SentEval/data/downstream", "--tasks", ",".join(named)] if named else []
+    parts += [part for task in tasks if task not in named for part in ("--pairs", f"{task}.tsv")]
+    aggregation = {each.title: name for name, each in AGGREGATIONS.items() if name != "all"}
+    if (how := aggregation.get(str(protocol.get("aggregation")))) is not None:
+        parts += ["--aggregation", how]
+    return [*parts, "--regression"] if protocol.get("similarity") == "regression" else parts
+
+
+def _searches(scores: ModelScores) -> list[Any]:
+    """Return the options of retrieve that name model, sets and way of searching."""
+    protocol, tasks = scores.protocol, [task.task for task in scores.tasks]
+    way, index = str(protocol.get("search", "dense")), protocol.get("index", "exact")
+    if tasks == ["in-domain"]:
+        parts: list[Any] = ["-m", scores.model, "--in-domain", protocol.get("pairs", "STS_B_TEST_CSV")]
+        columns, exclude = protocol.get("pair_fields"), protocol.get("exclude")
+        parts += ["--pair-fields", columns] if columns else []
+        return parts + (["--exclude", exclude] if exclude not in (None, USUAL) else [])
+    sets = [part for task in tasks for part in ("--beir", task)]
+    if way == "run":
+        return [*sets, "--from-run", scores.model]
+    model = [] if way == "bm25" else ["-m", scores.model.removesuffix(" + bm25") if way != "dense" else scores.model]
+    parts = [*model, *sets, *(["--search", way] if way != "dense" else [])]
+    language = (protocol.get("bm25") or {}).get("language", "english")
+    parts += ["--language", language] if language != "english" else []
+    kind = index.get("kind") if isinstance(index, Mapping) else index
+    return parts if kind in (None, "exact") else [*parts, "--index", kind]

@@ -1,0 +1,273 @@
+"""Tables of scores: rows are models, columns tasks and their average, as papers print them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sentcli.evaluation.scores import AVERAGE, RETRIEVAL, TRANSFER, ModelScores, ScoreKind
+from sentcli.evaluation.set_facts import canonical, known_sets
+from sentcli.pages import protocols
+from sentcli.pages.systems import System
+from sentcli.table import MISSING, Table
+
+SHORT = {
+    **{"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."},
+    **{alias: each.short or each.title for each in known_sets().values() for alias in (each.name, *each.aliases)},
+}
+"""What papers call a task."""
+ORDER = (
+    *("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness"),
+    *("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICKEntailment"),
+    *known_sets(),
+)
+"""Of the columns; tasks that papers do not print come last, as they were read."""
+SETTINGS_HERE = 6
+"""Rows up to which the models' settings stand under the table; those of more are in the details."""
+SMALLEST_P = 0.001
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Systems under one protocol."""
+
+    title: str
+    """Says also what sets the protocol apart from that of another table."""
+    systems: tuple[System, ...]
+    points: bool = True
+    """Whether scores are shown times 100; else on the scale of the command's JSON."""
+
+    @property
+    def models(self) -> list[ModelScores]:
+        """The models, seeds one by one."""
+        return [scores for system in self.systems for scores in system.seeds]
+
+    @property
+    def kind(self) -> ScoreKind:
+        """The kind of the tasks."""
+        return self.models[0].kinds[0]
+
+    @property
+    def factor(self) -> float:
+        """What brings the scores to those that are shown."""
+        return self.kind.scale if self.points else 1
+
+    @property
+    def format(self) -> str:
+        """How scores are written."""
+        return ".2f" if self.points else f".{self.kind.digits}f"
+
+    @property
+    def tasks(self) -> list[str]:
+        """The columns of scores, in the order of the papers."""
+        titles = dict.fromkeys(title for scores in self.models for title, _, _ in scores.columns(self.kind))
+        return sorted(titles, key=lambda task: ORDER.index(name) if (name := canonical(task)) in ORDER else len(ORDER))
+
+    @property
+    def columns(self) -> list[str]:
+        """The tasks, and the average if there is one."""
+        return [*self.tasks, AVERAGE] if len(self.tasks) > 1 and self.kind.average else self.tasks
+
+    @property
+    def published(self) -> dict[str, dict[str, Any]]:
+        """What the models were set against, by the name of the published system."""
+        return {scores.against["name"]: scores.against for scores in self.models if scores.against}
+
+
+def short(task: str) -> str:
+    """Return what papers call a task."""
+    return SHORT.get(task, task)
+
+
+def score_table(table: ScoreTable) -> Table:
+    """Return the table that a paper prints."""
+    counted, columns = any(system.grouped for system in table.systems), table.columns
+    rows: list[list[Any]] = []
+    intervals, deviations = {}, {}
+    for i, system in enumerate(table.systems):
+        row: list[Any] = [system.label, *([len(system.seeds)] if counted else [])]
+        for column in columns:
+            mean, sd = system.spread(column, columns)
+            row.append(None if mean is None else mean * table.factor)
+            if sd is not None and system.grouped:
+                deviations[i, short(column)] = sd * table.factor
+            if (ends := system.interval(column, columns)) is not None:
+                intervals[i, short(column)] = (ends[0] * table.factor, ends[1] * table.factor)
+        rows.append(row)
+    for against in table.published.values():
+        printed = against["tasks"]
+        values = [printed[column]["published"] * table.factor if column in printed else None for column in columns]
+        rows.append([published_label(against), *([None] if counted else []), *values])
+    gaps = any(value is None for row in rows for value in row)
+    return Table(
+        f"{table.title}: {protocols.axis(table.models[0])}" if table.points else table.title,
+        ["model", *(["n"] if counted else []), *map(short, columns)],
+        rows,
+        formats={short(column): table.format for column in columns},
+        ranked=[short(column) for column in columns],
+        intervals=intervals,
+        deviations=deviations,
+        published=len(table.published),
+        notes=_notes(table, gaps=gaps),
+        interval_note=_interval_note(table.models[0]) if intervals else "",
+    )
+
+
+def published_label(against: dict[str, Any]) -> str:
+    """Return what a row of published scores is called."""
+    source = f" ({against['source']})" if against.get("source") else ""
+    return f"published: {against.get('title', against['name'])}{source}"
+
+
+def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
+    """Say under which protocol the numbers are, and what the words of the table mean."""
+    notes = [f"Protocol: {protocols.protocol_note(table.models[0])}"]
+    settings = [protocols.settings(scores) for scores in table.models]
+    if common := protocols.shared(settings):
+        notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {protocols.words(common)}.")
+    if len(table.systems) <= SETTINGS_HERE:
+        notes += [f"{label}: {own}." for label, own in _own_settings(table.systems)]
+    if AVERAGE in table.columns:
+        rounded = "sets" if table.kind is RETRIEVAL else "tasks, each rounded to two decimals first"
+        notes.append(f"Avg.: mean of the {len(table.tasks)} {rounded}.")
+    if any(system.grouped for system in table.systems):
+        notes.append("n: seeds of one system, shown as mean \N{PLUS-MINUS SIGN} sample standard deviation.")
+    if gaps:
+        notes.append(f"{MISSING}: not measured, not by every seed, or not to be compared with print.")
+    if table.published:
+        notes.append("Published rows are taken from print and are not ranked.")
+    return notes
+
+
+def _own_settings(systems: Sequence[System]) -> list[tuple[str, str]]:
+    """Return what sets the settings of each system apart, unless its label says it."""
+    each = protocols.telling([protocols.settings(system.seeds[0]) for system in systems])
+    phrases = [(system.label, protocols.words(own)) for system, own in zip(systems, each, strict=True)]
+    return [(label, own) for label, own in phrases if own and not label.endswith(f"({own})")]
+
+
+def _interval_note(scores: ModelScores) -> str:
+    if scores.kinds[0] is TRANSFER:
+        return "Intervals: 95 % (Wilson), over the test examples; they tell nothing of other seeds."
+    draws = scores.protocol.get("interval_draws")
+    samples = f"{draws:,} samples" if isinstance(draws, int) and draws else "1,000 samples"
+    return f"Intervals: 95 %, from {samples} of the {scores.kinds[0].sampled}; they tell nothing of other seeds."
+
+
+def against_tables(table: ScoreTable) -> list[Table]:
+    """Return measured scores beside published ones, a table for each published system."""
+    tables = []
+    for against in table.published.values():
+        rows, runs = [], 1
+        for scores in table.models:
+            if scores.against.get("name") != against["name"]:
+                continue
+            for task, line in scores.against["tasks"].items():
+                runs = max(runs, line["runs"])
+                low, high = line["range"] or (None, None)
+                values = (line["measured"], line["published"], line["difference"], low, high)
+                scaled = [None if value is None else value * table.factor for value in values]
+                within = {True: "yes", False: "no"}.get(line["within"], MISSING)
+                what = f"mean of {line['runs']} models" if line["runs"] > 1 else scores.label
+                rows.append([what, short(task), *scaled, within])
+        rows = [list(row) for row in dict.fromkeys(map(tuple, rows))]  # the mean of several stands with each of them
+        means = "where 95 % of further seeds would lie, if they are normally distributed"
+        note = (
+            f"From, to: {means if runs > 1 else 'the 95 % interval'}; within: whether the published score lies in it."
+        )
+        source = against.get("source") or f"known as {against['name']}; its source is not known"
+        columns = ["model", "task", "measured", "published", "difference", "95 % from", "to", "within"]
+        numbers = ("measured", "published", "95 % from", "to")
+        formats = {"difference": f"+{table.format}", **dict.fromkeys(numbers, table.format)}
+        title = f"Measured and published: {against.get('title', against['name'])}"
+        tables.append(Table(title, columns, rows, formats, notes=[f"Published: {source}.", note]))
+    return tables
+
+
+def comparison_table(table: ScoreTable) -> Table | None:
+    """Return what sets models apart from the first one of their run, or None if nothing was compared."""
+    rows: list[list[Any]] = []
+    texts: dict[tuple[int, int], str] = {}
+    mcnemar = False
+    for scores in table.models:
+        known = dict.fromkeys(table.columns)
+        tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in known}
+        for task, line in tasks.items():
+            mcnemar = mcnemar or "only_first" in line
+            factor = table.factor
+            keys = ("only_first", "only_second") if "only_first" in line else ("low", "high")
+            more = [value if isinstance(value := line[key], int) else value * factor for key in keys]
+            if line["p"] < SMALLEST_P:
+                texts[len(rows), 6] = f"< {SMALLEST_P}"
+            first = _label_of(scores, table)
+            rows.append([scores.label, first, short(task), line["difference"] * factor, *more, line["p"]])
+    if not rows:
+        return None
+    heads = ("only this right", "only the other right") if mcnemar else ("95 % from", "to")
+    how = "McNemar's exact test" if mcnemar else f"paired bootstrap of the {table.kind.sampled}"
+    note = f"p: {how}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
+    signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.format}")
+    return Table(
+        f"{table.title}: difference of scores{' in points' if table.points else ''}",
+        ["model", "less", "task", "difference", *heads, "p"],
+        rows,
+        formats={**signed, "p": ".3f"},
+        notes=[note if len(rows) > 1 else f"p: {how}."],
+        texts=texts,
+    )
+
+
+def _label_of(scores: ModelScores, table: ScoreTable) -> str:
+    """Return the label of the model that another one was compared with: one of the same file, if it is there."""
+    model = str(scores.compared.get("with"))
+    there = [other for other in table.models if other.model == model]
+    return next((other.label for other in there if other.source == scores.source and not other.compared), model)
+
+
+def subset_table(table: ScoreTable) -> Table | None:
+    """Return the scores of the subsets, or None if no task has several."""
+    cells: dict[tuple[str, str], dict[int, float]] = {}
+    for i, scores in enumerate(table.models):
+        for task in scores.tasks:
+            subsets = task.facts.get("subsets") or {part.task: part.value * table.factor for part in task.parts}
+            for name, score in subsets.items() if len(subsets) > 1 else ():
+                cells.setdefault((task.task, name), {})[i] = score
+    if not cells:
+        return None
+    labels = [scores.label for scores in table.models]
+    rows = [[short(task), name, *(values.get(i) for i in range(len(labels)))] for (task, name), values in cells.items()]
+    what = protocols.axis(table.models[0])
+    formats = dict.fromkeys(labels, table.format)
+    return Table(f"{table.title}: {what} of each subset", ["task", "subset", *labels], rows, formats)
+
+
+def measure_table(table: ScoreTable) -> Table | None:
+    """Return everything that was measured of each task, or None if that is no more than the scores."""
+    tasks = [(scores.label, task) for scores in table.models for task in scores.tasks]
+    titles = dict(table.kind.columns)
+    if table.kind is RETRIEVAL:
+        shown = set(titles) & {key for _, task in tasks for key in task.metrics}
+        if not shown:  # a search that went less deep shows all that it has
+            titles |= {key: key for _, task in tasks for key in task.metrics}
+    else:
+        titles |= {metric: metric for _, task in tasks for metric in task.headline if metric not in titles}
+    known = [key for key in titles if any(key in task.metrics or key in task.facts for _, task in tasks)]
+    if len(known) < 2:
+        return None
+    rows = [
+        [label, short(task.task), *(task.metrics.get(key, task.facts.get(key)) for key in known)]
+        for label, task in tasks
+    ]
+    intervals = {
+        (i, titles[metric]): ends
+        for i, (_, task) in enumerate(tasks)
+        for metric, ends in task.intervals.items()
+        if metric in known
+    }
+    digits = ".4f" if table.kind is RETRIEVAL else ".2f"
+    formats = {titles[key]: digits for key in known if any(key in task.metrics for _, task in tasks)}
+    formats |= {"squared error": ".4f"} if "squared error" in formats else {}
+    scale = "from 0 to 1, as BEIR prints it" if table.kind is RETRIEVAL else "times 100"
+    caption = f"{table.title}: everything that was measured, {scale}"
+    return Table(caption, ["model", "task", *(titles[key] for key in known)], rows, formats, intervals=intervals)

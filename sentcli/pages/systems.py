@@ -1,0 +1,170 @@
+"""The rows of a table of scores: models, each with its tasks put together, and seeds taken as one system."""
+
+from __future__ import annotations
+
+import fnmatch
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sentcli.errors import InputError
+from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.pages import protocols
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """``LABEL=GLOB``: a label for the runs whose model or file matches."""
+
+    option: str
+    label: str
+    glob: str
+
+    @classmethod
+    def parse(cls, option: str, value: str) -> Pattern:
+        """Read ``LABEL=GLOB`` of an option."""
+        label, equals, glob = value.partition("=")
+        if not (label.strip() and equals and glob):
+            raise InputError(
+                f"{option} {value!r}: expected LABEL=NAME, where NAME is of a model or file and may have *"
+            )
+        return cls(option, label.strip(), glob)
+
+    def matches(self, scores: ModelScores) -> bool:
+        """Tell whether the model's name, the file's, or the last part of either matches."""
+        names = {scores.model, Path(scores.model).name, scores.source, Path(scores.source).name} - {""}
+        return any(fnmatch.fnmatchcase(name, self.glob) for name in names)
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.label}={self.glob}"
+
+
+def check_patterns(patterns: Sequence[Pattern], runs: Sequence[ModelScores]) -> None:
+    """Refuse a pattern that matches nothing, and a run that two patterns match."""
+    for pattern in patterns:
+        if not any(map(pattern.matches, runs)):
+            there = ", ".join(dict.fromkeys(run.model for run in runs))
+            raise InputError(f"{pattern} matches no model and no file; there are: {there}")
+    for run in runs:
+        matching = [str(pattern) for pattern in patterns if pattern.matches(run)]
+        if len(matching) > 1:
+            raise InputError(f"{run.model} is matched by {' and by '.join(matching)}")
+
+
+@dataclass(frozen=True)
+class System:
+    """A row: one model, or several that are seeds of one."""
+
+    label: str
+    seeds: tuple[ModelScores, ...]
+    """Each with a label that no other model of the table has."""
+    grouped: bool = False
+
+    def values(self, column: str, columns: Sequence[str]) -> list[float]:
+        """Return the score of each seed.
+
+        Args:
+            column: a task, or ``average``.
+            columns: all of the table; an average is of all its tasks.
+
+        Returns:
+            Nothing if one of the seeds lacks it.
+        """
+        known = [_values(scores, columns).get(column) for scores in self.seeds]
+        values = [value for value in known if value is not None]
+        return values if len(values) == len(known) else []
+
+    def spread(self, column: str, columns: Sequence[str]) -> tuple[float | None, float | None]:
+        """Return mean and sample standard deviation; None where there are too few values."""
+        values = self.values(column, columns)
+        return (statistics.fmean(values) if values else None, statistics.stdev(values) if len(values) > 1 else None)
+
+    def interval(self, column: str, columns: Sequence[str]) -> tuple[float, float] | None:
+        """Return the 95 % interval of a single model's score, where it is known."""
+        scores = self.seeds[0]
+        if self.grouped or column not in _values(scores, columns):
+            return None
+        return scores.intervals(scores.kinds[0]).get(column)
+
+
+def _values(scores: ModelScores, columns: Sequence[str]) -> dict[str, float]:
+    values = scores.values(scores.kinds[0])
+    whole = values.keys() >= set(columns) - {AVERAGE}
+    return {title: value for title, value in values.items() if title != AVERAGE or whole}
+
+
+def systems(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Sequence[Pattern]) -> list[System]:
+    """Return the rows of a table.
+
+    Args:
+        runs: that share a protocol.
+        groups: whose runs are seeds of one system.
+        names: labels of models.
+
+    Raises:
+        InputError: if the seeds of a system differ in a setting that moves their numbers.
+    """
+    rows: dict[str, System] = {}
+    for number, scores in enumerate(_labelled(_merged(runs, names))):
+        pattern = next((pattern for pattern in groups if pattern.matches(scores)), None)
+        if pattern is None:
+            rows[f"model {number}"] = System(scores.label, (scores,))
+        else:
+            before = rows.get(f"group {pattern.label}", System(pattern.label, (), grouped=True))
+            rows[f"group {pattern.label}"] = replace(before, seeds=(*before.seeds, scores))
+    for system in rows.values():
+        _check_seeds(system)
+    return list(rows.values())
+
+
+def _check_seeds(system: System) -> None:
+    each = [{**protocols.settings(scores), "backend": None} for scores in system.seeds]
+    different = protocols.differing(each)
+    if any(different):
+        raise InputError(
+            f"--group {system.label}: its runs are no seeds of one system, they differ in "
+            f"{', '.join(dict.fromkeys(key for settings in different for key in settings))}"
+        )
+
+
+def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[ModelScores]:
+    """Put the scores of one model together that have different tasks."""
+    merged: list[ModelScores] = []
+    for run in runs:
+        label = next((pattern.label for pattern in names if pattern.matches(run)), run.model)
+        for i, scores in enumerate(merged):
+            same = (scores.model, protocols.settings(scores), scores.label) == (
+                run.model,
+                protocols.settings(run),
+                label,
+            )
+            if same and not {task.task for task in scores.tasks} & {task.task for task in run.tasks}:
+                merged[i] = scores.joined(run)
+                break
+        else:
+            merged.append(replace(run, label=label))
+    return merged
+
+
+def _labelled(models: list[ModelScores]) -> list[ModelScores]:
+    """Tell models of the same name apart: by their settings, then by their files, then by number."""
+    together = {label: [m for m in models if m.label == label] for label in {m.label for m in models}}
+    labelled = []
+    for scores in models:
+        twins = together[scores.label]
+        each = [protocols.settings(twin) for twin in twins]
+        own = protocols.telling(each)[next(i for i, twin in enumerate(twins) if twin is scores)]
+        labelled.append(replace(scores, label=f"{scores.label} ({protocols.words(own)})" if own else scores.label))
+    labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
+    return _apart(labelled, [str(i) for i, _ in enumerate(labelled, 1)])
+
+
+def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
+    """Add a mark to the labels that stand more than once."""
+    times = Counter(scores.label for scores in models)
+    return [
+        replace(scores, label=f"{scores.label} [{mark}]") if times[scores.label] > 1 and mark else scores
+        for scores, mark in zip(models, marks, strict=True)
+    ]

@@ -1,0 +1,195 @@
+"""``data list``, ``data get`` and ``data verify``: data sets by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_doc import Doc
+
+from sentcli import console
+from sentcli.errors import InputError, SentcliError
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, verb
+from sentcli.verbs.outcome import Outcome
+
+if TYPE_CHECKING:
+    from sentcli.data.get import Got
+    from sentcli.data.registry import DataSet
+
+DataDir = Annotated[
+    Path | None,
+    Flag(metavar="DIR"),
+    Doc("Where data is kept; default: $SENTCLI_DATA_DIR, else data in the cache of sentcli."),
+]
+Names = Annotated[list[str] | None, Flag(metavar="[NAME]...", positional=True), Doc("Sets; default: all.")]
+
+
+@verb("list")
+def list_sets(names: Names = None, data_dir: DataDir = None) -> Outcome:
+    """Show the known data sets, their licences, and which are on this machine.
+
+    With names, also where each would be fetched from and where it is kept.
+
+    \b
+    Examples:
+      sentcli data list
+      sentcli data list scifact --json -
+    """  # noqa: D301
+    from sentcli.data.place import addresses, data_folder, presence
+
+    folder = data_folder(data_dir)
+    outcome = Outcome("data list", "", {"data_dir": str(folder)})
+    datasets = _sets(names)
+    states = {dataset.name: presence(dataset, folder) for dataset in datasets}
+    rows = [[d.name, d.title, d.kind, _size(d.size), d.licence, states[d.name]] for d in datasets]
+    columns = ["name", "title", "kind", "size", "licence", "present"]
+    tables = [Table(f"Data sets, kept in {folder}", columns, rows)]
+    for dataset in datasets if names else ():
+        facts = [
+            ["kept in", str(folder / dataset.folder)],
+            ["note", dataset.note],
+            ["checked by", _checked_by(dataset)],
+        ]
+        sources = [["source", source] for source in addresses(dataset, list(dataset.files))]
+        tables.append(Table(dataset.name, ["what", "value"], [*facts, *sources]))
+    results = [
+        {**asdict(d), "size": d.size, "present": states[d.name], "path": str(folder / d.folder)} for d in datasets
+    ]
+    return outcome.finish(results, tables)
+
+
+@verb("get")
+def get(
+    names: Annotated[
+        list[str], Flag(metavar="NAME...", positional=True), Doc("What to fetch; see 'sentcli data list'.")
+    ],
+    data_dir: DataDir = None,
+    source: Annotated[
+        str | None,
+        Flag(metavar="URL"),
+        Doc("Another address: of the archive, or, with / at its end, of a folder."),
+    ] = None,
+    given: Annotated[
+        Path | None, Flag(name="--from", metavar="FILE"), Doc("An archive or file that you have already.")
+    ] = None,
+    offline: Annotated[bool, Doc("Use no network; also with SENTCLI_OFFLINE=1 or HF_HUB_OFFLINE=1.")] = False,
+    overwrite: Annotated[bool, Doc("Fetch also what is there.")] = False,
+) -> Outcome:
+    """Fetch data sets: resumed after a stop, checked, unpacked.
+
+    What is there is left alone. Sources are asked in turn until one gives the
+    right bytes. A file whose checksum nobody has published is pinned at its
+    first download, in datasets.lock.json of the data folder.
+
+    \b
+    Examples:
+      sentcli data get senteval
+      sentcli data get scifact nfcorpus --data-dir data
+      sentcli data get scifact --from scifact.zip
+    """  # noqa: D301
+    from sentcli.data.place import data_folder, is_offline
+
+    folder = data_folder(data_dir)
+    outcome = Outcome("data get", "", {"data_dir": str(folder), "source": source, "from": given and str(given)})
+    datasets = _sets(names)
+    if len(datasets) > 1 and (source or given):
+        raise InputError("--source and --from are for one set at a time")
+    options: dict[str, Any] = {"source": source, "given": given, "overwrite": overwrite}
+    options["offline"] = offline or is_offline()
+    results, problems = [], []
+    for dataset in datasets:
+        try:
+            results.append(_get(dataset, folder, options).to_dict())
+        except SentcliError as error:
+            if len(datasets) == 1:
+                raise
+            problems.append(str(error))
+    outcome.finish(results)
+    with outcome.kept_with_error():
+        if problems:
+            raise SentcliError("\n".join(problems))
+    return outcome
+
+
+@verb("verify")
+def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
+    """Compare every file with its checksum: the published one, or that of its first download.
+
+    Without names, all sets are checked as far as they were fetched; with
+    names, a file that is not there is an error.
+
+    \b
+    Examples:
+      sentcli data verify
+      sentcli data verify scifact --json verify.json
+    """  # noqa: D301
+    from sentcli.data import verify as checking
+    from sentcli.data.place import data_folder
+
+    folder = data_folder(data_dir)
+    outcome = Outcome("data verify", "", {"data_dir": str(folder)})
+    datasets = _sets(names)
+    checked = []
+    with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as finished:
+        for dataset in datasets:
+            checked += checking.verify(dataset, folder, whole=bool(names), finished=finished)
+    checked = list({file.path: file for file in reversed(checked)}.values())[::-1]  # sts is a part of senteval
+    outcome.finish([file.to_dict() for file in checked])
+    counts = {state: sum(file.state == state for file in checked) for state in (checking.OK, checking.UNKNOWN)}
+    if counts[checking.UNKNOWN]:
+        console.note(f"{counts[checking.UNKNOWN]} files were put there by hand and have no known checksum")
+    if bad := [file for file in checked if file.state in (checking.WRONG, checking.MISSING)]:
+        lines = [f"  {file.path}: {file.problem or file.state}" for file in bad]
+        sets = " ".join(dict.fromkeys(file.name for file in bad))
+        advice = f"'sentcli data get {sets} --overwrite' fetches them again"
+        summary = f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"
+        with outcome.kept_with_error():
+            raise SentcliError("\n".join([summary, *lines]))
+    if checked:
+        console.note(f"{counts[checking.OK]} files in {folder} are what they should be")
+    else:
+        console.note(f"no file of a data set is in {folder}")
+    return outcome
+
+
+def _sets(names: list[str] | None) -> list[DataSet]:
+    from sentcli.data.registry import find, registry
+
+    return [find(name) for name in dict.fromkeys(names)] if names else list(registry().values())
+
+
+def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> Got:
+    from sentcli.data.get import get
+
+    try:
+        with console.transferring(dataset.name) as meter:
+            got = get(dataset, folder, meter, notice=console.note, **options)
+    except (KeyboardInterrupt, SystemExit):
+        console.note(f"{dataset.name} is not finished: the same command goes on with it")
+        raise
+    if not got.files:
+        console.note(f"{dataset.name} is there already: {got.folder}")
+        return got
+    console.note(f"{dataset.name}: {len(got.files)} files, {_size(got.size)}, in {got.folder}")
+    console.note(f"licence: {dataset.licence}")
+    if got.first_use:
+        names = ", ".join(got.first_use)
+        console.warn(
+            f"{names}: no checksum is published, so nothing says that these are the right bytes; from now on they are "
+            f"compared with this download ({folder / 'datasets.lock.json'})"
+        )
+    return got
+
+
+def _size(size: int | None) -> str:
+    if size is None:
+        return "not known"
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _checked_by(dataset: DataSet) -> str:
+    parts = dataset.archives if dataset.archive_first else dataset.files
+    kinds = {"SHA-256" if p.pin.sha256 else "MD5" if p.pin.md5 else "its first download" for p in parts}
+    return ", ".join(sorted(kinds))

@@ -1,0 +1,262 @@
+"""``encode``: files in, vectors out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_doc import Doc
+from annotated_types import Ge
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.scoring import MODEL_HELP
+
+if TYPE_CHECKING:
+    from sentcli.bulk import EncodeSummary, Inputs
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.smaller import Smaller
+
+Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How input files are read."""
+
+    text_field: Annotated[str, Doc("Column that holds the text.")] = "text"
+    id_field: Annotated[str | None, Doc("Column that holds the id: id, else _id, else the row number.")] = None
+    input_format: Annotated[Format | None, Doc("Read every input as this, whatever its suffix.")] = None
+    on_null: Annotated[Literal["error", "empty", "skip"], Doc("What to do with a row that has no text.")] = "error"
+    on_long: Annotated[
+        Literal["truncate", "error", "chunk-mean"],
+        Doc("A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean."),
+    ] = "truncate"
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    """What is kept of a vector."""
+
+    output_dtype: Annotated[
+        Literal["float32", "float16", "int8", "binary"],
+        Doc("Elements of the vectors; binary packs eight signs into a byte."),
+    ] = "float32"
+    truncate_dim: Annotated[int | None, Ge(1), Doc("Keep the first dimensions only.")] = None
+    pca: Annotated[Path | None, Flag(metavar="FILE"), Doc("Project on the principal components in FILE.")] = None
+    pca_dim: Annotated[
+        int | None, Ge(1), Doc("Learn so many components from this input first, and keep them in --pca.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How vectors are written."""
+
+    shard_rows: Annotated[int, Ge(1), Doc("Rows in a shard of a directory output.")] = 100_000
+    shard: Annotated[
+        str | None,
+        Flag(metavar="I/N"),
+        Doc("Make only this share of the shards; N machines make one directory."),
+    ] = None
+    resume: Annotated[bool, Doc("Continue a directory output where it stopped.")] = False
+    append: Annotated[bool, Doc("Add the rows of INPUT to a finished directory.")] = False
+    overwrite: Annotated[bool, Doc("Replace an output that exists.")] = False
+
+
+@verb("encode")
+def encode(
+    inputs: Annotated[
+        list[str] | None,
+        Flag(metavar="INPUT...", positional=True),
+        Doc("txt, csv, tsv, jsonl or parquet files, also .gz; - is standard input."),
+    ] = None,
+    output: Annotated[
+        str | None,
+        Flag("-o", metavar="OUT"),
+        Doc("A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix), or - (JSON Lines)."),
+    ] = None,
+    model: Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")] = None,
+    reading: Annotated[InputOptions, Group("Input")] = InputOptions(),
+    prompt_name: Annotated[
+        str | None,
+        Flag(panel="Model"),
+        Doc("Put one of the model's prompts in front of each text, such as query."),
+    ] = None,
+    prompt: Annotated[str | None, Flag(panel="Model"), Doc("Put this text in front of each text.")] = None,
+    options: Annotated[LoadOptions, Group("Model")] = LoadOptions(),
+    devices: Annotated[
+        str | None,
+        Flag(metavar="A,B", panel="Model"),
+        Doc("A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays."),
+    ] = None,
+    batch_tokens: Annotated[
+        int | None,
+        Ge(1),
+        Flag(panel="Model"),
+        Doc("Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU)."),
+    ] = None,
+    vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
+    writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
+    check: Annotated[
+        Path | None,
+        Flag(metavar="DIR", panel="Output"),
+        Doc("Encode nothing: verify a directory that encode wrote."),
+    ] = None,
+) -> Outcome:
+    """Turn text files into vectors: row i of the output is row i of the input.
+
+    The whole input is read and checked before anything is encoded. An output
+    file appears when it is complete; a directory grows shard by shard, goes on
+    with --resume and is verified with --check.
+
+    \b
+    Examples:
+      sentcli encode sentences.txt -o vectors.npy -m minilm
+      sentcli encode a.csv b.csv.gz --text-field body -o vectors.parquet -m minilm
+      sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
+      sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
+      sentcli encode --check corpus-vectors
+      cat sentences.txt | sentcli encode - -o - -m minilm
+    """  # noqa: D301
+    if check is not None:
+        return _check(check)
+    from sentcli import bulk
+    from sentcli.bulk.engines import parse_devices
+    from sentcli.encoder.announce import load_encoder
+    from sentcli.io.dataset import Part
+    from sentcli.io.readers import ReadOptions
+    from sentcli.io.writers import output_kind
+    from sentcli.machine import environment
+
+    if not inputs or output is None or model is None:
+        missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"
+        raise InputError(f"missing {missing}; see sentcli encode --help")
+    if devices is not None and options.device != "auto":
+        raise InputError("--device and --devices: give one of them")
+    names = parse_devices(devices) if devices is not None else []
+    part = Part.parse(writing.shard) if writing.shard is not None else Part()
+    resume, append = writing.resume, writing.append
+    bulk.check_target(output, overwrite=writing.overwrite, resume=resume, append=append, part=part)
+    hint = "; --on-null empty or skip accepts such rows"
+    read_options = ReadOptions(reading.text_field, reading.id_field, reading.on_null, hint)
+    read = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
+    console.detail(f"{read.survey.rows} rows in {len(inputs)} inputs")
+    outcome = Outcome("encode", model)
+    encoder = load_encoder(model, replace(options, device=names[0]) if names else options)
+    outcome.protocol = encoder.describe()
+    outcome.environment = environment(encoder.backend.device, encoder.backend.precision)
+    prefix = encoder.prompt_text(prompt_name, prompt)
+    smaller = _smaller(encoder, read, prefix, vectors, goes_on=resume or append)
+    loaded = {"model": model, **vars(options), "backend": encoder.backend.name, "precision": encoder.backend.precision}
+    settings = bulk.Settings(
+        shard_rows=writing.shard_rows,
+        resume=resume,
+        append=append,
+        part=part,
+        prompt=prefix,
+        batch_tokens=batch_tokens,
+        on_long=reading.on_long,
+        smaller=smaller,
+        devices=names,
+        load={key: value for key, value in loaded.items() if key != "device"},
+    )
+    directory = output_kind(output) == "directory"
+    with console.resumable(output, can=directory), console.encoding("encoding", read.survey.rows) as bar:
+        summary = bulk.encode_files(encoder, read, output, settings, progress=bar)
+    _say(summary, encoder, reading.on_long)
+    outcome.protocol |= {
+        "prompt": prefix,
+        "text_field": reading.text_field,
+        "on_null": reading.on_null,
+        "on_long": reading.on_long,
+        "devices": names or None,
+        **smaller.described(),
+    }
+    return outcome.finish(_results(summary))
+
+
+def _smaller(
+    encoder: SentenceEncoder, inputs: Inputs, prompt: str, options: VectorOptions, *, goes_on: bool
+) -> Smaller:
+    """Put together what makes the vectors smaller; principal components are learned here if that is asked for.
+
+    A run that goes on with an earlier one takes the components that the earlier one has learned.
+    """
+    from sentcli.smaller import Smaller, read_pca
+
+    file = options.pca
+    if options.pca_dim is not None:
+        if file is None:
+            raise InputError("--pca-dim needs --pca FILE, where the components are kept")
+        if file.exists() and not goes_on:
+            raise InputError(f"{file} exists; leave --pca-dim out to use it")
+        if not file.exists():
+            from sentcli.bulk.sample import learn_components
+
+            count = learn_components(encoder, inputs, prompt, options.pca_dim, file)
+            console.note(f"{options.pca_dim} principal components of {count} texts -> {file}")
+    return Smaller(
+        output_type=options.output_dtype,
+        truncate_dim=options.truncate_dim,
+        pca=read_pca(file) if file is not None else None,
+        pca_file=file,
+        renormalize=encoder.spec.normalizes,
+    )
+
+
+def _say(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> None:
+    rows, counts = summary.counts.rows, summary.counts
+    for problem in summary.damaged:
+        console.warn(f"{problem}: its shard was made again")
+    before = f", {summary.rows_before} were there" if summary.rows_before else ""
+    console.note(
+        f"{rows} rows{before} -> {summary.output} [{summary.rows}, {summary.dimension}] in {summary.seconds:.1f} s "
+        f"({rows / max(summary.seconds, 1e-9):,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty "
+        f"rows; {encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision})"
+    )
+    if summary.nulls_skipped:
+        console.warn(f"{summary.nulls_skipped} rows without text were left out")
+    if counts.truncated:
+        cut = f"were cut, {counts.tokens_lost} tokens lost (--on-long, --max-length)"
+        fate = "are the mean of their pieces" if on_long == "chunk-mean" else cut
+        console.warn(f"{counts.truncated} rows are longer than {encoder.spec.max_length} tokens and {fate}")
+
+
+def _results(summary: EncodeSummary) -> dict[str, Any]:
+    counts = summary.counts
+    return {
+        "output": summary.output,
+        "rows": summary.rows,
+        "rows_encoded": counts.rows,
+        "rows_skipped": summary.nulls_skipped,
+        "dimension": summary.dimension,
+        "distinct": counts.rows - counts.duplicates,
+        "duplicates": counts.duplicates,
+        "empty": counts.empty,
+        "tokens": counts.tokens,
+        "truncated": counts.truncated,
+        "tokens_lost": counts.tokens_lost,
+        "rows_per_second": counts.rows / max(summary.seconds, 1e-9),
+    }
+
+
+def _check(folder: Path) -> Outcome:
+    """Verify a directory of shards; what is wrong is an error whose outcome is the JSON."""
+    from sentcli.io.dataset_check import check_dataset, require_whole
+
+    outcome = Outcome("encode")
+    checked = check_dataset(folder)
+    outcome.model = checked.model
+    outcome.finish(asdict(checked))
+    with outcome.kept_with_error():
+        require_whole(checked, folder)
+    console.note(
+        f"{folder} is whole: {checked.rows} rows in {checked.shards} shards, {checked.dimension} dimensions of "
+        f"{checked.dtype}, {checked.bytes / 1e6:,.1f} MB"
+    )
+    return outcome

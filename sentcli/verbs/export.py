@@ -1,0 +1,120 @@
+"""``export``: a model as ONNX."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_doc import Doc
+
+from sentcli import console
+from sentcli.model.options import LoadOptions, ModelOptions
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.scoring import MODEL_HELP
+
+if TYPE_CHECKING:
+    from sentcli.model.encoding import LoadedModel
+    from sentcli.onnx_export.verify import Scorer, Verification
+
+
+@verb("export")
+def export(
+    model: Annotated[str, Flag("-m", show_default=False), Doc(f"{MODEL_HELP}.")],
+    output: Annotated[Path, Flag("-o", metavar="DIR"), Doc("Folder to write.")],
+    precision: Annotated[
+        Literal["fp32", "fp16", "int8"],
+        Doc("fp16 is for GPUs; int8 quantises weights by column, activations as they come."),
+    ] = "fp32",
+    verify: Annotated[bool, Doc("Compare with the model, and write nothing if the vectors differ.")] = True,
+    data: Annotated[
+        Path | None, Flag(metavar="DIR"), Doc("A SentEval downstream folder: also compare the scores on STS-B.")
+    ] = None,
+    torch_weights: Annotated[
+        bool, Doc("Keep the torch weights beside model.onnx, for SentenceTransformer(DIR).")
+    ] = True,
+    options: Annotated[ModelOptions, Group("Model")] = ModelOptions(),
+    overwrite: Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")] = False,
+) -> Outcome:
+    """Write a model as ONNX: token ids in, sentence vectors out, checked against the model.
+
+    Encoder, pooling, further modules and normalisation become one graph. Texts
+    of all lengths go through both; if the vectors differ by more than the
+    precision allows, nothing is written and the exit code is 1.
+
+    \b
+    Examples:
+      sentcli export -m minilm -o minilm-onnx
+      sentcli export -m minilm -o minilm-int8 --precision int8 --data SentEval/data/downstream
+      sentcli encode sentences.txt -o vectors.npy -m minilm-int8
+    """  # noqa: D301
+    from sentcli.encoder.announce import load_encoder
+    from sentcli.errors import MissingExtraError
+    from sentcli.io.atomic import check_output
+    from sentcli.machine import environment
+
+    if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
+        raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
+    from sentcli.onnx_export.publish import export_model
+
+    outcome = Outcome("export", model)
+    check_output(output, overwrite=overwrite, folder=True)
+    encoder = load_encoder(model, LoadOptions(**vars(options), backend="torch", precision="fp32", device="cpu"))
+    with console.working("exporting") as say:
+        written = export_model(
+            encoder.loaded,
+            output,
+            precision,
+            verify=verify,
+            scorer=_sts_b_scorer(data) if verify and data is not None else None,
+            weights=torch_weights,
+            overwrite=overwrite,
+            say=say,
+        )
+    described, checked = written.export, written.verification
+    console.note(
+        f"{model} -> {output}: {described.precision}, graph {described.graph}, {written.size / 1e6:.1f} MB, "
+        f"[{described.dimension}], {described.pooling} pooling"
+    )
+    if checked is None:
+        console.warn("not compared with the model (--no-verify)")
+    outcome.protocol = encoder.describe() | {"verify": verify, "data": str(data) if data else None}
+    outcome.environment = environment("cpu", precision)
+    results = {
+        "precision": described.precision,
+        "min_cosine": None,
+        "mean_cosine": None,
+        **(checked.to_dict() if checked is not None else {}),
+        "size_bytes": written.size,
+        "graph": described.graph,
+        "quantisation": described.quantisation,
+    }
+    return outcome.finish(results, _tables(described.precision, checked) if checked is not None else [])
+
+
+def _sts_b_scorer(data: Path) -> Scorer:
+    """Return what scores a model on STS-B, dev and test, from a SentEval ``downstream`` folder."""
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.evaluation import sts
+
+    splits = {split: sts.load_tasks(data, ["STSBenchmark"], split) for split in ("dev", "test")}
+
+    def score(model: LoadedModel) -> dict[str, float]:
+        encoder = SentenceEncoder(model)
+        return {split: sts.evaluate(encoder, tasks)["STSBenchmark"].value for split, tasks in splits.items()}
+
+    return score
+
+
+def _tables(precision: str, checked: Verification) -> list[Table]:
+    columns = ["texts", "tokens up to", "largest difference", "least cosine", "mean cosine"]
+    row = [checked.texts, checked.longest, checked.max_difference, checked.min_cosine, checked.mean_cosine]
+    formats = {"largest difference": ".2g", "least cosine": ".7f", "mean cosine": ".7f"}
+    tables = [Table(f"{precision} export against torch in fp32", columns, [row], formats)]
+    if checked.sts_b is not None:
+        rows = [[split, s["torch"], s["export"], s["change"]] for split, s in checked.sts_b.items()]
+        columns = ["split", "torch", "export", "change"]
+        tables.append(Table("STS-B, Spearman x 100", columns, rows, {"change": "+.2f"}))
+    return tables

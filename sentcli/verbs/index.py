@@ -1,0 +1,337 @@
+"""``index``: make a directory of vectors quick to search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_doc import Doc
+from annotated_types import Ge, Le
+
+from sentcli import console
+from sentcli.errors import InputError, SentcliError
+from sentcli.model.options import LoadOptions
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.scoring import MODEL_HELP
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.io.sources import Source
+    from sentcli.search.index import IndexRequest
+    from sentcli.search.index_manifest import IndexManifest
+    from sentcli.search.store import Store
+
+WORDS = "bm25"
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """What is built."""
+
+    type: Annotated[
+        str,
+        Flag(metavar="KIND"),
+        Doc("flat (exact), hnsw, ivf, ivfpq, sq8, bm25, or a faiss factory string such as IVF4096,Flat."),
+    ] = "flat"
+    recall: Annotated[
+        float,
+        Ge(0.01),
+        Le(1),
+        Doc("Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it."),
+    ] = 0.95
+    set: Annotated[
+        list[str] | None,
+        Flag(metavar="KEY=N"),
+        Doc("A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall."),
+    ] = None
+    queries: Annotated[
+        str | None, Flag(metavar="FILE"), Doc("Measure with these queries, instead of rows of the corpus.")
+    ] = None
+    similarity: Annotated[Literal["cosine", "dot"], Doc("Of query and document.")] = "cosine"
+    file_rows: Annotated[int | None, Ge(1), Doc("Rows in one file of the index; default: about 4 GiB.")] = None
+    language: Annotated[str | None, Doc("Of bm25: english, or another that Snowball stems, or none.")] = None
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Files of text that are encoded first."""
+
+    text_field: Annotated[str, Doc("Column that holds the text.")] = "text"
+    id_field: Annotated[str | None, Doc("Column that holds the id: id, else _id, else the row number.")] = None
+    append: Annotated[bool, Doc("Add the rows of INPUT to the directory and its index.")] = False
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What one call is about."""
+
+    inputs: list[str]
+    folder: Path | None
+    """The directory of vectors, where that is the input."""
+    output: Path | None
+    """The directory to encode files of text into."""
+    text: TextOptions
+    doc_prompt: str | None
+    overwrite: bool
+    load: Callable[[], SentenceEncoder | None]
+    """Loads the model, if one was named."""
+
+    @property
+    def place(self) -> Path:
+        """The directory that is indexed."""
+        return self.folder or self.output or Path()
+
+
+@verb("index")
+def index(
+    inputs: Annotated[
+        list[str],
+        Flag(metavar="INPUT...", positional=True),
+        Doc("A directory that encode wrote, or files of text, which are encoded into -o first."),
+    ],
+    what: Annotated[IndexOptions, Group("Index")] = IndexOptions(),
+    output: Annotated[
+        Path | None, Flag("-o", metavar="DIR"), Doc("For files of text: the directory to encode into.")
+    ] = None,
+    model: Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")] = None,
+    check: Annotated[bool, Doc("Build nothing: compare the indexes of INPUT with their checksums.")] = False,
+    text: Annotated[TextOptions, Group("Input")] = TextOptions(),
+    query_prompt: Annotated[
+        str | None, Flag(panel="Model"), Doc("Text in front of each query; default: the model's own.")
+    ] = None,
+    doc_prompt: Annotated[
+        str | None, Flag(panel="Model"), Doc("Text in front of each document; default: the model's own.")
+    ] = None,
+    options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
+    overwrite: Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")] = False,
+) -> Outcome:
+    """Build an index over encoded text once, for `retrieve --corpus` to use.
+
+    The index stands beside the vectors, its recall@10 against exact search is
+    measured and kept. The same command again adds rows that came since, and
+    goes on where it was interrupted.
+
+    \b
+    Examples:
+      sentcli index documents.jsonl -o documents -m minilm --type hnsw
+      sentcli retrieve -m minilm --corpus documents --query "how do I resume"
+      sentcli index more.jsonl -o documents -m minilm --type hnsw --append
+      sentcli index documents --type ivfpq --recall 0.98 --queries questions.txt -m minilm
+      sentcli index documents --type bm25
+    """  # noqa: D301
+    from sentcli.search.index import IndexRequest
+
+    settings = dict(_setting(each) for each in what.set or [])
+    folder = Path(inputs[0]) if len(inputs) == 1 and Path(inputs[0]).is_dir() else None
+    _check_usage(folder, output, text, check=check)
+    if what.type == WORDS:
+        of_vectors = {"--set": settings, "--queries": what.queries, "--file-rows": what.file_rows}
+        if given := [name for name, value in (of_vectors | {"--query-prompt": query_prompt}).items() if value]:
+            raise InputError(f"{given[0]} is of vectors; --type bm25 has none")
+    elif what.language is not None:
+        raise InputError("--language goes with --type bm25")
+    if check:
+        return _check(Path(inputs[0]))
+
+    def load() -> SentenceEncoder | None:
+        from sentcli.encoder.announce import load_encoder
+
+        return None if model is None else load_encoder(model, options)
+
+    job = _Job(inputs, folder, output, text, doc_prompt, overwrite, load)
+    if what.type == WORDS:
+        return _index_words(job, what.language or "english")
+    request = IndexRequest(
+        what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
+    )
+    return _index_vectors(job, request, what.queries)
+
+
+def _check_usage(folder: Path | None, output: Path | None, text: TextOptions, *, check: bool) -> None:
+    if check and folder is None:
+        raise InputError("--check reads the indexes of a directory, and builds nothing: name the directory alone")
+    if folder is None and output is None:
+        raise InputError("give a directory that encode wrote, or files of text with -o DIR")
+    if folder is not None and output is not None:
+        raise InputError("-o DIR goes with files of text; the index of a directory stands in it")
+    if folder is not None and text != TextOptions():
+        raise InputError("--append, --text-field and --id-field go with files of text, not with a directory")
+
+
+def _setting(text: str) -> tuple[str, int]:
+    key, equals, value = text.partition("=")
+    if not equals or not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise InputError(f"--set {text}: expected KEY=N with a whole number, such as efConstruction=200")
+    return key.strip(), int(value)
+
+
+def _index_words(job: _Job, language: str) -> Outcome:
+    """Build the BM25 index."""
+    from sentcli.machine import environment
+    from sentcli.search.bm25 import check_language, described, require_bm25s
+    from sentcli.search.store import Store
+
+    outcome = Outcome("index", WORDS, {"kind": WORDS, **described(language=language)})
+    outcome.environment = environment(None, None)
+    require_bm25s()
+    check_language(language)
+    if job.output is not None:
+        _encode(job, lambda rows, dimension: None)
+    store = Store.open(job.place)
+    with console.working("indexing (bm25)") as step:
+        step(f"{len(store.rows)} rows")
+        built = store.build_words(language)
+    console.note(f"{store.folder}: {len(built)} rows in the index bm25")
+    return outcome.finish({"kind": WORDS, "index": str(store.folder), "rows": len(built)})
+
+
+def _index_vectors(job: _Job, request: IndexRequest, queries: str | None) -> Outcome:
+    """Build an index of faiss; what cannot be built is refused before text is encoded."""
+    from sentcli.io.sources import open_source
+    from sentcli.machine import environment
+    from sentcli.search import ann
+    from sentcli.search import index as indexing
+    from sentcli.search.exact import require_faiss
+    from sentcli.search.store import Store
+
+    outcome = Outcome("index", environment=environment("cpu", "fp32"))
+    require_faiss()
+    source = open_source(queries) if queries is not None else None
+
+    def fits(rows: int, dimension: int) -> None:
+        enough = max(rows, ann.LEAST * 256) if job.text.append else rows  # others are there
+        recipe = ann.recipe(request.kind, enough, dimension)
+        indexing.check_recipe(recipe, dimension, request.similarity, request.settings)
+
+    encoder = _encode(job, fits) if job.output is not None else job.load()
+    store = Store.open(job.place)
+    if encoder is not None:
+        store.check_encoder(encoder, store.prompt if job.doc_prompt is None else job.doc_prompt)
+    if source is not None:
+        request = replace(request, queries=_encoded_queries(source, encoder, request.query_prompt))
+    manifest = _build(store, request)
+    outcome.model = str(store.settings.get("model", ""))
+    outcome.protocol = {
+        "kind": manifest.kind,
+        "factory": manifest.factory,
+        "similarity": manifest.similarity,
+        "query_prompt": manifest.query_prompt,
+        "settings": manifest.settings,
+        "target": request.target,
+        **manifest.encoder,
+    }
+    results = {
+        **{key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")},
+        "index": str(store.folder),
+        "rows": len(store.rows),
+        "size_bytes": manifest.bytes,
+    }
+    return outcome.finish(results, [_recall_table(manifest)] if manifest.recall is not None else [])
+
+
+def _encode(job: _Job, check: Callable[[int, int], None]) -> SentenceEncoder:
+    """Encode files of text as `encode` does; an interrupted directory is resumed.
+
+    Args:
+        job: the files, the directory, the model.
+        check: called with rows and dimension before anything is encoded.
+    """
+    from sentcli import bulk
+    from sentcli.encoder.announce import warn_truncated
+    from sentcli.io.readers import ReadOptions
+
+    output, append = str(job.output), job.text.append
+    resume = not append and not job.overwrite
+    bulk.check_target(output, overwrite=job.overwrite, resume=resume, append=append)
+    inputs = bulk.read_inputs(job.inputs, ReadOptions(job.text.text_field, job.text.id_field), output=output)
+    encoder = job.load()
+    if encoder is None:
+        raise InputError("files of text are encoded first: give the model with -m")
+    check(inputs.survey.rows, encoder.dimension)
+    prompt = encoder.role_prompt("document") if job.doc_prompt is None else job.doc_prompt
+    settings = bulk.Settings(resume=resume, append=append, prompt=prompt)
+    with console.resumable(output), console.encoding("encoding", inputs.survey.rows) as bar:
+        summary = bulk.encode_files(encoder, inputs, output, settings, progress=bar)
+    console.note(f"{summary.counts.rows} rows encoded -> {output}, which has {summary.rows}")
+    warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
+    return encoder
+
+
+def _encoded_queries(source: Source, encoder: SentenceEncoder | None, prompt: str | None) -> Any:
+    """Return the vectors of the queries to measure with."""
+    if encoder is None:
+        raise InputError("--queries are encoded: give the model with -m")
+    from sentcli.io.readers import ReadOptions, blocks
+
+    texts = [text for block in blocks([source], ReadOptions()) for text in block.texts]
+    if not texts:
+        raise InputError(f"{source.name}: the file is empty: there is no query")
+    return encoder.encode(texts, prompt=encoder.role_prompt("query") if prompt is None else prompt)
+
+
+def _build(store: Store, request: IndexRequest) -> IndexManifest:
+    from sentcli.search import ann
+    from sentcli.search.index import GROWN, build
+
+    if request.similarity == "dot" and request.kind == "hnsw":
+        console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
+    if repeated := store.rows.repeated_ids():
+        console.warn(f"{repeated} rows have an id that another row has, too: hits do not say which")
+    rows = len(store.blocks)
+    with console.counting(f"indexing ({request.kind})", rows) as progress:
+        manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"))
+    if manifest.kind == ann.FLAT:
+        console.note(f"{store.folder}: {rows} rows are searched exactly; nothing had to be built")
+        return manifest
+    before = f" of {manifest.rows}" if added != manifest.rows else ""
+    console.note(
+        f"{store.folder}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
+        f"{manifest.bytes / 1e6:,.1f} MB"
+    )
+    measured = manifest.recall
+    if measured is not None and measured["chosen"]["recall"] < request.target:
+        console.warn(
+            f"recall@{measured['k']} is {measured['chosen']['recall']:.3f}, not the {request.target:g} aimed at; "
+            "another kind, or a factory string with more clusters or longer codes, may reach it"
+        )
+    if manifest.rows > GROWN * manifest.built_for:
+        console.warn(f"the index was made for {manifest.built_for} rows: build it again with --overwrite")
+    return manifest
+
+
+def _recall_table(manifest: IndexManifest) -> Table:
+    """Return recall and speed at each search parameter that was tried."""
+    measured = manifest.recall or {}
+    parameter, recall = measured["parameter"] or "search", f"recall@{measured['k']}"
+    rows: list[list[Any]] = []
+    for point in measured["points"]:
+        used = " (used)" if point == measured["chosen"] else ""
+        rows.append([f"{point['effort'] or ''}{used}", point["recall"], point["queries_per_second"]])
+    rows.append(["exact", 1.0, measured["exact_queries_per_second"]])
+    return Table(
+        manifest.kind,
+        [parameter, recall, "queries/s"],
+        rows,
+        formats={recall: ".4f", "queries/s": ",.0f"},
+        notes=[f"Recall against exact search of {measured['queries']} {measured['of']}."],
+    )
+
+
+def _check(folder: Path) -> Outcome:
+    """Compare all files of the indexes with their checksums."""
+    from sentcli.machine import environment
+    from sentcli.search.store import Store
+
+    outcome, store = Outcome("index", environment=environment(None, None)), Store.open(folder)
+    outcome.model = str(store.settings.get("model", ""))
+    problems = [problem for name in store.indexes for problem in store.check_index(name)]
+    outcome.finish({"indexes": store.indexes, "problems": problems})
+    with outcome.kept_with_error():
+        if problems:
+            raise SentcliError("; ".join(problems) + ": build the index again with --overwrite")
+    console.note(f"{store.folder}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
+    return outcome

@@ -1,0 +1,105 @@
+"""``retrieve``: search a corpus, or score retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from annotated_doc import Doc
+
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.retrieve_corpus import Hits, search_corpus
+from sentcli.verbs.retrieve_options import CorpusOptions, PairOptions, SearchOptions, SetOptions
+from sentcli.verbs.scoring import MODEL_HELP, Evaluation, ScoringOptions
+
+
+@verb("retrieve", pages=True)
+def retrieve(
+    model: Annotated[
+        list[str] | None,
+        Flag("-m", show_default=False),
+        Doc(f"{MODEL_HELP}; --beir and --in-domain compare several."),
+    ] = None,
+    sets: Annotated[SetOptions, Group("Score sets")] = SetOptions(),
+    pairs: Annotated[PairOptions, Group("Score pairs")] = PairOptions(),
+    corpus: Annotated[CorpusOptions, Group("Search")] = CorpusOptions(),
+    search: Annotated[SearchOptions, Group("Model")] = SearchOptions(),
+    options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
+    scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
+    overwrite: Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")] = False,
+    json: str | None = None,
+) -> Evaluation | Hits:
+    """Search a corpus, or score retrieval: BEIR's sets with BEIR's metrics, or pairs of one domain.
+
+    Search is exact unless an index is asked for.
+
+    \b
+    Examples:
+      sentcli retrieve -m minilm --corpus documents.jsonl --query "how do I resume" --top-k 5
+      sentcli index documents.jsonl -o documents -m minilm --type hnsw
+      sentcli retrieve -m minilm --corpus documents --queries questions.txt --hits hits.jsonl
+      sentcli retrieve -m minilm --beir data/scifact --search dense,bm25,rrf --run runs
+      sentcli retrieve --beir data/scifact --from-run a.trec --from-run b.trec
+      sentcli retrieve -m minilm --in-domain downstream/STS/STSBenchmark/sts-test.csv
+    """  # noqa: D301
+    _check_combination(model or [], sets, pairs, corpus, search, options)
+    if sets.beir:
+        from sentcli.verbs.retrieve_sets import score_sets
+
+        return score_sets(model or [], sets, search, options, scoring, overwrite=overwrite)
+    if pairs.in_domain is not None:
+        from sentcli.verbs.retrieve_sets import score_pairs
+
+        return score_pairs(model or [], pairs, search, options, scoring)
+    if scoring.against:
+        raise InputError("--against goes with --beir or --in-domain: hits have no scores")
+    keep = corpus.hits is None or json is not None
+    return search_corpus(model or [], corpus, search, options, overwrite=overwrite, keep=keep)
+
+
+def _check_combination(
+    models: Sequence[str],
+    sets: SetOptions,
+    pairs: PairOptions,
+    corpus: CorpusOptions,
+    search: SearchOptions,
+    options: LoadOptions,
+) -> None:
+    """Refuse options that do not go together."""
+    modes = {"--beir": sets.beir, "--corpus": corpus.corpus, "--in-domain": pairs.in_domain}
+    given = [name for name, value in modes.items() if value]
+    if len(given) != 1:
+        both = f", not {' and '.join(given)}" if given else ""
+        raise InputError(
+            "give --beir DIR to score a set, --in-domain FILE to score pairs, or --corpus FILE with --query TEXT to "
+            f"search{both}"
+        )
+    fused, weighted = search.search != "dense", "weighted" in search.search
+    other_rule = pairs.exclude != PairOptions().exclude
+    rules: list[tuple[str, Any, dict[str, Any]]] = [
+        ("--beir", sets.beir, {"--split": sets.split} | _flags(sets, "run", "from_run", "per_query")),
+        ("--corpus", corpus.corpus, _flags(corpus, "query", "queries", "hits", "id_field")),
+        ("--queries", corpus.queries, _flags(corpus, "query_format")),
+        ("--in-domain", pairs.in_domain, {"--pair-fields": pairs.pair_fields, "--exclude": other_rule}),
+        ("--beir or --corpus", not pairs.in_domain, {"--index": search.index, "--search": fused}),
+        ("--search bm25, rrf or weighted", fused, _flags(search, "language")),
+        ("--search weighted", weighted, {"--dense-weight": search.dense_weight is not None}),
+    ]
+    for name, condition, flags in rules:
+        if not condition and (wrong := [flag for flag, value in flags.items() if value]):
+            raise InputError(f"{wrong[0]} goes with {name}")
+    if sets.from_run and fused:
+        raise InputError("--from-run scores what was found before; --search does not go with it")
+    without = "--from-run scores what was found before" if sets.from_run else ""
+    without = without or ("--search bm25 needs no model" if search.ways == ["bm25"] else "")
+    of_model = {"-m": models or None}
+    of_model |= _flags(search, "index", "similarity", "query_prompt", "doc_prompt", "query_length")
+    of_model |= _flags(options, "max_length", "pooling") | {"--run": sets.run if sets.from_run else None}
+    if without and (wrong := [flag for flag, value in of_model.items() if value is not None]):
+        raise InputError(f"{without}; {wrong[0]} does not go with it")
+
+
+def _flags(options: Any, *names: str) -> dict[str, Any]:
+    return {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}

@@ -1,0 +1,349 @@
+"""``retrieve --beir`` and ``--in-domain``: retrieval, scored."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.evaluation import in_domain, pair_tables
+from sentcli.evaluation.evaluated import EvaluatedModel, score_model
+from sentcli.evaluation.retrieval import Collection, RetrievalSet, load_collection
+from sentcli.evaluation.retrieval_tasks import Bench, OnRun, score_run
+from sentcli.evaluation.retrieval_ways import Plan
+from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, ModelScores, TaskScore
+from sentcli.evaluation.set_facts import canonical
+from sentcli.io.atomic import check_output, replacing
+from sentcli.machine import environment
+from sentcli.model.options import LoadOptions
+from sentcli.search.trec import Run, check_ids, read_run, write_run
+from sentcli.search.ways import Way
+from sentcli.verbs.scoring import Evaluation, ScoringOptions
+
+if TYPE_CHECKING:
+    from sentcli.verbs.retrieve_options import PairOptions, SearchOptions, SetOptions
+
+DIMENSIONS = (64, 384, 768)
+"""Of models, some: a factory string that suits none of them suits no model."""
+MOST_PARTS = 1024
+"""The most parts of a product quantiser that a factory string is tried with."""
+
+
+def score_sets(
+    models: Sequence[str],
+    sets: SetOptions,
+    search: SearchOptions,
+    options: LoadOptions,
+    scoring: ScoringOptions,
+    *,
+    overwrite: bool,
+) -> Evaluation:
+    """Score models, BM25 and their fusions on sets, or runs on one set."""
+    ways, top_k = search.ways, search.top_k or 1000
+    _check_usage(models, sets, ways, overwrite=overwrite)
+    collections = _load(sets)
+    published = scoring.published(RETRIEVAL, [path.resolve().name for path in sets.beir or []])
+    if published is not None:
+        _check_comparable(collections, ways, sets, top_k)
+    if sets.from_run:
+        scores = _score_runs(sets.from_run, collections, top_k)
+    else:
+        evaluated = scoring.models(models, options) or [EvaluatedModel(None, rerun=scoring.rerun)]
+        scores = _search(evaluated, sets, search, ways, collections, overwrite=overwrite)
+    if sets.per_query is not None:
+        _write_queries(sets.per_query, scores)
+    return Evaluation(scores).compared(published, RETRIEVAL)
+
+
+def _check_usage(models: Sequence[str], sets: SetOptions, ways: Sequence[Way], *, overwrite: bool) -> None:
+    if sets.from_run and len(sets.beir or []) != 1:
+        raise InputError(f"--from-run scores runs of one set, not of {len(sets.beir or [])} (--beir)")
+    needing = [way for way in ways if way != "bm25"]
+    if needing and not models and not sets.from_run:
+        raise InputError(f"--search {needing[0]} needs a model (-m); bm25 needs none")
+    if len(set(models)) < len(models):
+        raise InputError("-m: a model is named twice")
+    if sets.per_query is not None:
+        runs = [path.resolve() for path in (sets.run, *(sets.from_run or [])) if path is not None]
+        if sets.per_query.resolve() in runs:
+            raise InputError(f"--per-query {sets.per_query} would replace the run; choose another file")
+        check_output(sets.per_query, overwrite=overwrite)
+
+
+def _check_comparable(collections: Sequence[Collection], ways: Sequence[Way], sets: SetOptions, top_k: int) -> None:
+    if len(ways) > 1:
+        raise InputError("--against takes several models as seeds of one: give one way of --search")
+    if any(each.split != each.facts.split for each in collections) or top_k < 10:
+        raise InputError(
+            "--against: papers print nDCG@10 on the usual splits, so leave --split and --top-k as they are"
+        )
+
+
+def _load(sets: SetOptions) -> list[Collection]:
+    """Read all sets, before anything is encoded, and say what is odd in their files."""
+    from sentcli.data import located
+
+    collections: list[Collection] = []
+    for path in sets.beir or []:
+        known = path if path.exists() else Path(canonical(str(path)))
+        loaded = load_collection(located(known), sets.split)
+        if any(loaded.name == other.name for other in collections):
+            raise InputError(f"--beir {path}: there is a set {loaded.name} already; rename the folder")
+        collections.append(loaded)
+    for each in collections:
+        _introduce(each)
+    return collections
+
+
+def _introduce(collection: Collection) -> None:
+    facts = collection.facts
+    own = "own documents left out" if facts.self_hits == "removed" else "own documents kept"
+    note = f"; {facts.note}" if facts.note else ""
+    console.detail(f"{collection.name}: {facts.title}, split {collection.split}, {own}{note}")
+    for member, data in collection.members.items():
+        name = f"{collection.name}/{member}" if len(collection.members) > 1 else member
+        odd = (
+            (data.unknown_documents, "judgements name documents that are not in the corpus: they cannot be found"),
+            (data.unknown_queries, "judged queries are not in queries.jsonl and were left out"),
+            (data.without_relevant, "judged queries have no relevant document: they score 0"),
+            (data.empty_documents, "documents have neither title nor text; they are searched like others"),
+        )
+        for count, what in odd:
+            if count:
+                console.warn(f"{name}: {count} {what}")
+        if data.unjudged_queries:
+            console.detail(
+                f"{name}: {data.unjudged_queries} queries have no judgement in {data.split} and are left out"
+            )
+
+
+def _search(
+    models: Sequence[EvaluatedModel],
+    sets: SetOptions,
+    search: SearchOptions,
+    ways: Sequence[Way],
+    collections: Sequence[Collection],
+    *,
+    overwrite: bool,
+) -> list[ModelScores]:
+    """Search and score: each model with each way, BM25 alone once."""
+    plan = Plan(
+        ways=tuple(ways),
+        top_k=search.top_k or 1000,
+        similarity=search.similarity or "cosine",
+        query_prompt=search.query_prompt,
+        document_prompt=search.doc_prompt,
+        query_length=search.query_length,
+        dense_weight=search.weight,
+        language=search.language or "english",
+        index=None if search.index == "flat" else search.index,
+    )
+    bench = Bench(collections, plan)
+    _check_search(bench, ways, models[0].options.device)
+    words = EvaluatedModel(None, rerun=models[0].rerun)
+    searches = list(dict.fromkeys((words if way == "bm25" else model, way) for model in models for way in ways))
+    writers: dict[tuple[EvaluatedModel, Way], OnRun] = {}
+    if sets.run is not None:
+        writers = _writers(sets.run, bench, searches, several=len(models) > 1, overwrite=overwrite)
+    scores = []
+    for model, way in searches:
+        needed = None if way == "bm25" else model
+        tasks = bench.tasks(way, needed, writers.get((model, way)))
+        each = score_model(model, tasks, "retrieve", plan.protocol(way, needed), keep=sets.run is None)
+        each.protocol |= _of_sets(collections)
+        each.tasks = bench.joined(each.tasks)
+        each.cached = [task for task in dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in each.cached)]
+        each.model = model.name if way in ("dense", "bm25") else f"{model.name} + bm25"
+        each.label = model.name if set(ways) == {"dense"} or way == "bm25" else f"{each.model}, {way}"
+        scores.append(each)
+    return scores
+
+
+def _check_search(bench: Bench, ways: Sequence[Way], device: str) -> None:
+    """Ask for the libraries, and refuse an index that cannot be built, before anything is encoded."""
+    from sentcli.search import ann
+    from sentcli.search.bm25 import require_bm25s
+    from sentcli.search.exact import require_faiss
+
+    plan = bench.plan
+    if set(ways) != {"dense"}:
+        require_bm25s()
+    if set(ways) != {"bm25"} and (plan.index is not None or device in ("auto", "cpu")):
+        require_faiss()
+    if plan.index is None:
+        return
+    for name, search in bench.searches.items():
+        recipe = ann.recipe(plan.index, len(search.data.ids), 8)  # no kind of index depends on the dimension
+        if recipe.kind not in ann.KINDS:
+            _check_factory(recipe.factory, plan)
+        if search.all_wanted:
+            wanted = f"of its {len(search.data.ids)} documents the best {plan.depth} are wanted"
+            console.note(f"{name} is searched exactly, without the index: {wanted}")
+
+
+def _check_factory(factory: str, plan: Plan) -> None:
+    """Refuse a factory string that faiss takes for no dimension; codes of m parts want a multiple of m."""
+    from sentcli.search.ann import FaissIndex
+
+    parts = [4 * min(int(m), MOST_PARTS) for m in re.findall(r"PQ(\d+)", factory) if int(m)]
+    *others, last = (*parts, *DIMENSIONS)
+    for dimension in others:
+        try:
+            FaissIndex.empty(factory, dimension, plan.similarity)
+            return
+        except InputError:
+            continue
+    FaissIndex.empty(factory, last, plan.similarity)
+
+
+def _of_sets(collections: Sequence[Collection]) -> dict[str, Any]:
+    """Return the protocol of the sets: what is common, and what is each one's own where they differ."""
+    each = {collection.name: collection.protocol() for collection in collections}
+    first = next(iter(each.values()))
+    same = all(facts == first for facts in each.values())
+    common = first if same else {"split": "test", "own_document": "kept"}
+    own = {
+        name: {key: value for key, value in facts.items() if common.get(key) != value} for name, facts in each.items()
+    }
+    different = {name: facts for name, facts in own.items() if facts}
+    return {**common, **({"sets": different} if different else {})}
+
+
+def _writers(
+    target: Path,
+    bench: Bench,
+    searches: Sequence[tuple[EvaluatedModel, Way]],
+    *,
+    several: bool,
+    overwrite: bool,
+) -> dict[tuple[EvaluatedModel, Way], OnRun]:
+    """Return what writes the run of each search: `target` for a single one, else a file in that folder.
+
+    Raises:
+        InputError: if the target exists or cannot be written, two runs would be one file, or an id does not fit.
+    """
+    single = len(searches) * len(bench.searches) == 1
+    check_output(target, overwrite=overwrite, folder=not single)
+
+    def file(name: str, model: EvaluatedModel, way: Way) -> Path:
+        own = [model.name] if several and way != "bm25" else []
+        plain = (re.sub(r"[^\w.-]+", "-", part).strip("-") for part in (name, *own, way, "trec"))
+        return target if single else target / ".".join(plain)
+
+    files = Counter(file(name, *search) for search in searches for name in bench.searches)
+    if twice := next((path for path, times in files.items() if times > 1), None):
+        raise InputError(f"--run: two of the runs would both be {twice.name}; write one of them another time")
+    for search in bench.searches.values():
+        check_ids(search.data.queries)
+        check_ids(search.data.ids)
+
+    def writer(model: EvaluatedModel, way: Way) -> OnRun:
+        def write(name: str, _: str, run: Run) -> None:
+            path = file(name, model, way)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_run(run, path)
+
+        return write
+
+    return {search: writer(*search) for search in searches}
+
+
+def _score_runs(files: Sequence[Path], collections: Sequence[Collection], top_k: int) -> list[ModelScores]:
+    """Score runs that were written before."""
+    (collection,) = collections
+    if len(collection.members) > 1:
+        raise InputError(
+            f"--from-run scores runs of one set; {collection.name} has {len(collection.members)}: name one"
+        )
+    (data,) = collection.members.values()
+    scores = []
+    protocol = {"search": "run", "top_k": top_k, **_of_sets(collections)}
+    for name, run in _read_runs(files, data).items():
+        each = ModelScores("retrieve", name, protocol, [], environment(None, None))
+        each.tasks = [score_run(data, run, top_k)]
+        each.finish()
+        scores.append(each)
+    return scores
+
+
+def _read_runs(files: Sequence[Path], data: RetrievalSet) -> dict[str, Run]:
+    """Read runs by their names; hits of other queries are left out, and what is odd is said."""
+    times = Counter(file.name for file in files)
+    runs: dict[str, Run] = {}
+    for file in files:
+        run = read_run(file)
+        name = file.name if times[file.name] == 1 else str(file)
+        if name in runs:
+            raise InputError(f"--from-run {file} is given twice")
+        judged = {query: dict(hits) for query, hits in run.items() if query in data.qrels}
+        if not judged:
+            raise InputError(f"{file}: none of its {len(run)} queries is judged in {data.name}; a run of another set?")
+        there = set(data.ids)
+        unknown = sum(document not in there for hits in judged.values() for document in hits)
+        if len(run) > len(judged):
+            console.note(f"{name}: {len(run) - len(judged)} queries are not judged in {data.name} and were left out")
+        if unknown:
+            console.warn(f"{name}: {unknown} hits are documents that are not in the corpus")
+        if lacking := sum(query not in judged for query in data.qrels):
+            console.warn(f"{name}: {lacking} of {len(data.qrels)} judged queries are not in the run: they score 0")
+        for query in data.own_rows:
+            judged.get(query, {}).pop(query, None)
+        runs[name] = judged
+    return runs
+
+
+def _write_queries(target: Path, scores: Sequence[ModelScores]) -> None:
+    """Write one line of JSON for each query of each set and search."""
+    with replacing(target) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        for model in scores:
+            for name, task in _single_sets(model.tasks):
+                for row, query in enumerate(task.items):
+                    values = {metric: float(each[row]) for metric, each in task.item_values.items()}
+                    line = {"model": model.model, "search": model.protocol["search"], "set": name, "query": query}
+                    handle.write(json.dumps({**line, **values}, ensure_ascii=False) + "\n")
+
+
+def _single_sets(tasks: Sequence[TaskScore]) -> Iterable[tuple[str, TaskScore]]:
+    """Yield the sets whose queries were searched; a forum as ``cqadupstack/android``."""
+    for task in tasks:
+        yield from ((f"{task.task}/{part.task}", part) for part in task.parts)
+        if not task.parts:
+            yield task.task, task
+
+
+def score_pairs(
+    models: Sequence[str], pairs: PairOptions, search: SearchOptions, options: LoadOptions, scoring: ScoringOptions
+) -> Evaluation:
+    """Score models on finding the second sentence of a pair, and compare them with the first."""
+    if not models:
+        raise InputError("--in-domain needs a model (-m); several are compared")
+    prompts = {"--query-prompt": search.query_prompt, "--doc-prompt": search.doc_prompt}
+    given = [flag for flag, value in (prompts | {"--query-length": search.query_length}).items() if value is not None]
+    if given:
+        raise InputError(f"{given[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
+    cutoffs = sorted({*in_domain.CUTOFFS, *([search.top_k] if search.top_k else [])})
+    table = pair_tables.read(str(pairs.in_domain), pairs.pair_fields)
+    if scoring.against is not None and not table.is_stsb:
+        raise InputError("--against: papers print in-domain retrieval in STS-B's test pairs, not in other tables")
+    published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
+    console.note(f"{pairs.in_domain}: the queries are the first sentences of {table.chosen}")
+    console.note(f"no answer is {in_domain.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
+    similarity = search.similarity or "cosine"
+    task = in_domain.InDomainTask(table, pairs.exclude, cutoffs, similarity)
+    protocol = {
+        "pairs": pairs.in_domain,
+        "pair_fields": pairs.pair_fields,
+        "queries": f"first sentences of {table.chosen}",
+        "exclude": pairs.exclude,
+        "excluded": in_domain.EXCLUDED[pairs.exclude],
+        "ties": in_domain.TIES,
+        "similarity": similarity,
+        "top_k": search.top_k,
+    }
+    scores = [score_model(model, [task], "retrieve", protocol) for model in scoring.models(models, options)]
+    return Evaluation(scores).compared(published, IN_DOMAIN)

@@ -1,0 +1,73 @@
+"""``senteval``: transfer tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_doc import Doc
+
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.scoring import Evaluation, Models, ScoringOptions, names
+
+
+@verb("senteval", pages=True)
+def senteval(
+    model: Models,
+    data: Annotated[
+        Path, Flag(show_default=False), Doc("A SentEval data/downstream folder, or senteval once it is fetched.")
+    ],
+    tasks: Annotated[
+        str | None,
+        Doc(
+            "Comma-separated; default: the seven of the papers. Also SST5, SICKEntailment, and with a regression "
+            "SICKRelatedness and STSBenchmark."
+        ),
+    ] = None,
+    protocol: Annotated[
+        Literal["full", "fast", "lbfgs"],
+        Doc("full is the papers', fast the toolkit's quick one, lbfgs trains to the end."),
+    ] = "full",
+    options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
+    scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
+) -> Evaluation:
+    """Score SentEval's transfer tasks: a linear classifier on frozen vectors.
+
+    The vectors are those before any final normalisation, as in the original
+    toolkit, whose folds, shuffles and first weights are kept. Every distinct
+    text is encoded once. full trains 410 classifiers for each of MR, CR, SUBJ
+    and MPQA (ten folds in ten folds, four penalties), fast 105. What was
+    measured before is not measured again.
+
+    \b
+    Examples:
+      sentcli senteval -m minilm --data SentEval/data/downstream
+      sentcli senteval -m minilm --data downstream --protocol lbfgs --tasks MR,TREC
+      sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
+    """  # noqa: D301
+    from sentcli.data import located
+    from sentcli.evaluation import probe, relatedness, significance, sts, transfer, transfer_tasks
+    from sentcli.evaluation.evaluated import Task, score_model
+    from sentcli.evaluation.scores import TRANSFER
+
+    data = located(data)
+    chosen = names(tasks) or list(transfer_tasks.AVERAGED)
+    examples = transfer_tasks.load_tasks(data, [name for name in chosen if name not in sts.SPLITS])
+    graded = relatedness.load_tasks(data, [name for name in chosen if name in sts.SPLITS], draws=significance.DRAWS)
+    published = scoring.published(TRANSFER, [task.name for task in examples])
+    if published is not None and protocol != "full":
+        raise InputError("--against: papers print the protocol full, so leave that as it is")
+    read: list[Task] = [*(transfer.TransferTask(each, protocol) for each in examples), *graded]
+    read.sort(key=lambda task: chosen.index(task.name))
+    settings = {
+        "name": protocol,
+        "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
+        **(transfer.PROTOCOLS[protocol].describe() if examples else {}),
+        **({"regression": relatedness.PROTOCOL} if graded else {}),
+    }
+    models = scoring.models(model, replace(options, normalize=False))
+    scores = [score_model(each, read, "senteval", settings, seed=probe.SEED) for each in models]
+    return Evaluation(scores).compared(published, TRANSFER)

@@ -1,0 +1,141 @@
+"""``sts-eval``: semantic textual similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_doc import Doc
+
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.scoring import Evaluation, Models, ScoringOptions, names
+
+if TYPE_CHECKING:
+    from sentcli.evaluation.evaluated import EvaluatedModel, Task
+    from sentcli.evaluation.scores import ModelScores
+    from sentcli.evaluation.sts import Pairs
+
+Aggregation = Literal["all", "mean", "wmean"]
+Split = Literal["test", "dev", "train"]
+
+
+@verb("sts-eval", pages=True)
+def sts_eval(
+    model: Models,
+    data: Annotated[Path | None, Doc("A SentEval data/downstream folder, or sts once it is fetched.")] = None,
+    pairs: Annotated[
+        list[str] | None,
+        Flag(metavar="FILE"),
+        Doc(
+            "A table of your own with the columns sentence1, sentence2 and score (csv, tsv, jsonl or parquet), or a "
+            "folder with one for each topic, such as AFS."
+        ),
+    ] = None,
+    tasks: Annotated[str | None, Doc("Comma-separated; default: all that have the split.")] = None,
+    split: Annotated[Split, Doc("dev and train: STSBenchmark and SICKRelatedness.")] = "test",
+    aggregation: Annotated[
+        Aggregation, Doc("What is averaged: subsets concatenated, their mean, or their mean weighted by size.")
+    ] = "all",
+    regression: Annotated[
+        bool,
+        Doc(
+            "SentEval's head, trained on the training split of STSBenchmark and SICKRelatedness, instead of the cosine."
+        ),
+    ] = False,
+    intervals: Annotated[bool, Doc("95 % intervals, from 1,000 samples of the pairs.")] = True,
+    options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
+    scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
+) -> Evaluation:
+    """Score the seven semantic textual similarity tasks by the protocol of the SimCSE papers.
+
+    Spearman correlation (x 100) of the cosine similarity with the gold score,
+    over the concatenation of a task's subsets. The mean over the subsets, plain
+    and weighted by size, stands beside it, because some papers print those.
+    Several models are compared with the first one, on the same samples. What
+    was measured before is not measured again.
+
+    \b
+    Examples:
+      sentcli sts-eval -m minilm --data SentEval/data/downstream
+      sentcli sts-eval -m minilm --data downstream --pooling cls --tasks STS12,STS13
+      sentcli sts-eval -m my-model --data downstream --split dev --json dev.json --report dev.html
+      sentcli sts-eval -m minilm --pairs my-pairs.tsv
+      sentcli sts-eval -m minilm --pairs AFS
+      sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
+    """  # noqa: D301
+    from sentcli.evaluation import relatedness, significance, sts
+    from sentcli.evaluation.evaluated import score_model
+    from sentcli.evaluation.scores import SIMILARITY
+
+    draws = significance.DRAWS if intervals else 0
+    read = _tasks(data, pairs or [], names(tasks), split, aggregation, regression=regression, draws=draws)
+    published = scoring.published(SIMILARITY, [task.name for task in read])
+    if published is not None and (split, aggregation, regression) != ("test", "all", False):
+        raise InputError(
+            "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
+        )
+    if regression:
+        options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
+    protocol = {
+        "correlation": "spearman",
+        "aggregation": sts.AGGREGATIONS[aggregation].title,
+        "similarity": "regression" if regression else "cosine",
+        **({"regression": relatedness.PROTOCOL} if regression else {}),
+        "split": split if data is not None else None,
+        "interval_draws": draws,
+    }
+    scores = [score_model(each, read, "sts-eval", protocol) for each in scoring.models(model, options)]
+    return Evaluation(scores).compared(published, SIMILARITY)
+
+
+def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]) -> ModelScores:
+    """Score a model on the test split of STS tasks by the usual protocol, as ``sts-eval -m M --data DIR`` does."""
+    from sentcli.evaluation import significance, sts
+    from sentcli.evaluation.evaluated import score_model
+
+    protocol = {
+        "correlation": "spearman",
+        "aggregation": sts.AGGREGATIONS["all"].title,
+        "similarity": "cosine",
+        "split": "test",
+        "interval_draws": significance.DRAWS,
+    }
+    read = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    return score_model(model, read, "sts-eval", protocol)
+
+
+def _tasks(
+    data: Path | None,
+    pairs: list[str],
+    chosen: list[str] | None,
+    split: Split,
+    aggregation: Aggregation,
+    *,
+    regression: bool,
+    draws: int,
+) -> list[Task]:
+    """Read the tasks of a SentEval folder, and those of tables of one's own."""
+    from sentcli.data import located
+    from sentcli.evaluation import relatedness, sts
+    from sentcli.evaluation.scores import SIMILARITY
+
+    if data is None and not pairs:
+        raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
+    if data is None and (chosen or split != "test"):
+        raise InputError("--tasks and --split are of --data")
+    data = located(data) if data is not None else None
+    if regression:
+        if data is None or pairs or split != "test":
+            raise InputError("--regression trains on the training split of --data and scores its test split")
+        return list(relatedness.load_tasks(data, chosen or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
+    subsets = sts.load_tasks(data, chosen, split) if data is not None else {}
+    for file in pairs:
+        own = sts.read_pairs(file)
+        if own.keys() & subsets.keys():
+            raise InputError(f"{file}: there is a task {next(iter(own))} already; rename the file")
+        subsets |= own
+    return [sts.SimilarityTask(name, each, draws, aggregation) for name, each in subsets.items()]

@@ -1,0 +1,259 @@
+"""``train``: learn a sentence encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_doc import Doc
+from annotated_types import Ge, Le
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.scoring import MODEL_HELP
+
+if TYPE_CHECKING:
+    from sentcli.methods.recipes import Recipe
+
+METHODS_HELP = (
+    "simcse, informin-cl, micse, infocse, is-bert, whitenedcse; ct, mirror-bert, mlm, sts-regression; whitening, "
+    "first-last-avg."
+)
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What is learned."""
+
+    recipe: Annotated[
+        str | None,
+        Flag(metavar="NAME|FILE.toml"),
+        Doc("A paper's method, model and settings, such as micse-bert-base (docs/recipes.md lists them)."),
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        Flag(metavar="KEY=VALUE"),
+        Doc("Any setting of the method or of the training; objectives+=ami adds a term to the loss."),
+    ] = None
+    stage: Annotated[str | None, Doc("infocse: pretrain, its first stage.")] = None
+    aux_init: Annotated[
+        str | None,
+        Flag(metavar="copy-top|random|DIR"),
+        Doc("infocse: where the auxiliary network starts; DIR is the result of --stage pretrain."),
+    ] = None
+    after: Annotated[
+        str | None,
+        Flag(metavar="METHOD"),
+        Doc(
+            "sts-regression: train this method first on the sentences of the pairs; its settings are --set "
+            "before.KEY=VALUE."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What is trained and tested on."""
+
+    text_field: Annotated[str, Doc("Column of a table that holds the text.")] = "text"
+    text_of: Annotated[
+        str | None,
+        Flag(metavar="TASK,...|pairs"),
+        Doc(
+            "Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of "
+            "scored pairs."
+        ),
+    ] = None
+    hold_out: Annotated[
+        str | None,
+        Flag(metavar="NAME|N/K|topics|K-fold"),
+        Doc(
+            "sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are "
+            "one run for each."
+        ),
+    ] = None
+    limit: Annotated[int | None, Ge(1), Doc("Train on the first N sentences.")] = None
+    fraction: Annotated[float | None, Ge(0), Le(1), Doc("Train on this share of the sentences, the first.")] = None
+    subset_seed: Annotated[int | None, Ge(0), Doc("Draw those of --limit or --fraction at random instead.")] = None
+    eval_data: Annotated[
+        Path | None,
+        Flag(metavar="DIR"),
+        Doc("A SentEval data/downstream folder: scores STS-B dev and keeps the best weights."),
+    ] = None
+    eval_text: Annotated[
+        str | None,
+        Flag(metavar="FILE"),
+        Doc("mlm and other losses on masked words: log their perplexity on this text."),
+    ] = None
+    sts: Annotated[bool, Doc("Score the seven STS tasks of --eval-data at the end.")] = False
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Settings of the training that have a flag of their own."""
+
+    batch_size: Annotated[int | None, Ge(1), Doc("Sentences a step.")] = None
+    learning_rate: Annotated[float | None, Doc("Peak rate.")] = None
+    epochs: Annotated[int | None, Ge(1), Doc("Passes over the data.")] = None
+    max_steps: Annotated[int | None, Ge(1), Doc("Optimiser steps, instead of epochs.")] = None
+    max_length: Annotated[
+        int | None, Ge(3), Doc("Tokens a sentence in training. Encoding keeps the start model's length.")
+    ] = None
+    eval_every: Annotated[int | None, Ge(1), Doc("Steps between two scores.")] = None
+    seed: Annotated[int | None, Doc("Same seed, machine and versions: same weights.")] = None
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """Several runs."""
+
+    seeds: Annotated[str | None, Flag(metavar="N,N,..."), Doc("One run a seed, with mean and sd.")] = None
+    sweep: Annotated[
+        Path | None, Flag(metavar="FILE.toml"), Doc("Many runs: a grid over any setting (docs/train.md).")
+    ] = None
+    results: Annotated[
+        Path | None,
+        Flag(metavar="FILE.jsonl"),
+        Doc("A line a finished run; runs with a line are not run again. DIR/results.jsonl by default."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """What is kept and told of a run."""
+
+    log_geometry: Annotated[
+        bool, Doc("Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).")
+    ] = False
+    log_to: Annotated[list[str] | None, Flag(metavar="tensorboard|wandb"), Doc("Also log to this tracker.")] = None
+    save_every: Annotated[int, Ge(0), Doc("Steps between two checkpoints; 0 for none.")] = 500
+    resume: Annotated[bool, Doc("Go on after an interruption, to the same weights.")] = False
+    overwrite: Annotated[bool, Doc("Replace an output that exists.")] = False
+
+
+@verb("train")
+def train(
+    output: Annotated[Path, Flag("-o", metavar="DIR", show_default=False), Doc("The folder of the trained model.")],
+    method: Annotated[str | None, Doc(METHODS_HELP)] = None,
+    model: Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")] = None,
+    data: Annotated[
+        list[Path] | None,
+        Flag(metavar="FILE..."),
+        Doc("Text files, one sentence a line, or tables; - is standard input."),
+    ] = None,
+    more_data: Annotated[
+        list[Path] | None, Flag(metavar="FILE", positional=True), Doc("More text files, as for --data.")
+    ] = None,
+    what: Annotated[MethodOptions, Group("Method")] = MethodOptions(),
+    pooling: Annotated[
+        str | None,
+        Flag(panel="Model"),
+        Doc(
+            "As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for "
+            "whitening and the method of that name, own for sts-regression."
+        ),
+    ] = None,
+    device: Annotated[str, Flag(panel="Model"), Doc("auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    corpus: Annotated[DataOptions, Group("Data")] = DataOptions(),
+    training: Annotated[TrainingOptions, Group("Training")] = TrainingOptions(),
+    several: Annotated[SweepOptions, Group("Several runs")] = SweepOptions(),
+    logging: Annotated[LogOptions, Group("Output")] = LogOptions(),
+) -> Outcome:
+    """Train a sentence encoder, on plain text unless the method is supervised.
+
+    Every setting that is not given is the paper's; -v lists them all. (Only ct
+    and mirror-bert were made for --pooling mean; they take cls unless told.)
+    The folder opens with this tool and with sentence-transformers, and its
+    metrics.jsonl gets one line a step. The head of the training is stored apart
+    and never encodes unasked.
+
+    \b
+    Examples:
+      sentcli train --method simcse -m minilm --data sentences.txt -o model
+      sentcli train --method micse -m bert-base --data a.txt b.csv -o micse \\
+        --eval-data SentEval/data/downstream --set ami.weight=1e-3
+      sentcli train --method informin-cl --set objectives+=ami \\
+        -m minilm --data sentences.txt -o both
+      sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
+      sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
+        --fraction 0.01 --subset-seed 48 --max-steps 1000 --seeds 48,49,50
+      sentcli train --method is-bert -m bert-base --data downstream --text-of MR -o is-bert-mr
+      sentcli train --method sts-regression --after is-bert -m bert-base --data downstream \\
+        --eval-data downstream -o ssl-ft
+      sentcli train --method sts-regression -m bert-base --data AFS --hold-out topics -o cross-topic
+      torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
+        --data wiki1m.txt -o big --set precision=bf16
+    """  # noqa: D301
+    from sentcli.data import located
+    from sentcli.methods.recipes import load_recipe
+    from sentcli.processes import is_first, together
+    from sentcli.training.data import Subset
+    from sentcli.training.prepare import TrainRequest
+    from sentcli.verbs.train_runs import points_and_seeds, run_many, run_one
+
+    recipe = None if what.recipe is None else load_recipe(what.recipe)
+    files = [str(located(path)) for path in (*(data or []), *(more_data or []))]  # --data a b: b is an argument
+    points, seeds = points_and_seeds(several.sweep, several.seeds, corpus.hold_out, files)
+    varied = {key for point in points for key in point}
+    if several.results is not None and not points:
+        raise InputError("--results belongs to --seeds or --sweep; a single run has metrics.jsonl and --json")
+    if training.seed is not None and seeds:
+        raise InputError("--seed and the seeds of a sweep: give one of them")
+    if corpus.subset_seed is not None and not (corpus.limit or corpus.fraction or varied & {"limit", "fraction"}):
+        raise InputError("--subset-seed draws the sentences of --limit or --fraction: give one of them")
+    with together(device) as device:
+        console.state.quiet |= not is_first()
+        request = TrainRequest(
+            method=_choice("method", method, recipe, varied=bool(varied & {"method", "recipe"})),
+            model=_choice("model", model, recipe, replaceable=True, varied=bool(varied & {"model", "recipe"})),
+            data=files,
+            output=output,
+            stage=what.stage or (recipe.stage if recipe else None),
+            pooling=pooling or (recipe.pooling if recipe else None),
+            text_field=corpus.text_field,
+            text_of=corpus.text_of,
+            hold_out=corpus.hold_out,
+            after=what.after,
+            subset=Subset(corpus.limit, corpus.fraction, corpus.subset_seed),
+            eval_data=located(corpus.eval_data) if corpus.eval_data is not None else None,
+            eval_text=str(located(Path(corpus.eval_text))) if corpus.eval_text is not None else None,
+            device=device,
+            overwrite=logging.overwrite,
+            resume=logging.resume,
+            save_every=logging.save_every,
+            sts=corpus.sts,
+            log_geometry=logging.log_geometry,
+            assignments=[
+                *map(_key_value, what.set or []),
+                *([("aux_init", what.aux_init)] if what.aux_init is not None else []),
+                *((f"settings.{key}", value) for key, value in vars(training).items() if value is not None),
+            ],
+            recipe=recipe,
+        )
+        trackers = logging.log_to or []
+        if points:
+            return run_many(request, points, seeds, several.results or output / "results.jsonl", trackers)
+        return run_one(request, trackers)
+
+
+def _choice(
+    what: str, given: str | None, recipe: Recipe | None, *, replaceable: bool = False, varied: bool = False
+) -> str:
+    """Return the option, or what the recipe says; a recipe's method cannot be replaced, a sweep may say it."""
+    of_recipe = getattr(recipe, what, None)
+    if given is not None and of_recipe is not None and given != of_recipe and not replaceable:
+        raise InputError(f"--{what} {given}: the recipe is for {of_recipe}")
+    chosen = given or of_recipe
+    if chosen is None and not varied:
+        raise InputError(f"--{what} is missing (or a --recipe that says it)")
+    return chosen or ""
+
+
+def _key_value(pair: str) -> tuple[str, Any]:
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise InputError(f"--set {pair}: expected KEY=VALUE, for example --set temperature=0.1")
+    return key.strip(), value

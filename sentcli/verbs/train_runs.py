@@ -1,0 +1,178 @@
+"""What ``train`` does with its options: one run, or several with one table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.verbs import training_view
+from sentcli.verbs.outcome import Outcome
+
+if TYPE_CHECKING:
+    from sentcli.training.prepare import Prepared, TrainRequest
+    from sentcli.training.state import Observer
+    from sentcli.training.sweep import Planned
+
+
+def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
+    """Train once, and say and return what came of it."""
+    from sentcli.evaluation.published import AVERAGES, PREFIXES
+    from sentcli.machine import environment
+    from sentcli.processes import everywhere, is_first
+    from sentcli.training.prepare import prepare
+    from sentcli.training.run import run
+    from sentcli.training.run_folder import WEIGHTS
+    from sentcli.training.stages import after_first_stage
+
+    outcome = Outcome("train", request.model, silent=not is_first())
+    with ExitStack() as shown:
+        request = after_first_stage(request, lambda first: _shown(first, shown, log_to))
+    prepared = everywhere(lambda: prepare(request))
+    settings, device = prepared.method.settings, prepared.encoder.backend.device
+    outcome.protocol = _protocol(prepared)
+    outcome.environment = environment(device, settings.precision, settings.seed)
+    finished = request.resume and (request.output / WEIGHTS).exists()
+    training_view.introduce(prepared)
+    with ExitStack() as stack:
+        stack.enter_context(console.resumable(request.output))
+        view = stack.enter_context(training_view.training(0 if finished else prepared.steps))
+        result = run(prepared, stack.enter_context(_tracked(prepared, view, log_to)))
+    if finished:
+        console.note("this run has finished before: nothing was trained")
+    training_view.summary(result, request.output)
+    recipe = request.recipe
+    if recipe is not None and recipe.published and request.model == recipe.model:
+        several = tuple(PREFIXES.values())  # of each set
+        usual = {n: s for n, s in recipe.published.items() if n in AVERAGES.values() or not n.startswith(several)}
+        scores = ", ".join(f"{name} {score.value:.2f}" for name, score in usual.items())
+        console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
+    if result.truncated:
+        console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
+    return outcome.finish(result.to_dict())
+
+
+def run_many(
+    request: TrainRequest, points: list[dict[str, Any]], seeds: list[int], results: Path, log_to: list[str]
+) -> Outcome:
+    """Run what has not been run of a sweep, and return one table."""
+    from sentcli.errors import SentcliError
+    from sentcli.machine import environment
+    from sentcli.processes import is_first
+    from sentcli.training import sweep
+
+    planned = sweep.plan(request, points, seeds)
+    sweep.check_sweep_folder(request, results)
+    outcome = Outcome("train", request.model, silent=not is_first())
+    with console.resumable(request.output), ExitStack() as shown:
+        ran = sweep.run_all(planned, results, SweepView(planned, log_to, shown))
+    if not is_first():
+        return outcome
+    summaries = sweep.summarize(ran.records)
+    training_view.leftovers(ran)
+    where = f"; their results are in {results}" if ran.records else ""
+    console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")
+    told = [summary.to_dict() for summary in summaries]
+    means = {"held_out": [mean.to_dict() for mean in held_out]} if (held_out := sweep.held_out_means(summaries)) else {}
+    outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
+    outcome.environment = environment(request.device, "")
+    table = training_view.sweep_table("runs" if len(points) > 1 else "seeds", summaries) if summaries else None
+    outcome.finish({**(told[0] if len(points) == 1 and told else {"points": told}), **means}, [table] if table else [])
+    with outcome.kept_with_error():
+        if ran.failed:
+            outcome.show()
+            others = f"; the others are in {results}" if ran.records else ""
+            raise SentcliError(f"{len(ran.failed)} of {len(planned)} runs failed{others}")
+    return outcome
+
+
+class SweepView:
+    """Says which run of a sweep is on, and shows its steps until the next one starts."""
+
+    def __init__(self, planned: list[Planned], log_to: list[str], shown: ExitStack) -> None:
+        self.planned, self.log_to, self.shown = planned, log_to, shown
+
+    def starts(self, one: Planned, prepared: Prepared) -> Observer | None:
+        """Say which run starts, and show it."""
+        console.note(self._number(one))
+        return _shown(prepared, self.shown, self.log_to)
+
+    def skipped(self, one: Planned) -> None:
+        """Say that a run has finished before."""
+        console.note(f"{self._number(one)}: finished before")
+
+    def failed(self, one: Planned, message: str) -> None:
+        """Say why a run ended."""
+        console.warn(f"{self._number(one)}: {message}")
+
+    def _number(self, one: Planned) -> str:
+        self.shown.close()
+        return f"run {self.planned.index(one) + 1} of {len(self.planned)}, {one.name}"
+
+
+def _shown(prepared: Prepared, stack: ExitStack, log_to: list[str]) -> Observer:
+    """Say what will be trained, and show its steps until the stack is closed."""
+    training_view.introduce(prepared)
+    view = stack.enter_context(training_view.training(prepared.steps))
+    return stack.enter_context(_tracked(prepared, view, log_to))
+
+
+def _protocol(prepared: Prepared) -> dict[str, Any]:
+    """Return every choice that moved the result of a run."""
+    encoder, method = prepared.encoder, prepared.method
+    return {
+        **encoder.describe(),
+        "encoding_max_length": encoder.spec.max_length,
+        "method": method.name,
+        "recipe": prepared.request.recipe.name if prepared.request.recipe else None,
+        **method.describe(),
+        **(vars(method.settings) if prepared.model is not None else {}),
+        "data": list(prepared.corpus.files),
+        "subset": vars(prepared.request.subset),
+        **({} if prepared.request.hold_out is None else {"hold_out": prepared.request.hold_out}),
+        **({} if prepared.request.first_stage is None else {"first_stage": prepared.request.first_stage}),
+    }
+
+
+@contextmanager
+def _tracked(prepared: Prepared, view: Observer, log_to: list[str]) -> Iterator[Observer]:
+    """Also tell the experiment trackers that were asked for."""
+    from sentcli.training import trackers
+
+    with ExitStack() as stack:
+        found = [stack.enter_context(trackers.start(name, prepared)) for name in log_to]
+        yield training_view.Both([view, *found]) if found else view
+
+
+def points_and_seeds(
+    sweep_file: Path | None, seeds: str | None, hold_out: str | None, data: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the points and the seeds of a run of several; no points for a single one.
+
+    Args:
+        sweep_file: a grid.
+        seeds: with commas.
+        hold_out: ``topics`` or ``10-fold`` are several points.
+        data: whose topics they are.
+    """
+    from sentcli.training import sweep
+    from sentcli.training.pairs import every_hold_out
+
+    points: list[dict[str, Any]] = []
+    listed: list[int] = []
+    if sweep_file is not None:
+        listed, points = sweep.read_sweep(sweep_file)
+    if seeds is not None:
+        try:
+            listed = [int(seed) for seed in seeds.split(",")]
+        except ValueError as error:
+            raise InputError(f"--seeds {seeds}: expected whole numbers, such as 48,49,50") from error
+        if len(set(listed)) < len(listed):
+            raise InputError(f"--seeds {seeds}: a seed stands twice")
+        points = points or [{}]
+    if hold_out is not None and len(left_out := every_hold_out(hold_out, data)) > 1:
+        points = [{**point, "hold_out": each} for point in points or [{}] for each in left_out]
+    return points, listed
