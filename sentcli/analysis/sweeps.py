@@ -48,13 +48,13 @@ class SweepRun:
         identity = self.record["identity"]
         places = self.record["point"], identity.get("settings", {}), identity.get("subset", {}), identity["method"]
         for place in places:
-            found: Any = place.get(key)
-            if found is None and "." in key:
+            value: Any = place.get(key)
+            if value is None and "." in key:
                 section, name = key.split(".", 1)
                 inner = place.get(section)
-                found = inner.get(name) if isinstance(inner, Mapping) else None
-            if found is not None and not isinstance(found, Mapping):
-                return found
+                value = inner.get(name) if isinstance(inner, Mapping) else None
+            if value is not None and not isinstance(value, Mapping):
+                return value
         return None
 
 
@@ -77,13 +77,13 @@ def read_runs(paths: Sequence[Path]) -> list[SweepRun]:
                 f"{path} has no {RESULTS}: it is not the folder of a sweep" if path.is_dir() else f"no file {path}"
             )
             raise InputError(f"{problem}; train --seeds or --sweep writes one")
-        found = read_results(file)
-        if not found:
+        read = read_results(file)
+        if not read:
             raise InputError(f"{file} is empty: no run of the sweep has finished")
-        for record in found.values():
+        for record in read.values():
             if missing := [key for key in ("point", "method", "identity", "results") if key not in record]:
                 raise DataError(file, f"not records of runs: {missing[0]!r} is missing")
-        records |= found
+        records |= read
     return [SweepRun(record) for record in records.values()]
 
 
@@ -152,15 +152,15 @@ def over(runs: Sequence[SweepRun], key: str) -> list[Curve]:
         known = sorted({name for run in runs for name in (*run.point, *run.record["identity"].get("settings", {}))})
         raise InputError(f"--x {key}: no run has this setting{nearest(key, known)}")
     having = [run for run in runs if run.setting(key) is not None]
-    found = _curves((system, run.setting(key), run) for system, run in _systems(having, (key,)))
-    return [curve for curve in found if len(curve.points) > 1]
+    curves = _curves((system, run.setting(key), run) for system, run in _systems(having, (key,)))
+    return [curve for curve in curves if len(curve.points) > 1]
 
 
 def varied(runs: Sequence[SweepRun]) -> list[str]:
     """Return the settings that runs of a method differ in, in the order of the sweeps; a default counts as a value."""
     differing = _differing(runs)
     keys = dict.fromkeys(key for run in runs for key in run.point)
-    return [key for key in keys if any(key in found for found in differing.values())]
+    return [key for key in keys if any(key in settings for settings in differing.values())]
 
 
 def _differing(runs: Iterable[SweepRun]) -> dict[str, set[str]]:
@@ -168,11 +168,11 @@ def _differing(runs: Iterable[SweepRun]) -> dict[str, set[str]]:
     by_method: dict[str, list[SweepRun]] = {}
     for run in runs:
         by_method.setdefault(run.record["method"], []).append(run)
-    found = {}
+    differing = {}
     for method, own in by_method.items():
         keys = {key for run in own for key in run.point} - {"method"}
-        found[method] = {key for key in keys if len({repr(run.setting(key)) for run in own}) > 1}
-    return found
+        differing[method] = {key for key in keys if len({repr(run.setting(key)) for run in own}) > 1}
+    return differing
 
 
 def _systems(runs: Sequence[SweepRun], without: Iterable[str]) -> Iterator[tuple[str, SweepRun]]:
@@ -201,12 +201,12 @@ def _order(value: Any) -> tuple[bool, float, str]:
 
 
 def _spreads(runs: Sequence[SweepRun]) -> dict[str, Spread]:
-    found = {}
+    spreads = {}
     for key in SCORES:
         values = [score for run in runs if (score := run.score(key)) is not None]
         if len(values) == len(runs):
-            found[key] = Spread.of(values)
-    return found
+            spreads[key] = Spread.of(values)
+    return spreads
 
 
 @dataclass(frozen=True)
