@@ -68,10 +68,10 @@ def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
                     rows.take(products, columns.first)
                 total += float(products.exp_().sum(1).sum(dtype=torch.float64)) / (2 if columns is rows else 1)
     pairs = len(vectors) * (len(vectors) - 1) / 2
-    found = torch.cat([block.positions for block in blocks]).numpy()
+    neighbours = torch.cat([block.positions for block in blocks]).numpy()
     cosines = torch.cat([block.scores for block in blocks]).numpy() / 4
-    occurrences = np.bincount(found.ravel(), minlength=len(vectors))
-    return AllPairs(float(np.log(total / pairs)) - 4, occurrences, k, found, cosines)
+    occurrences = np.bincount(neighbours.ravel(), minlength=len(vectors))
+    return AllPairs(float(np.log(total / pairs)) - 4, occurrences, k, neighbours, cosines)
 
 
 class _Nearest:
@@ -100,7 +100,7 @@ class _Nearest:
         least, others = self.scores[:, -1], products.shape[0 if across else 1]
         if bool(least.isneginf().all()) and self.k < others:
             best = products.topk(self.k, 0 if across else 1)
-            self.scores, positions = (found.T if across else found for found in best)
+            self.scores, positions = (part.T if across else part for part in best)
             self.positions = positions + first
             return
         if missing := -others % TOGETHER:
@@ -123,9 +123,9 @@ class _Nearest:
 
         touched, places, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
         column = torch.arange(len(places)) - (counts.cumsum(0) - counts)[places] + self.k
-        found = torch.full((len(touched), self.k + int(counts.max())), -torch.inf)
-        numbers = torch.zeros(found.shape, dtype=torch.int64)
-        found[:, : self.k], numbers[:, : self.k] = self.scores[touched], self.positions[touched]
-        found[places, column], numbers[places, column] = scores, positions
-        best = found.topk(self.k)
+        best_scores = torch.full((len(touched), self.k + int(counts.max())), -torch.inf)
+        numbers = torch.zeros(best_scores.shape, dtype=torch.int64)
+        best_scores[:, : self.k], numbers[:, : self.k] = self.scores[touched], self.positions[touched]
+        best_scores[places, column], numbers[places, column] = scores, positions
+        best = best_scores.topk(self.k)
         self.scores[touched], self.positions[touched] = best.values, numbers.gather(1, best.indices)

@@ -15,6 +15,7 @@ from sentcli.analysis.attention_views import DropoutViews, Views, by_head, pair_
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
 
     Doubles = npt.NDArray[np.float64]
     Pair = tuple[int, int]
@@ -24,97 +25,73 @@ MOST = 2000
 
 
 @dataclass(frozen=True)
-class PairGroup:
-    """Pairs of one kind."""
-
-    cosine: Doubles
-    """Of the sentence vectors ``[n]``."""
-    information: Doubles
-    """Attention mutual information in nats ``[n]``."""
-
-    @property
-    def centroid(self) -> Doubles:
-        """Mean cosine and mean mutual information ``[2]``."""
-        return np.array([self.cosine.mean(), self.information.mean()])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the means for JSON."""
-        cosine, information = map(float, self.centroid)
-        return {"pairs": len(self.cosine), "mean_cosine": cosine, "mean_mi": information}
-
-
-@dataclass(frozen=True)
-class Trees:
-    """Pairs of different texts, by whether their dependency trees are equal (fig. 6)."""
-
-    equal: PairGroup
-    unequal: PairGroup
-    as_long: PairGroup | None
-    """Unequal trees, but as many tokens: equal trees come with equal lengths, which raise the mutual information, too.
-    None if there is no such pair."""
-    texts: int
-    """That share their tree with another one."""
-    pairs: int
-    """With equal trees; `equal` holds `MOST` of them at most."""
-
-    @property
-    def offset(self) -> Doubles:
-        """From the centroid of the unequal to that of the equal ``[2]``."""
-        return self.equal.centroid - self.unequal.centroid
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "texts_sharing_a_tree": self.texts,
-            "pairs_with_equal_trees": self.pairs,
-            "equal": self.equal.to_dict(),
-            "unequal": self.unequal.to_dict(),
-            "unequal_as_long": None if self.as_long is None else self.as_long.to_dict(),
-            "centroid_distance": float(np.linalg.norm(self.offset)),
-        }
-
-
-@dataclass(frozen=True)
 class AttentionPairs:
-    """Of one model."""
+    """How alike the views of texts are in one model."""
 
     correlation: Doubles
     """Rho of the two views for each layer and head, the mean over texts ``[L, H]``."""
     information: Doubles
     """Mutual information in nats, likewise."""
-    positives: PairGroup
-    """Two views of a text."""
-    negatives: PairGroup
-    """View 1 of a text, view 2 of another."""
-    trees: Trees | None = None
+    pairs: pd.DataFrame
+    """A row for each pair: kind, cosine of the sentence vectors, and attention mutual information in nats.
 
-    @property
-    def distance(self) -> float:
-        """Between the centroids of positives and negatives; a unit is 1 of the cosine, or 1 nat."""
-        return float(np.linalg.norm(self.positives.centroid - self.negatives.centroid))
+    Positives are two views of a text, negatives are views of two texts. With trees, there are pairs of texts whose
+    trees are equal, unequal, and unequal_as_long: with as many tokens, since equal trees come with equal lengths, which
+    raise the mutual information, too (fig. 6).
+    """
+    sharing: int | None = None
+    """Texts that share their tree with another one; None without trees."""
+    equal_trees: int = 0
+    """Pairs with equal trees; `pairs` holds `MOST` of them at most."""
 
-    def auc(self, of: str) -> float:
+    def of(self, kind: str) -> pd.DataFrame:
+        """Return the pairs of a kind."""
+        return self.pairs[self.pairs["kind"] == kind]
+
+    def centroid(self, kind: str) -> Doubles:
+        """Return the mean cosine and the mean mutual information of a kind ``[2]``."""
+        pairs = self.of(kind)
+        return np.array([pairs["cosine"].to_numpy().mean(), pairs["information"].to_numpy().mean()])
+
+    def distance(self, kind: str, other: str) -> float:
+        """Return the distance of two centroids; a unit is 1 of the cosine, or 1 nat."""
+        return float(np.linalg.norm(self.centroid(kind) - self.centroid(other)))
+
+    def auc(self, column: str) -> float:
         """Return the chance that a positive pair has more ``cosine`` or ``information`` than a negative one."""
         from sklearn.metrics import roc_auc_score
 
-        values = [getattr(group, of) for group in (self.positives, self.negatives)]
-        kinds = np.repeat([1, 0], [len(group) for group in values])
-        return float(roc_auc_score(kinds, np.concatenate(values)))
+        compared = self.pairs[self.pairs["kind"].isin(["positives", "negatives"])]
+        return float(roc_auc_score(compared["kind"] == "positives", compared[column]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {
-            "positives": self.positives.to_dict(),
-            "negatives": self.negatives.to_dict(),
-            "centroid_distance": self.distance,
+            "positives": self._means("positives"),
+            "negatives": self._means("negatives"),
+            "centroid_distance": self.distance("positives", "negatives"),
             "auc_cosine": self.auc("cosine"),
             "auc_mi": self.auc("information"),
             "mean_mi": float(self.information.mean()),
             "mean_rho": float(self.correlation.mean()),
             "mi": self.information.tolist(),
             "rho": self.correlation.tolist(),
-            "trees": None if self.trees is None else self.trees.to_dict(),
+            "trees": None if self.sharing is None else self._trees(),
         }
+
+    def _trees(self) -> dict[str, Any]:
+        return {
+            "texts_sharing_a_tree": self.sharing,
+            "pairs_with_equal_trees": self.equal_trees,
+            **{kind: self._means(kind) for kind in ("equal", "unequal", "unequal_as_long")},
+            "centroid_distance": self.distance("equal", "unequal"),
+        }
+
+    def _means(self, kind: str) -> dict[str, Any] | None:
+        if not len(self.of(kind)):
+            return None
+        cosine, information = map(float, self.centroid(kind))
+        return {"pairs": len(self.of(kind)), "mean_cosine": cosine, "mean_mi": information}
 
 
 def attention_pairs(
@@ -139,32 +116,33 @@ def attention_pairs(
     """
     rng = np.random.default_rng(seed)
     drawn = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
-    positives, negatives, heads = [], [], []
+    compared: dict[str, list[tuple[float, float]]] = {"positives": [], "negatives": []}
+    heads = []
     for i, j in drawn:
         one = views.of(i)
         heads.append(by_head(one.weights))
-        positives.append(_compared(one, one, layers, slicing))
-        negatives.append(_compared(one, views.of(j), layers, slicing))
+        compared["positives"].append(_compared(one, one, layers, slicing))
+        compared["negatives"].append(_compared(one, views.of(j), layers, slicing))
         tick(1)
     rho, information = (np.mean(part, axis=0) for part in zip(*heads, strict=True))
-    split = None
-    if trees is not None:
-        equal, as_long = equal_pairs(trees), equally_long_pairs(trees, views.lengths[:texts])
+    if trees is None:
+        return AttentionPairs(rho, information, _frame(compared))
+    equal, as_long = equal_pairs(trees), equally_long_pairs(trees, views.lengths[:texts])
 
-        def some(pairs: Sequence[Pair], most: int) -> PairGroup:
-            found = []
-            for number in sorted(rng.choice(len(pairs), min(len(pairs), most), replace=False).tolist()):
-                i, j = pairs[number]
-                found.append(_compared(views.of(i), views.of(j), layers, slicing))
-                tick(1)
-            return _group(found)
+    def some(pairs: Sequence[Pair], most: int) -> list[tuple[float, float]]:
+        values = []
+        for number in sorted(rng.choice(len(pairs), min(len(pairs), most), replace=False).tolist()):
+            i, j = pairs[number]
+            values.append(_compared(views.of(i), views.of(j), layers, slicing))
+            tick(1)
+        return values
 
-        other = [pair for pair, (i, j) in zip(negatives, drawn, strict=True) if trees[i] != trees[j]]
-        unequal = _group(other) if other else some(unequal_pairs(trees), texts)
-        control = some(as_long, texts) if as_long else None
-        sharing = len({i for pair in equal for i in pair})
-        split = Trees(some(equal, MOST), unequal, control, sharing, len(equal))
-    return AttentionPairs(rho, information, _group(positives), _group(negatives), split)
+    negatives = zip(compared["negatives"], drawn, strict=True)
+    unequal = [pair for pair, (i, j) in negatives if trees[i] != trees[j]]
+    compared["unequal"] = unequal or some(unequal_pairs(trees), texts)
+    compared["unequal_as_long"] = some(as_long, texts) if as_long else []
+    compared["equal"] = some(equal, MOST)
+    return AttentionPairs(rho, information, _frame(compared), len({i for pair in equal for i in pair}), len(equal))
 
 
 def equal_pairs(trees: Sequence[str]) -> list[Pair]:
@@ -196,6 +174,8 @@ def _compared(one: Views, two: Views, layers: Sequence[int], slicing: str) -> tu
     return cosine, pair_information(one.weights[0], two.weights[1], layers, slicing)
 
 
-def _group(pairs: Sequence[tuple[float, float]]) -> PairGroup:
-    cosine, information = np.array(pairs, np.float64).reshape(-1, 2).T
-    return PairGroup(cosine, information)
+def _frame(compared: dict[str, list[tuple[float, float]]]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [(kind, *pair) for kind, pairs in compared.items() for pair in pairs]
+    return pd.DataFrame(rows, columns=["kind", "cosine", "information"])

@@ -83,12 +83,12 @@ class DropoutViews:
         with torch.no_grad(), torch.random.fork_rng(devices):
             torch.manual_seed(int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]))
             try:
-                found = self.module.features(batch, self.prompt_length, attention_layers=range(self.depth))
+                features = self.module.features(batch, self.prompt_length, attention_layers=range(self.depth))
             except InputError as error:
                 raise InputError(f"{self.name}: {error}") from error
-        assert found.sentence is not None
-        weights = torch.stack([found.attentions[layer] for layer in range(self.depth)], dim=1)
-        return Views(weights.float().cpu(), found.sentence.float().cpu())
+        assert features.sentence is not None
+        weights = torch.stack([features.attentions[layer] for layer in range(self.depth)], dim=1)
+        return Views(weights.float().cpu(), features.sentence.float().cpu())
 
     def check(self) -> int:
         """Try the model on the first text and return its number of heads.
@@ -154,14 +154,14 @@ def slices_of(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> l
         heads: which, from 0.
     """
     rho, information = by_head(weights)
-    found = []
+    slices = []
     for layer in layers:
         for head in heads:
             one, two = weights[:, layer, head].double().flatten(1)
             mask = (one > SMALLEST) & (two > SMALLEST)
             first, second = (part[mask].log().numpy() for part in (one, two))
-            found.append(Slice(layer, head, first, second, float(rho[layer, head]), float(information[layer, head])))
-    return found
+            slices.append(Slice(layer, head, first, second, float(rho[layer, head]), float(information[layer, head])))
+    return slices
 
 
 def pair_information(first: Tensor, second: Tensor, layers: Sequence[int], slicing: str) -> float:
@@ -178,7 +178,7 @@ def pair_information(first: Tensor, second: Tensor, layers: Sequence[int], slici
     """
     width = min(first.shape[-1], second.shape[-1])
     one, two = (weights[list(layers), None, :, :width, :width].double() for weights in (first, second))
-    found = attention_mutual_information(
+    information = attention_mutual_information(
         one, two, torch.tensor([width]), slicing, samples=None, scale_by_share=False, real_queries=True
     )
-    return float(found)
+    return float(information)

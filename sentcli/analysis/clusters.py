@@ -40,9 +40,9 @@ def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct vectors than clusters
         fitted = KMeans(clusters, n_init=10, random_state=seed).fit(unit_rows(vectors))
-    found, numbers, sizes = np.unique(fitted.labels_, return_inverse=True, return_counts=True)
+    present, numbers, sizes = np.unique(fitted.labels_, return_inverse=True, return_counts=True)
     order = np.argsort(-sizes, kind="stable")
-    return np.argsort(order)[numbers], fitted.cluster_centers_[found[order]]
+    return np.argsort(order)[numbers], fitted.cluster_centers_[present[order]]
 
 
 def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
@@ -78,14 +78,14 @@ def words_apart(texts: Sequence[str], groups: Groups, count: int = 3) -> list[li
         matrix = vectorizer.fit_transform(texts)
     except ValueError:  # no text has a word that is counted
         return [[] for _ in range(total)]
-    terms, whole, found = vectorizer.get_feature_names_out(), np.asarray(matrix.sum(axis=0)).ravel(), []
+    terms, whole, words = vectorizer.get_feature_names_out(), np.asarray(matrix.sum(axis=0)).ravel(), []
     for group in range(total):
         inside = groups == group
         here = np.asarray(matrix[inside].sum(axis=0)).ravel()
         apart = here / inside.sum() - (whole - here) / max((~inside).sum(), 1)
         best = np.argsort(-apart, kind="stable")[:count]
-        found.append([str(terms[i]) for i in best if apart[i] > 0])
-    return found
+        words.append([str(terms[i]) for i in best if apart[i] > 0])
+    return words
 
 
 def match(reference: Groups, groups: Groups, free: int) -> Groups:
@@ -110,8 +110,8 @@ def match(reference: Groups, groups: Groups, free: int) -> Groups:
             numbers[own] = other
     alone = numbers < 0
     numbers[alone] = free + np.arange(alone.sum())
-    found: Groups = numbers[groups]
-    return found
+    matched: Groups = numbers[groups]
+    return matched
 
 
 def purity(groups: Groups, labels: Groups) -> float:

@@ -60,8 +60,8 @@ class Compared:
     @cached_property
     def _sure(self) -> npt.NDArray[np.float64]:
         """How near the neighbours are in both models ``[n]``."""
-        found: npt.NDArray[np.float64] = np.sum([sureness(cosines) for cosines in self.cosines], axis=0)
-        return found
+        sure: npt.NDArray[np.float64] = np.sum([sureness(cosines) for cosines in self.cosines], axis=0)
+        return sure
 
     def most_changed(self, count: int) -> list[int]:
         """Return the texts that share the fewest neighbours; of equals those first whose neighbours are nearest.
@@ -88,6 +88,6 @@ def compare(first: Floats, second: Floats, k: int = 10) -> Compared:
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} vectors: not those of the same texts")
-    found = [all_pairs(vectors, k) for vectors in (first, second)]
-    neighbours = found[0].neighbours, found[1].neighbours
-    return Compared(found[0].k, neighbours, (found[0].cosines, found[1].cosines))
+    both = [all_pairs(vectors, k) for vectors in (first, second)]
+    neighbours = both[0].neighbours, both[1].neighbours
+    return Compared(both[0].k, neighbours, (both[0].cosines, both[1].cosines))

@@ -31,8 +31,8 @@ def edges(gold: Values) -> Values:
 
 def bin_numbers(gold: Values, ends: Values) -> npt.NDArray[np.int64]:
     """Return the bin of each score ``[n]``; the last one has both its ends."""
-    found: npt.NDArray[np.int64] = np.clip(np.searchsorted(ends, gold, side="right") - 1, 0, len(ends) - 2)
-    return found
+    numbers: npt.NDArray[np.int64] = np.clip(np.searchsorted(ends, gold, side="right") - 1, 0, len(ends) - 2)
+    return numbers
 
 
 def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
@@ -67,8 +67,8 @@ def density(values: Values, at: Values) -> Values:
 
     if len(values) < 2 or np.ptp(values) < 1e-6:
         return np.zeros(len(at))
-    found: Values = gaussian_kde(values)(at)
-    return found
+    heights: Values = gaussian_kde(values)(at)
+    return heights
 
 
 def rank_difference(cosines: Values, gold: Values) -> Values:
@@ -82,8 +82,8 @@ def rank_difference(cosines: Values, gold: Values) -> Values:
     """
     from scipy.stats import rankdata
 
-    found: Values = (rankdata(cosines) - rankdata(gold)) / (len(gold) - 1)
-    return found
+    differences: Values = (rankdata(cosines) - rankdata(gold)) / (len(gold) - 1)
+    return differences
 
 
 def disagreements(differences: Values, count: int) -> tuple[list[int], list[int]]:

@@ -82,22 +82,22 @@ def read_terms(folder: Path) -> LossTerms:
     """
     from sentcli.errors import InputError
 
-    found = read_metrics(folder)
-    if not found.steps:
+    metrics = read_metrics(folder)
+    if not metrics.steps:
         raise InputError(f"{folder} has not logged an optimiser step yet")
     method = _method(folder)
-    names = dict.fromkeys(key for line in found.steps for key in line if not key.startswith(SHARE))
+    names = dict.fromkeys(key for line in metrics.steps for key in line if not key.startswith(SHARE))
     terms = []
     for name in names:
         if name in OTHERS:
             continue
-        steps, values = found.column(name, found.steps)
-        share_steps, shares = found.column(f"{SHARE}{name}", found.steps)
+        steps, values = metrics.column(name, metrics.steps)
+        share_steps, shares = metrics.column(f"{SHARE}{name}", metrics.steps)
         weight = method.get(name, {}).get("weight")
         terms.append(Term(name, weight, tuple(steps), tuple(values), tuple(share_steps), tuple(shares)))
     head = method.get("head", {})
     groups = head.get("num_groups", 0) if head.get("kind") in GROUPED else None
-    return LossTerms(tuple(terms), found.steps[-1]["step"], bool(read_config(folder)), groups)
+    return LossTerms(tuple(terms), metrics.steps[-1]["step"], bool(read_config(folder)), groups)
 
 
 def _method(folder: Path) -> dict[str, Any]:

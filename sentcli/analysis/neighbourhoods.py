@@ -24,8 +24,8 @@ def nearest_on_map(positions: Floats, k: int) -> Rows:
     """
     from sklearn.neighbors import NearestNeighbors
 
-    found: Rows = NearestNeighbors(n_neighbors=k).fit(positions).kneighbors(return_distance=False)
-    return found
+    nearest: Rows = NearestNeighbors(n_neighbors=k).fit(positions).kneighbors(return_distance=False)
+    return nearest
 
 
 def shared(first: Rows, second: Rows) -> Rows:
@@ -67,5 +67,5 @@ def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
     weights = SURE ** np.arange(cosines.shape[1])
     means = np.asarray(cosines, np.float64) @ weights / weights.sum()
     spread = means.std()
-    found: npt.NDArray[np.float64] = (means - means.mean()) / spread if spread > 0 else np.zeros(len(means))
-    return found
+    sure: npt.NDArray[np.float64] = (means - means.mean()) / spread if spread > 0 else np.zeros(len(means))
+    return sure

@@ -33,11 +33,11 @@ class PairGeometry:
         return asdict(self)
 
 
-def pair_geometry(found: TextVectors, subsets: Sequence[Pairs], above: float | None = POSITIVE_ABOVE) -> PairGeometry:
+def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float | None = POSITIVE_ABOVE) -> PairGeometry:
     """Measure the vectors of scored pairs.
 
     Args:
-        found: the vectors of their sentences.
+        vectors: the vectors of their sentences.
         subsets: the pairs.
         above: positives are the pairs with a higher gold score; None takes all pairs (SimCSE's issue 52).
 
@@ -57,8 +57,8 @@ def pair_geometry(found: TextVectors, subsets: Sequence[Pairs], above: float | N
     if len(texts) < 2:
         raise InputError(f"{names}: all sentences are the same")
     return PairGeometry(
-        alignment(found.of([one for one, _ in chosen]), found.of([two for _, two in chosen])),
-        uniformity(found.of(texts)),
+        alignment(vectors.of([one for one, _ in chosen]), vectors.of([two for _, two in chosen])),
+        uniformity(vectors.of(texts)),
         len(chosen),
         len(texts),
     )

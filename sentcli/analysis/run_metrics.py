@@ -26,8 +26,8 @@ class RunMetrics:
     def column(self, key: str, lines: tuple[dict[str, Any], ...] | None = None) -> tuple[list[int], list[float]]:
         """Return the steps and values of the evaluations (or other lines) that have a number under a key."""
         chosen = self.evaluations if lines is None else lines
-        found = [(line["step"], line[key]) for line in chosen if isinstance(line.get(key), int | float)]
-        return [step for step, _ in found], [value for _, value in found]
+        points = [(line["step"], line[key]) for line in chosen if isinstance(line.get(key), int | float)]
+        return [step for step, _ in points], [value for _, value in points]
 
 
 def is_run(path: Path) -> bool:
@@ -64,10 +64,10 @@ def read_metrics(folder: Path) -> RunMetrics:
 
 
 def _record(line: str) -> dict[str, Any]:
-    found = json.loads(line)
-    if not isinstance(found, dict) or type(found.get("step")) is not int:
+    record = json.loads(line)
+    if not isinstance(record, dict) or type(record.get("step")) is not int:
         raise ValueError("it has no step")
-    return found
+    return record
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text("utf-8"))
+        config = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise DataError(path, "not valid JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise DataError(path, "not a JSON object")
-    return found
+    return config

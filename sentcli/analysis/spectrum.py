@@ -49,11 +49,11 @@ def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
     """
     check_rows(vectors, 1)
     mean: Doubles = np.asarray(np.mean(vectors, axis=0, dtype=np.float64))
-    found = np.zeros((len(mean), len(mean)))
+    products = np.zeros((len(mean), len(mean)))
     for start in range(0, len(vectors), BLOCK):
         block = np.asarray(vectors[start : start + BLOCK], np.float64) - mean
-        found += block.T @ block
-    return mean, found / len(vectors)
+        products += block.T @ block
+    return mean, products / len(vectors)
 
 
 def singular_values(vectors: Floats, *, centred: bool = True) -> Doubles:
@@ -133,5 +133,5 @@ def whitened(vectors: Floats, least: float = 1e-6) -> Doubles:
     kept = values > least * max(float(values[-1]), np.finfo(float).tiny)
     basis = directions[:, kept]
     matrix = (basis / np.sqrt(values[kept])) @ basis.T
-    found: Doubles = (np.asarray(vectors, np.float64) - mean) @ matrix
-    return found
+    white: Doubles = (np.asarray(vectors, np.float64) - mean) @ matrix
+    return white

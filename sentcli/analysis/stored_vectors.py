@@ -18,28 +18,28 @@ def read_vectors(path: Path, least: int = 2) -> npt.NDArray[Any]:
         InputError: if there are none, or fewer than `least`; DataError if a file is damaged.
     """
     if path.is_dir():
-        found = _directory(path)
+        vectors = _directory(path)
     elif path.suffix == ".npy" and path.exists():
-        found = _array(path)
+        vectors = _array(path)
     elif not path.exists():
         raise InputError(f"there is no {path}")
     else:
         raise InputError(f"{path} holds no vectors: give a .npy file, a directory of encode, or a training run")
-    if len(found) < least:
-        raise InputError(f"{path}: {len(found)} vectors; an analysis needs at least {least}")
-    return found
+    if len(vectors) < least:
+        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {least}")
+    return vectors
 
 
 def _array(path: Path) -> npt.NDArray[Any]:
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise DataError(path, f"not a NumPy array: {one_line(error)}") from error
-    if found.ndim != 2 or found.dtype.kind not in "fiu":
-        raise DataError(path, f"an array {found.shape} of {found.dtype}; vectors are numbers [rows, dimensions]")
-    if not all(np.isfinite(found[i : i + 65536]).all() for i in range(0, len(found), 65536)):
+    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
+        raise DataError(path, f"an array {vectors.shape} of {vectors.dtype}; vectors are numbers [rows, dimensions]")
+    if not all(np.isfinite(vectors[i : i + 65536]).all() for i in range(0, len(vectors), 65536)):
         raise DataError(path, "some numbers are not finite")
-    array: npt.NDArray[Any] = found
+    array: npt.NDArray[Any] = vectors
     return array
 
 

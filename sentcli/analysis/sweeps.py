@@ -6,10 +6,14 @@ import statistics
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import DataError, InputError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCORES = {"sts_average": "STS average (Spearman × 100)", "best_dev_spearman": "STS-B dev (Spearman × 100)"}
 SUBSET = ("limit", "fraction", "subset_seed")
@@ -48,13 +52,13 @@ class SweepRun:
         identity = self.record["identity"]
         places = self.record["point"], identity.get("settings", {}), identity.get("subset", {}), identity["method"]
         for place in places:
-            found: Any = place.get(key)
-            if found is None and "." in key:
+            value: Any = place.get(key)
+            if value is None and "." in key:
                 section, name = key.split(".", 1)
                 inner = place.get(section)
-                found = inner.get(name) if isinstance(inner, Mapping) else None
-            if found is not None and not isinstance(found, Mapping):
-                return found
+                value = inner.get(name) if isinstance(inner, Mapping) else None
+            if value is not None and not isinstance(value, Mapping):
+                return value
         return None
 
 
@@ -77,71 +81,33 @@ def read_runs(paths: Sequence[Path]) -> list[SweepRun]:
                 f"{path} has no {RESULTS}: it is not the folder of a sweep" if path.is_dir() else f"no file {path}"
             )
             raise InputError(f"{problem}; train --seeds or --sweep writes one")
-        found = read_results(file)
-        if not found:
+        read = read_results(file)
+        if not read:
             raise InputError(f"{file} is empty: no run of the sweep has finished")
-        for record in found.values():
+        for record in read.values():
             if missing := [key for key in ("point", "method", "identity", "results") if key not in record]:
                 raise DataError(file, f"not records of runs: {missing[0]!r} is missing")
-        records |= found
+        records |= read
     return [SweepRun(record) for record in records.values()]
 
 
-@dataclass(frozen=True)
-class Spread:
-    """A score over seeds."""
-
-    mean: float
-    sd: float | None
-    """Sample standard deviation; None of a single run."""
-    runs: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Return mean and deviation of some scores."""
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
-
-    @property
-    def band(self) -> tuple[float, float]:
-        """One standard deviation on both sides; nothing beside the mean of a single run."""
-        return self.mean - (self.sd or 0), self.mean + (self.sd or 0)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A system's scores over what is varied, in its order."""
-
-    system: str
-    points: tuple[tuple[Any, dict[str, Spread]], ...]
-    """Value, and the spread of each score."""
-
-    def values(self, score: str) -> list[tuple[Any, Spread]]:
-        """Return the points that have a score."""
-        return [(x, spreads[score]) for x, spreads in self.points if score in spreads]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        points = [{"value": x, **{key: vars(spread) for key, spread in spreads.items()}} for x, spreads in self.points]
-        return {"system": self.system, "points": points}
-
-
-def low_shot(runs: Sequence[SweepRun]) -> list[Curve]:
-    """Return scores over the number of training sentences (miCSE, figs. 3 and 4).
+def low_shot(runs: Sequence[SweepRun]) -> pd.DataFrame:
+    """Return scores over the number of training sentences (miCSE, figs. 3 and 4); see `_points`.
 
     Raises:
         InputError: if all runs were trained on the same number of sentences.
     """
-    curves = _curves((system, run.sentences, run) for system, run in _systems(runs, SUBSET))
-    if all(len(curve.points) < 2 for curve in curves):
+    points = _points((system, run.sentences, run) for system, run in _systems(runs, SUBSET))
+    if not points["system"].duplicated().any():
         raise InputError(
             "all runs of a system were trained on the same number of sentences: sweep fraction or limit for low-shot "
             "curves"
         )
-    return curves
+    return points
 
 
-def over(runs: Sequence[SweepRun], key: str) -> list[Curve]:
-    """Return scores over a setting; what else was varied makes a system of its own.
+def over(runs: Sequence[SweepRun], key: str) -> pd.DataFrame:
+    """Return scores over a setting; what else was varied makes a system of its own; see `_points`.
 
     Systems in which it has one value are left out, which may be all of them.
 
@@ -152,15 +118,15 @@ def over(runs: Sequence[SweepRun], key: str) -> list[Curve]:
         known = sorted({name for run in runs for name in (*run.point, *run.record["identity"].get("settings", {}))})
         raise InputError(f"--x {key}: no run has this setting{nearest(key, known)}")
     having = [run for run in runs if run.setting(key) is not None]
-    found = _curves((system, run.setting(key), run) for system, run in _systems(having, (key,)))
-    return [curve for curve in found if len(curve.points) > 1]
+    points = _points((system, run.setting(key), run) for system, run in _systems(having, (key,)))
+    return points[points["system"].duplicated(keep=False)]
 
 
 def varied(runs: Sequence[SweepRun]) -> list[str]:
     """Return the settings that runs of a method differ in, in the order of the sweeps; a default counts as a value."""
     differing = _differing(runs)
     keys = dict.fromkeys(key for run in runs for key in run.point)
-    return [key for key in keys if any(key in found for found in differing.values())]
+    return [key for key in keys if any(key in settings for settings in differing.values())]
 
 
 def _differing(runs: Iterable[SweepRun]) -> dict[str, set[str]]:
@@ -168,11 +134,11 @@ def _differing(runs: Iterable[SweepRun]) -> dict[str, set[str]]:
     by_method: dict[str, list[SweepRun]] = {}
     for run in runs:
         by_method.setdefault(run.record["method"], []).append(run)
-    found = {}
+    differing = {}
     for method, own in by_method.items():
         keys = {key for run in own for key in run.point} - {"method"}
-        found[method] = {key for key in keys if len({repr(run.setting(key)) for run in own}) > 1}
-    return found
+        differing[method] = {key for key in keys if len({repr(run.setting(key)) for run in own}) > 1}
+    return differing
 
 
 def _systems(runs: Sequence[SweepRun], without: Iterable[str]) -> Iterator[tuple[str, SweepRun]]:
@@ -184,15 +150,25 @@ def _systems(runs: Sequence[SweepRun], without: Iterable[str]) -> Iterator[tuple
         yield ", ".join([method, *(f"{key} {value}" for key, value in run.point.items() if key in shown)]), run
 
 
-def _curves(placed: Iterable[tuple[str, Any, SweepRun]]) -> list[Curve]:
+def _points(placed: Iterable[tuple[str, Any, SweepRun]]) -> pd.DataFrame:
+    """Return a row for each system and value, in its order.
+
+    Columns are system, value, runs, and for each of `SCORES` its mean over the runs (seeds) and, with ``_sd`` behind
+    the name, their sample standard deviation. A score is missing where a run lacks it, a deviation for a single run.
+    """
+    import pandas as pd
+
     groups: dict[str, dict[Any, list[SweepRun]]] = {}
     for system, x, run in placed:
         groups.setdefault(system, {}).setdefault(tuple(x) if isinstance(x, list) else x, []).append(run)
-    curves = []
+    rows: list[dict[str, Any]] = []
     for system, by_value in groups.items():
-        points = [(x, _spreads(by_value[x])) for x in sorted(by_value, key=_order)]
-        curves.append(Curve(system, tuple(points)))
-    return curves
+        for x in sorted(by_value, key=_order):
+            rows.append({"system": system, "value": x, "runs": len(by_value[x]), **_means(by_value[x])})
+    columns = ["system", "value", "runs", *(f"{score}{end}" for score in SCORES for end in ("", "_sd"))]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame["value"] = pd.Series([row["value"] for row in rows], dtype=object)  # 1 and 0.1 stay what they are
+    return frame.astype({column: float for column in columns[3:]})
 
 
 def _order(value: Any) -> tuple[bool, float, str]:
@@ -200,32 +176,30 @@ def _order(value: Any) -> tuple[bool, float, str]:
     return not number, float(value) if number else 0.0, str(value)
 
 
-def _spreads(runs: Sequence[SweepRun]) -> dict[str, Spread]:
-    found = {}
-    for key in SCORES:
-        values = [score for run in runs if (score := run.score(key)) is not None]
+def _means(runs: Sequence[SweepRun]) -> dict[str, float]:
+    """Return mean and deviation of the scores that all runs have."""
+    means = {}
+    for score in SCORES:
+        values = [value for run in runs if (value := run.score(score)) is not None]
         if len(values) == len(runs):
-            found[key] = Spread.of(values)
-    return found
+            means[score] = statistics.fmean(values)
+            if len(values) > 1:
+                means[f"{score}_sd"] = statistics.stdev(values)
+    return means
 
 
-@dataclass(frozen=True)
-class PublishedCurve:
-    """What a paper prints over shares of its training set."""
+def published_low_shot() -> pd.DataFrame:
+    """Return what papers print over shares of their training set, from ``models/low_shot.toml``.
 
-    name: str
-    title: str
-    shares: tuple[float, ...]
-    mean: tuple[float, ...]
-    sd: tuple[float, ...] = ()
+    A row for each system and share: name, title, share, mean and sd, which is missing where it is not printed.
+    """
+    import pandas as pd
 
-
-def published_low_shot() -> list[PublishedCurve]:
-    """Return the published curves, from ``models/low_shot.toml``."""
     from sentcli.zoo import models_folder
 
     table = tomllib.loads((models_folder() / "low_shot.toml").read_text("utf-8"))
-    fields: list[dict[str, Any]] = [
-        {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()} for row in table["system"]
-    ]
-    return [PublishedCurve(**each) for each in fields]
+    return pd.DataFrame(
+        {"name": row["name"], "title": row["title"], "share": share, "mean": mean, "sd": sd}
+        for row in table["system"]
+        for share, mean, sd in zip_longest(row["shares"], row["mean"], row.get("sd", ()))
+    )

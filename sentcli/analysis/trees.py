@@ -44,23 +44,23 @@ def read_conllu(path: Path, limit: int | None = None) -> dict[str, str]:
         import conllu
     except ImportError as error:
         raise MissingExtraError("conllu", "trees", "reading CoNLL-U") from error
-    found: dict[str, str] = {}
+    trees: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8") as handle:
             for number, sentence in enumerate(_sentences(conllu, handle, path), 1):
                 text = sentence.metadata.get("text")
                 if not text:
                     raise DataError(path, "it has no line '# text = ...'", line=number, unit="sentence")
-                found.setdefault(text, linearised(_words(sentence, path, number)))
-                if len(found) == limit:
+                trees.setdefault(text, linearised(_words(sentence, path, number)))
+                if len(trees) == limit:
                     break
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DataError(path, "not UTF-8 text") from error
-    if not found:
+    if not trees:
         raise InputError(f"{path} holds no sentence")
-    return found
+    return trees
 
 
 def _sentences(conllu: Any, handle: Any, path: Path) -> Iterator[Any]:
@@ -115,10 +115,10 @@ def parse_with_spacy(trees: str, texts: Sequence[str]) -> list[str]:
         parser = spacy.load(name)
     except OSError as error:
         raise InputError(f"--trees {trees}: spaCy has no model {name}: python -m spacy download {name}") from error
-    found = []
+    parsed = []
     for document in parser.pipe(texts):
         words = [(w.pos_, 0 if w.head.i == w.i else w.head.i + 1, w.dep_) for w in document]
         if not all(part and relation for part, _, relation in words):
             raise InputError(f"--trees {trees}: {name} gives no parts of speech or no dependencies")
-        found.append(linearised(words))
-    return found
+        parsed.append(linearised(words))
+    return parsed

@@ -33,9 +33,9 @@ class Layout:
     seconds: float
 
 
-def fitting_perplexity(rows: int, wanted: float) -> float:
+def fitting_perplexity(rows: int, perplexity: float) -> float:
     """Return a perplexity that so many rows allow: at most a third of the others."""
-    return min(wanted, (rows - 1) / 3)
+    return min(perplexity, (rows - 1) / 3)
 
 
 def require(rows: int) -> None:
@@ -70,8 +70,8 @@ def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
     unit = unit_rows(vectors)
     perplexity = fitting_perplexity(len(unit), perplexity)
     started = time.perf_counter()
-    found, divergence, library = (_large if len(unit) > MANY else _small)(unit, perplexity, seed)
-    return Layout(found.astype(np.float64), perplexity, divergence, library, time.perf_counter() - started)
+    positions, divergence, library = (_large if len(unit) > MANY else _small)(unit, perplexity, seed)
+    return Layout(positions.astype(np.float64), perplexity, divergence, library, time.perf_counter() - started)
 
 
 def _small(unit: npt.NDArray[np.float64], perplexity: float, seed: int) -> tuple[Floats, float, str]:

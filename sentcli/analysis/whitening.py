@@ -86,5 +86,5 @@ class Whitening:
         order = torch.from_numpy(np.random.default_rng(seed).permutation(vectors.shape[1]))
         wide = torch.from_numpy(np.asarray(vectors, np.float64))
         eps = EPS * float(wide.var(dim=0).mean())
-        found: npt.NDArray[np.float64] = shuffled_group_whitening(wide, self.groups, order, eps).numpy()
-        return found
+        white: npt.NDArray[np.float64] = shuffled_group_whitening(wide, self.groups, order, eps).numpy()
+        return white

@@ -49,7 +49,7 @@ def render(page: Page, style: Style) -> str:
         parts.append(Part(number, section, notes, [Markup(svg) for svg, _ in panels]))
     css = _asset(environment, "page.css")
     script = _asset(environment, "sort.js") + (_asset(environment, "points.js") if points else "")
-    listed = [part for part in parts if part.section.level == 2]
+    listed = [part for part in parts if part.section.level == 2 and not part.section.folded]
     return environment.get_template("page.html").render(
         page=page,
         parts=parts,

@@ -101,11 +101,11 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str], *, markers: bool
         markers: draw the points, too.
     """
     for name, part in data.groupby("series", sort=False):
-        look = line(names.index(name), markers=markers)
+        look, x = line(names.index(name), markers=markers), part["x"].infer_objects()
         if "low" in part and part["low"].notna().any():
             band = part[["low", "high"]].astype(float)
-            axes.fill_between(part["x"], band["low"], band["high"], color=look["color"], alpha=0.2, linewidth=0)
-        axes.plot(part["x"], part["y"], label=short(name), **look)
+            axes.fill_between(x, band["low"], band["high"], color=look["color"], alpha=0.2, linewidth=0)
+        axes.plot(x, part["y"], label=short(name), **look)
 
 
 def short(name: object, longest: int = LONGEST) -> str:

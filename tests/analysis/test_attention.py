@@ -5,13 +5,20 @@ from collections import Counter
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.analysis import trees
-from sentcli.analysis.attention_pairs import PairGroup, attention_pairs, equal_pairs, equally_long_pairs, tree_pairs
+from sentcli.analysis.attention_pairs import (
+    AttentionPairs,
+    attention_pairs,
+    equal_pairs,
+    equally_long_pairs,
+    tree_pairs,
+)
 from sentcli.analysis.attention_views import DropoutViews, by_head, pair_information, slices_of
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
@@ -125,53 +132,54 @@ def test_positives_and_negatives(views):
     found = attention_pairs(views, len(TEXTS), (0, 1), "layer-pairs", seed=5)
     assert found.information.shape == found.correlation.shape == (2, 4)
     one = views.of(2)
-    assert found.positives.information[2] == pytest.approx(
+    assert list(found.of("positives")["information"])[2] == pytest.approx(
         pair_information(one.weights[0], one.weights[1], (0, 1), "layer-pairs")
     )
     cosine = torch.nn.functional.cosine_similarity(one.vectors[0], one.vectors[1], dim=0)
-    assert found.positives.cosine[2] == pytest.approx(float(cosine), abs=1e-5)
+    assert list(found.of("positives")["cosine"])[2] == pytest.approx(float(cosine), abs=1e-5)
     heads = [by_head(views.of(i).weights) for i in range(len(TEXTS))]
     np.testing.assert_allclose(found.information, np.mean([mi for _, mi in heads], axis=0))
-    assert found.positives.centroid[0] > found.negatives.centroid[0]
+    assert found.centroid("positives")[0] > found.centroid("negatives")[0]
     again = attention_pairs(views, len(TEXTS), (0, 1), "layer-pairs", seed=5)
     assert again.to_dict() == found.to_dict()
     other = attention_pairs(views, len(TEXTS), (0, 1), "layer-pairs", seed=6)
-    assert other.negatives.cosine.tolist() != found.negatives.cosine.tolist()
+    assert list(other.of("negatives")["cosine"]) != list(found.of("negatives")["cosine"])
 
 
 def test_auc_is_the_chance_that_a_positive_is_greater(views):
     found = attention_pairs(views, len(TEXTS), (0, 1), "head-pairs")
     for key in ("cosine", "information"):
-        one, two = (getattr(group, key) for group in (found.positives, found.negatives))
+        one, two = (found.of(kind)[key].to_numpy() for kind in ("positives", "negatives"))
         wins = (one[:, None] > two).mean() + (one[:, None] == two).mean() / 2
         assert found.auc(key) == pytest.approx(wins)
-    x, y = found.positives.centroid - found.negatives.centroid
-    assert found.distance == pytest.approx(np.hypot(x, y))
+    x, y = found.centroid("positives") - found.centroid("negatives")
+    assert found.distance("positives", "negatives") == pytest.approx(np.hypot(x, y))
 
 
 def test_negatives_are_split_by_trees(views):
     lines = ["A", "B", "A", "C", "A"]
     ticks = []
-    found = attention_pairs(views, 5, (0, 1), "layer-pairs", 0, lines, ticks.append).trees
-    assert (found.texts, found.pairs, len(found.equal.cosine)) == (3, 3, 3)
+    found = attention_pairs(views, 5, (0, 1), "layer-pairs", 0, lines, ticks.append)
+    assert (found.sharing, found.equal_trees, len(found.of("equal"))) == (3, 3, 3)
     one, two = views.of(0), views.of(2)
     expected = pair_information(one.weights[0], two.weights[1], (0, 1), "layer-pairs")
-    assert found.equal.information[0] == pytest.approx(expected)
-    assert 0 < len(found.unequal.cosine) <= 5
+    assert found.of("equal")["information"].iloc[0] == pytest.approx(expected)
+    assert 0 < len(found.of("unequal")) <= 5
     control = equally_long_pairs(lines, views.lengths)
-    assert len(found.as_long.cosine) == len(control) == 1
+    assert len(found.of("unequal_as_long")) == len(control) == 1
     one, two = (views.of(number) for number in control[0])
     expected = pair_information(one.weights[0], two.weights[1], (0, 1), "layer-pairs")
-    assert found.as_long.information[0] == pytest.approx(expected)
+    assert found.of("unequal_as_long")["information"].iloc[0] == pytest.approx(expected)
     assert sum(ticks) == tree_pairs(lines, views.lengths) + 5
-    assert found.to_dict()["centroid_distance"] == pytest.approx(np.linalg.norm(found.offset))
+    offset = found.centroid("equal") - found.centroid("unequal")
+    assert found.to_dict()["trees"]["centroid_distance"] == pytest.approx(np.linalg.norm(offset))
 
 
 def test_unequal_trees_are_found_where_the_drawn_negatives_have_equal_ones(views):
     for seed in range(20):
-        found = attention_pairs(views, 3, (0, 1), "layer-pairs", seed, ["A", "A", "B"]).trees
-        assert 1 <= len(found.unequal.cosine) <= 3
-        assert np.isfinite(found.unequal.centroid).all()
+        found = attention_pairs(views, 3, (0, 1), "layer-pairs", seed, ["A", "A", "B"])
+        assert 1 <= len(found.of("unequal")) <= 3
+        assert np.isfinite(found.centroid("unequal")).all()
 
 
 @settings(max_examples=50, deadline=None)
@@ -185,8 +193,10 @@ def test_pairs_of_trees_are_all_pairs(texts):
 
 
 def test_a_centroid_is_the_mean():
-    group = PairGroup(np.array([0.0, 1.0]), np.array([2.0, 5.0]))
-    assert group.to_dict() == {"pairs": 2, "mean_cosine": 0.5, "mean_mi": 3.5}
+    pairs = pd.DataFrame({"kind": "positives", "cosine": [0.0, 1.0], "information": [2.0, 5.0]})
+    pairs = pd.concat([pairs, pairs.assign(kind="negatives")])
+    made = AttentionPairs(np.ones((1, 1)), np.ones((1, 1)), pairs)
+    assert made.to_dict()["positives"] == {"pairs": 2, "mean_cosine": 0.5, "mean_mi": 3.5}
 
 
 CONLLU = """# sent_id = 1

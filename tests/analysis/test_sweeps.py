@@ -5,6 +5,7 @@ import json
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sentcli.analysis import sweeps
@@ -35,16 +36,29 @@ def write(tmp_path):
     return made
 
 
+def values(points, system, score=None):
+    """The values of a system, those that have a score."""
+    own = points[points["system"] == system]
+    return list(own["value"] if score is None else own["value"][own[score].notna()])
+
+
+def systems(points):
+    return list(points["system"].unique())
+
+
 def test_rates_of_two_sweeps_are_one_curve_with_the_default_of_the_method():
-    found = {curve.system: curve for curve in sweeps.over(sweeps.read_runs([STUDY, RATES]), "learning_rate")}
-    rates = [rate for rate, _ in found["infocse"].values("sts_average")]
+    found = sweeps.over(sweeps.read_runs([STUDY, RATES]), "learning_rate")
+    rates = values(found, "infocse", "sts_average")
     assert rates == [7e-06, 3e-05, 1e-04], "the first is the method's default, which no point of the sweep says"
-    assert "micse" not in found and "micse, warmup_steps 0" in found, "another setting makes another system"
+    assert "micse" not in systems(found) and "micse, warmup_steps 0" in systems(found), (
+        "another setting makes another system"
+    )
     lines = [json.loads(line) for line in STUDY.read_text("utf-8").splitlines()]
     scores = [line["results"]["sts_average"] for line in lines if line["method"] == "infocse"]
-    first = found["infocse"].values("sts_average")[0][1]
-    assert (first.mean, first.sd) == pytest.approx((statistics.fmean(scores), statistics.stdev(scores)))
-    assert first.runs == 2
+    first = found[found["system"] == "infocse"].iloc[0]
+    expected = statistics.fmean(scores), statistics.stdev(scores)
+    assert (first["sts_average"], first["sts_average_sd"]) == pytest.approx(expected)
+    assert first["runs"] == 2
 
 
 def test_low_shot_groups_by_system_and_size(write):
@@ -55,12 +69,13 @@ def test_low_shot_groups_by_system_and_size(write):
         {"method": "simcse", "fraction": 0.1, "sentences": 100, "positives_only": True, "sts": 40.0},
         {"method": "simcse", "fraction": 1.0, "sentences": 1000, "positives_only": True, "sts": 41.0},
     )
-    plain, alone = sweeps.low_shot(sweeps.read_runs([path]))
-    assert [plain.system, alone.system] == ["simcse", "simcse, positives_only True"]
-    (small, spread), (large, single) = plain.values("sts_average")
-    assert (small, large) == (100, 1000)
-    assert (spread.mean, spread.sd, spread.runs) == (61.0, pytest.approx(2**0.5), 2)
-    assert single.sd is None and single.band == (70.0, 70.0)
+    found = sweeps.low_shot(sweeps.read_runs([path]))
+    assert systems(found) == ["simcse", "simcse, positives_only True"]
+    assert values(found, "simcse", "sts_average") == [100, 1000]
+    several, single = (found.iloc[i] for i in (0, 1))
+    shown = several["sts_average"], several["sts_average_sd"], several["runs"]
+    assert shown == (61.0, pytest.approx(2**0.5), 2)
+    assert single["sts_average"] == 70 and np.isnan(single["sts_average_sd"])
 
 
 def test_a_setting_that_all_runs_of_a_method_share_names_no_system(write):
@@ -71,19 +86,20 @@ def test_a_setting_that_all_runs_of_a_method_share_names_no_system(write):
         {"method": "simcse", "limit": 20, "sentences": 20, "warmup_steps": 7, "sts": 4.0},
     )
     found = sweeps.low_shot(sweeps.read_runs([path]))
-    assert [curve.system for curve in found] == ["micse", "simcse", "simcse, warmup_steps 7"]
+    assert systems(found) == ["micse", "simcse", "simcse, warmup_steps 7"]
     path = write(
         {"limit": 10, "sentences": 10, "sts": 1.0}, {"method": "simcse", "limit": 20, "sentences": 20, "sts": 2.0}
     )
-    (curve,) = sweeps.low_shot(sweeps.read_runs([path]))
-    assert curve.system == "simcse", "whether a sweep names its method makes no difference"
+    assert systems(sweeps.low_shot(sweeps.read_runs([path]))) == ["simcse"], (
+        "whether a sweep names its method makes no difference"
+    )
 
 
 def test_a_score_that_a_run_lacks_is_left_out(write):
     path = write({"limit": 10, "sentences": 10, "sts": 50.0}, {"limit": 20, "sentences": 20, "sts": None})
-    (curve,) = sweeps.low_shot(sweeps.read_runs([path]))
-    assert [size for size, _ in curve.values("sts_average")] == [10]
-    assert [size for size, _ in curve.values("best_dev_spearman")] == [10, 20]
+    found = sweeps.low_shot(sweeps.read_runs([path]))
+    assert values(found, "simcse", "sts_average") == [10]
+    assert values(found, "simcse", "best_dev_spearman") == [10, 20]
 
 
 def test_what_is_varied_is_found(write):
@@ -92,21 +108,21 @@ def test_what_is_varied_is_found(write):
     path = write({"views.count": 3}, {"views.count": 2}, {"contrastive.temperature": 0.1})
     runs = sweeps.read_runs([path])
     assert sweeps.varied(runs) == ["views.count", "contrastive.temperature"]
-    (curve,) = sweeps.over(runs, "views.count")
-    assert [x for x, _ in curve.points] == [2, 3], "the default of the method counts"
+    found = sweeps.over(runs, "views.count")
+    assert len(systems(found)) == 1 and list(found["value"]) == [2, 3], "the default of the method counts"
 
 
 def test_settings_are_ordered_as_numbers_and_words(write):
     path = write({"whitening": "zca"}, {"whitening": "pca"}, {"whitening": None}, {"rate": 10.0}, {"rate": 2.0})
     runs = sweeps.read_runs([path])
-    assert [x for x, _ in sweeps.over(runs, "rate")[0].points] == [2.0, 10.0]
-    assert [x for x, _ in sweeps.over(runs, "whitening")[0].points] == ["pca", "zca"]
+    assert list(sweeps.over(runs, "rate")["value"]) == [2.0, 10.0]
+    assert list(sweeps.over(runs, "whitening")["value"]) == ["pca", "zca"]
 
 
 def test_published_curves_are_whole():
-    found = {one.name: one for one in sweeps.published_low_shot()}
-    assert found["micse"].mean == (73.68, 76.40, 76.38, 78.13)
-    assert all(len(one.mean) == len(one.shares) >= len(one.sd) for one in found.values())
+    found = sweeps.published_low_shot()
+    assert list(found[found["name"] == "micse"]["mean"]) == [73.68, 76.40, 76.38, 78.13]
+    assert found[["share", "mean"]].notna().all(axis=None)
 
 
 def test_bad_input_is_one_message(write, tmp_path):

@@ -9,7 +9,8 @@ from sentcli.errors import InputError
 from sentcli.verbs.analyze import KINDS, analyze, kind_of
 
 
-def test_a_kind_from_python(tmp_path, capsys):
+def test_a_kind_from_python(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sentcli.console.state.data_on_stdout", False)  # an earlier command may have written data there
     np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32))
     analysis = analyze("geometry", tmp_path / "v.npy", output=tmp_path / "out", neighbours=3, positives_above=4)
     assert analysis.to_dict() == json.loads((tmp_path / "out" / "analysis.json").read_text())

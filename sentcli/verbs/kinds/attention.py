@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,28 +17,22 @@ from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.kinds import shared
+from sentcli.verbs.kinds import attention_heads, shared
 from sentcli.verbs.kinds.shared import Analysis
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.attention_pairs import AttentionPairs, PairGroup
+    from sentcli.analysis.attention_pairs import AttentionPairs
     from sentcli.analysis.attention_views import DropoutViews, Slice
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.verbs.outcome import Outcome
 
-    Doubles = npt.NDArray[np.float64]
-
 HEADS, LAYERS = 3, 4
-"""Of the histograms: three adjacent heads in four adjacent layers (miCSE, fig. 8)."""
+"""The histograms are those of three adjacent heads in four adjacent layers (miCSE, fig. 8)."""
 ENOUGH = 8
-"""Tokens, special ones included, that the sentence of the histograms has if none is chosen."""
-BINS = 24
-"""Of the histograms, in each direction."""
+"""If no sentence is chosen, the histograms are of the first with so many tokens, special ones included."""
 SHOWN = "What is compared"
 CENTROIDS = "Large marks are centroids"
 COSINE, NATS = "cosine of the sentence vectors", "attention mutual information (nats)"
@@ -117,21 +110,23 @@ def attention(
     short = shared.short_names(model)
     measured = Measured(lines, parsed, trees, sentence, layers, slicing, first_head, seed, dropout)
     pairs, slices, reports = {}, {}, []
-    for candidate in shared.models(model, load):
-        name = short[candidate.name]
-        pairs[name], slices[name], report = measured.of(candidate)
+    for each in shared.models(model, load):
+        name = short[each.name]
+        pairs[name], slices[name], report = measured.of(each)
         reports.append(report)
     made = _pair_sections(pairs, measured.words)
     made += [
-        Section("Layers and heads", table=_heads_table(pairs), file="heads-table"),
-        Section("Two views, head by head", figure=_heads_figure(pairs)),
+        Section("Layers and heads", table=attention_heads.heads_table(pairs), file="heads-table"),
+        Section("Two views, head by head", figure=attention_heads.heads_figure(pairs)),
     ]
-    if changes := _changes_figure(pairs):
+    if changes := attention_heads.changes_figure(pairs):
         made.append(Section("Heads that differ from the first model's", figure=changes))
     for i, (name, report) in enumerate(zip(slices, reports, strict=True), 1):
         file = "attention-views" if len(slices) == 1 else f"attention-views-{i}"
         title = "One sentence" if len(slices) == 1 else f"One sentence: {name}"
-        figure = _histograms(name, slices[name], file, measured.shown, report.results["sentence"]["tokens"])
+        figure = attention_heads.histograms(
+            name, slices[name], file, measured.shown, report.results["sentence"]["tokens"]
+        )
         made.append(Section(title, figure=figure))
     return shared.write("attention", output, made, [report.to_dict() for report in reports])
 
@@ -291,27 +286,61 @@ def _refuse_export(model: EvaluatedModel) -> None:
 
 
 def _pair_sections(pairs: dict[str, AttentionPairs], words: str) -> list[Section]:
+    clouds = {
+        f"{name}: {each.distance('positives', 'negatives'):.2f} apart": [
+            _cloud(each, "positives", "positives"),
+            _cloud(each, "negatives", "negatives"),
+        ]
+        for name, each in pairs.items()
+    }
+    title = "Cosine against attention mutual information"
+    note = f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
+    about = "; ".join(
+        "{}: positive pairs lie around cosine {:.2f} and {:.2f} nats, negative pairs around {:.2f} and {:.2f}; cosine "
+        "tells them apart with AUC {:.3f}, mutual information with {:.3f}".format(
+            name, *each.centroid("positives"), *each.centroid("negatives"), each.auc("cosine"), each.auc("information")
+        )
+        for name, each in pairs.items()
+    )
+    figure = _clouds_figure("cosine-mi", title, clouds, 0, (COSINE, NATS), about, note)
     made = [
         Section("Positives and negatives", (words,), table=_pairs_table(pairs), file="pairs"),
-        Section("Cosine against mutual information", figure=_pairs_figure(pairs)),
+        Section("Cosine against mutual information", figure=figure),
     ]
-    if any(each.trees is not None for each in pairs.values()):
-        made += [
-            Section("Trees", table=_trees_table(pairs), file="trees-table"),
-            Section("Negatives by their dependency trees", figure=_trees_figure(pairs)),
+    return made if next(iter(pairs.values())).sharing is None else made + _tree_sections(pairs)
+
+
+def _tree_sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
+    clouds, about = {}, []
+    for name, each in pairs.items():
+        clouds[f"{name}: {each.distance('equal', 'unequal'):.2f} apart"] = [
+            _cloud(each, "equal", "equal trees", each.centroid("unequal")),
+            _cloud(each, "unequal", "unequal trees", each.centroid("equal")),
         ]
-    return made
+        x, y = each.centroid("equal") - each.centroid("unequal")
+        about.append(
+            f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
+            f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
+        )
+    labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
+    note = f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that they mirror each other"
+    title = "Pairs of different texts, by whether their dependency trees are equal"
+    figure = _clouds_figure("trees", title, clouds, 2, labels, "; ".join(about), note)
+    return [
+        Section("Trees", table=_trees_table(pairs), file="trees-table"),
+        Section("Negatives by their dependency trees", figure=figure),
+    ]
 
 
 def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
     rows = []
     for name, each in pairs.items():
-        (x, y), (u, v) = each.positives.centroid, each.negatives.centroid
-        values = (x, u, y, v, each.distance, each.auc("cosine"), each.auc("information"))
-        rows.append([name, *map(float, values)])
+        (x, y), (u, v) = each.centroid("positives"), each.centroid("negatives")
+        apart = each.distance("positives", "negatives")
+        rows.append([name, *map(float, (x, u, y, v, apart, each.auc("cosine"), each.auc("information")))])
     columns = ("model", "cosine +", f"cosine {MINUS}", "MI +", f"MI {MINUS}", "centroids apart", "AUC cosine", "AUC MI")
     notes = (
-        f"Means of {len(next(iter(pairs.values())).positives.cosine):,} positive pairs (+, two dropout views of a "
+        f"Means of {len(next(iter(pairs.values())).of('positives')):,} positive pairs (+, two dropout views of a "
         f"text) and as many negative ones ({MINUS}, views of two texts). MI: attention mutual information in nats.",
         "Centroids apart: distance of the two means in the plane of cosine and nats. AUC: how often a positive pair "
         "has the greater value than a negative one; 0.5 is chance.",
@@ -319,34 +348,53 @@ def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
     return Table("Positives and negatives", columns, rows, formats=dict.fromkeys(columns[1:], ".4f"), notes=notes)
 
 
-def _cloud(name: str, group: PairGroup, origin: Any = (0.0, 0.0)) -> pd.DataFrame:
-    """Return the pairs of a group and their centroid, relative to an origin."""
+def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
+    groups = {"equal": "unequal", "unequal": "equal", "unequal_as_long": "equal"}
+    rows = []
+    for name, each in pairs.items():
+        for kind, other in groups.items():
+            if count := len(each.of(kind)):
+                centroid = each.centroid(kind)
+                values = (*centroid, *(centroid - each.centroid(other)))
+                rows.append([name, kind.replace("_", ", ", 1).replace("_", " "), count, *map(float, values)])
+    last = list(pairs.values())[-1]
+    notes = (
+        f"{last.sharing:,} texts share their tree with another one, in {last.equal_trees:,} pairs. Trees are equal if "
+        "part of speech, head and relation of every word are.",
+        "Normalised: minus the centroid of the other group. As long: pairs of texts with as many tokens, since those "
+        "with equal trees have that, too, and it raises the mutual information.",
+    )
+    numbers = ("cosine", "MI", "cosine, normalised", "MI, normalised")
+    columns, formats = ("model", "trees", "pairs", *numbers), dict.fromkeys(numbers, ".4f")
+    return Table("Negatives by their dependency trees", columns, rows, formats=formats, notes=notes)
+
+
+def _cloud(pairs: AttentionPairs, kind: str, name: str, origin: Any = (0.0, 0.0)) -> pd.DataFrame:
+    """Return the pairs of a kind and, last, their centroid, relative to an origin."""
     import pandas as pd
 
-    x, y = group.cosine - origin[0], group.information - origin[1]
-    pairs = pd.DataFrame({"series": name, "x": x, "y": y})
-    centre = pd.DataFrame({"series": f"centroid, {name}", "x": [x.mean()], "y": [y.mean()]})
-    return pd.concat([pairs, centre])
+    group = pairs.of(kind)
+    cloud = pd.DataFrame(
+        {"series": name, "x": group["cosine"] - origin[0], "y": group["information"] - origin[1]},
+    )
+    centre = {"series": [f"centroid, {name}"], "x": [cloud["x"].mean()], "y": [cloud["y"].mean()]}
+    return pd.concat([cloud, pd.DataFrame(centre)])
 
 
 def _clouds_figure(
-    name: str, title: str, clouds: dict[str, list[pd.DataFrame]], first: int, labels: tuple[str, str], **more: Any
+    name: str,
+    title: str,
+    clouds: dict[str, list[pd.DataFrame]],
+    first: int,
+    labels: tuple[str, str],
+    about: str,
+    note: str,
 ) -> Figure:
-    """Return a panel for each title with two clouds of pairs.
-
-    Args:
-        name: of the figure's files.
-        title: of the figure.
-        clouds: title of a panel to its groups.
-        first: number of the first group's colour.
-        labels: of the axes.
-        more: alt and note of the figure.
-    """
+    """Return a panel with two clouds of pairs for each title; `first` is the number of the first one's colour."""
     import pandas as pd
 
     data = pd.concat([cloud.assign(panel=panel) for panel, groups in clouds.items() for cloud in groups])
-    pairs = data[~data["series"].str.startswith("centroid, ")]
-    ends = {"xlim": style.limits(pairs["x"]), "ylim": style.limits(pairs["y"])}
+    ends = {"xlim": style.limits(data["x"]), "ylim": style.limits(data["y"])}
 
     def draw(panel: str, axes: Axes) -> None:
         for i, cloud in enumerate(clouds[panel], first):
@@ -357,207 +405,4 @@ def _clouds_figure(
         axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
 
     panels = [partial(draw, panel) for panel in clouds]
-    return Figure(name, title, panels, data[["panel", "series", "x", "y"]], **more)
-
-
-def _pairs_figure(pairs: dict[str, AttentionPairs]) -> Figure:
-    clouds, about = {}, []
-    for name, each in pairs.items():
-        groups = [_cloud("positives", each.positives), _cloud("negatives", each.negatives)]
-        clouds[f"{name}: {each.distance:.2f} apart"] = groups
-        (x, y), (u, v) = each.positives.centroid, each.negatives.centroid
-        about.append(
-            f"{name}: positive pairs lie around cosine {x:.2f} and {y:.2f} nats, negative pairs around {u:.2f} and "
-            f"{v:.2f}; cosine tells them apart with AUC {each.auc('cosine'):.3f}, mutual information with "
-            f"{each.auc('information'):.3f}"
-        )
-    note = f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
-    title = "Cosine against attention mutual information"
-    return _clouds_figure("cosine-mi", title, clouds, 0, (COSINE, NATS), alt="; ".join(about), note=note)
-
-
-def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
-    rows, notes = [], []
-    for name, each in pairs.items():
-        trees = each.trees
-        assert trees is not None
-        groups = [("equal", trees.equal, trees.unequal), ("unequal", trees.unequal, trees.equal)]
-        groups += [("unequal, as long", trees.as_long, trees.equal)] if trees.as_long is not None else []
-        for kind, group, other in groups:
-            values = (*group.centroid, *(group.centroid - other.centroid))
-            rows.append([name, kind, len(group.cosine), *map(float, values)])
-        notes = [
-            f"{trees.texts:,} texts share their tree with another one, in {trees.pairs:,} pairs. Trees are equal if "
-            "part of speech, head and relation of every word are.",
-            "Normalised: minus the centroid of the other group. As long: pairs of texts with as many tokens, since "
-            "those with equal trees have that, too, and it raises the mutual information.",
-        ]
-    numbers = ("cosine", "MI", "cosine, normalised", "MI, normalised")
-    formats = dict.fromkeys(numbers, ".4f")
-    columns = ("model", "trees", "pairs", *numbers)
-    return Table("Negatives by their dependency trees", columns, rows, formats=formats, notes=notes)
-
-
-def _trees_figure(pairs: dict[str, AttentionPairs]) -> Figure:
-    import numpy as np
-
-    clouds, about = {}, []
-    for name, each in pairs.items():
-        trees = each.trees
-        assert trees is not None
-        x, y = trees.offset
-        clouds[f"{name}: {np.hypot(x, y):.2f} apart"] = [
-            _cloud("equal trees", trees.equal, trees.unequal.centroid),
-            _cloud("unequal trees", trees.unequal, trees.equal.centroid),
-        ]
-        about.append(
-            f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
-            f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
-        )
-    labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
-    note = f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that they mirror each other"
-    title = "Pairs of different texts, by whether their dependency trees are equal"
-    return _clouds_figure("trees", title, clouds, 2, labels, alt="; ".join(about), note=note)
-
-
-def _heads_table(pairs: dict[str, AttentionPairs]) -> Table:
-    """Return how alike the views are in the heads of each model."""
-    rows = []
-    for name, each in pairs.items():
-        mi = each.information
-        row = [name, *mi.shape, float(mi.mean()), float(each.correlation.mean())]
-        for place in (mi.argmin(), mi.argmax()):
-            layer, head = divmod(int(place), mi.shape[1])
-            row += [f"layer {layer + 1}, head {head + 1}", float(mi[layer, head])]
-        rows.append(row)
-    columns = ("model", "layers", "heads", "mean MI", "mean rho", "least alike head", "least MI", "most alike head")
-    formats = dict.fromkeys(("mean MI", "mean rho", "least MI", "greatest MI"), ".4f")
-    note = "Of two dropout views of a text, the mean over texts; layers and heads count from 1."
-    title = "Agreement of two views in every head"
-    return Table(title, (*columns, "greatest MI"), rows, formats=formats, notes=(note,))
-
-
-def _grids_figure(
-    name: str, title: str, grids: dict[str, tuple[str, Doubles]], about: Sequence[str], limits: dict[str, Any]
-) -> Figure:
-    """Return a panel with a value for each layer and head.
-
-    Args:
-        name: of the figure's files.
-        title: of the figure.
-        grids: title of a panel to the unit of its values, and the values ``[layers, heads]``.
-        about: what is shown, in words.
-        limits: unit to the ends of its colours.
-    """
-    import numpy as np
-    import pandas as pd
-
-    parts = []
-    for panel, (unit, values) in grids.items():
-        layer, head = np.indices(values.shape).reshape(2, -1) + 1
-        columns = {"panel": panel, "series": unit, "layer": layer, "head": head, "value": values.ravel()}
-        parts.append(pd.DataFrame(columns))
-
-    def draw(panel: str, axes: Axes) -> None:
-        unit, values = grids[panel]
-        low, high = limits[unit]
-        axes.grid(visible=False)
-        edges = [np.arange(size + 1) + 0.5 for size in values.shape]
-        cells = axes.pcolormesh(edges[1], edges[0], values, vmin=low, vmax=high, rasterized=True)
-        axes.set(title=panel, xlabel="head", ylabel="layer")
-        for axis, size in ((axes.xaxis, values.shape[1]), (axes.yaxis, values.shape[0])):
-            axis.set_ticks(range(1, size + 1))
-        axes.yaxis.set_inverted(True)
-        style.colour_bar(axes, cells, unit)
-
-    return Figure(name, title, [partial(draw, panel) for panel in grids], pd.concat(parts), "; ".join(about))
-
-
-def _span(arrays: Sequence[Doubles]) -> tuple[float, float]:
-    return min(float(array.min()) for array in arrays), max(float(array.max()) for array in arrays)
-
-
-def _heads_figure(pairs: dict[str, AttentionPairs]) -> Figure:
-    """Return mutual information and rho of each layer and head, two panels for each model."""
-    units = ("nats", "rho of the log weights")
-    limits = {
-        units[0]: _span([each.information for each in pairs.values()]),
-        units[1]: _span([each.correlation for each in pairs.values()]),
-    }
-    grids, about = {}, []
-    for name, each in pairs.items():
-        grids[f"{name}: mutual information"] = (units[0], each.information)
-        grids[f"{name}: rho"] = (units[1], each.correlation)
-        by_layer = ", ".join(f"{value:.2f}" for value in each.information.mean(axis=1))
-        about.append(f"{name}: mutual information by layer, from the first to the last: {by_layer} nats")
-    title = "Agreement of the attention of two dropout views, for each layer and head"
-    return _grids_figure("heads", title, grids, about, limits)
-
-
-def _changes_figure(pairs: dict[str, AttentionPairs]) -> Figure | None:
-    """Return the mutual information of every head minus that of the first model, of models of the same size."""
-    import numpy as np
-
-    first, *others = pairs
-    base = pairs[first].information
-    unit = f"nats more than {first}"
-    same = [name for name in others if pairs[name].information.shape == base.shape]
-    if not same:
-        return None
-    grids = {name: (unit, pairs[name].information - base) for name in same}
-    about = []
-    for name, (_, values) in grids.items():
-        layer, head = np.unravel_index(np.abs(values).argmax(), values.shape)
-        about.append(
-            f"{name}: {values.mean():+.3f} nats on average, most in layer {layer + 1}, head {head + 1} "
-            f"({values[layer, head]:+.3f})"
-        )
-    title = f"Mutual information of two views in each head, minus that of {first}"
-    limits = {unit: _span([values for _, values in grids.values()])}
-    return _grids_figure("heads-change", title, grids, about, limits)
-
-
-def _histograms(name: str, slices: Sequence[Slice], file: str, sentence: str, tokens: int) -> Figure:
-    """Return the joint histograms of the log weights of two views of a sentence, a panel for each slice."""
-    import numpy as np
-    import pandas as pd
-    from matplotlib.colors import LogNorm
-
-    filled = [part for part in slices if len(part.first)]
-    edges = np.linspace(*_span([np.concatenate([part.first, part.second]) for part in filled]), BINS + 1)
-    counts = [np.histogram2d(part.second, part.first, bins=(edges, edges))[0] for part in slices]
-    most = max(2.0, *(float(count.max()) for count in counts))
-    centres = (edges[1:] + edges[:-1]) / 2
-    parts = []
-    for part, count in zip(slices, counts, strict=True):
-        rows, columns = np.nonzero(count)
-        values = {"x": centres[columns], "y": centres[rows], "value": count[rows, columns]}
-        parts.append(pd.DataFrame({"panel": _place(part), "layer": part.layer + 1, "head": part.head + 1, **values}))
-
-    def draw(part: Slice, count: Doubles, axes: Axes) -> None:
-        axes.grid(visible=False)
-        shown = np.where(count > 0, count, np.nan)
-        cells = axes.pcolormesh(edges, edges, shown, norm=LogNorm(1.0, most), rasterized=True)
-        title = f"{_place(part)}: rho {part.correlation:.2f}, MI {part.information:.2f}"
-        axes.set(title=title, xlabel="ln attention, view 1", ylabel="ln attention, view 2")
-        style.colour_bar(axes, cells, "positions", log=True)
-
-    least, greatest = (pick(slices, key=lambda part: part.information) for pick in (min, max))
-    about = (
-        f"{name}, {len(slices)} joint histograms: the points lie closest to the diagonal in {_values(greatest)}, and "
-        f"spread most in {_values(least)}"
-    )
-    title = f"{name}: attention of two dropout views of one sentence of {tokens} tokens"
-    quoted = f"\N{LEFT DOUBLE QUOTATION MARK}{sentence}\N{RIGHT DOUBLE QUOTATION MARK}"
-    note = f"Weights that dropout removed in either view are left out. The sentence: {quoted}"
-    panels = [partial(draw, part, count) for part, count in zip(slices, counts, strict=True)]
-    heads = len({part.head for part in slices})
-    return Figure(file, title, panels, pd.concat(parts), about, note, columns=heads)
-
-
-def _place(part: Slice) -> str:
-    return f"layer {part.layer + 1}, head {part.head + 1}"
-
-
-def _values(part: Slice) -> str:
-    return f"{_place(part)} (rho {part.correlation:.2f}, {part.information:.2f} nats)"
+    return Figure(name, title, panels, data[["panel", "series", "x", "y"]], about, note)

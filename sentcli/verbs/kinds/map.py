@@ -89,14 +89,14 @@ def map_(
         raise InputError("give models (-m) to map the texts with")
     settings = MapSettings(clusters, perplexity, seed, neighbours)
     whitening = Whitening.parse(whiten) if whiten is not None else None
-    candidates = shared.models(model, load, rerun=rerun)
+    models = shared.models(model, load, rerun=rerun)
     lines, labels = _read(texts, text_field, label_field, limit)
     if len(lines) < clusters:
         raise InputError(f"--clusters {clusters}: {texts} has only {len(lines)} distinct texts")
     tsne.require(len(lines))
     maps = Maps(lines, settings, labels, whitening)
     names = shared.short_names(model)
-    reports = [maps.add(candidate, names[candidate.name]) for candidate in candidates]
+    reports = [maps.add(each, names[each.name]) for each in models]
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     words = (
         f"{len(lines):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; k-means "

@@ -87,10 +87,10 @@ def objectives(
     reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
     count = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
-    for candidate in shared.models(names, load, rerun=rerun):
-        name = candidate.name
+    for each in shared.models(names, load, rerun=rerun):
+        name = each.name
         report = reports.setdefault(name, Outcome("analyze", name, {"kind": "objectives"}, {}))
-        spectra[short[name]] = _spectra(candidate, lines, count, seed, report)
+        spectra[short[name]] = _spectra(each, lines, count, seed, report)
     _say_pooling([report.protocol.get("pooling") for report in reports.values()])
     words = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
     made = [*term_sections({short[name]: run for name, run in terms.items()}), *_group_sections(spectra, words)]

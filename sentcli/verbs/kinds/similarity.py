@@ -72,13 +72,13 @@ def similarity(
     shared.check(output, overwrite=overwrite)
     if not model:
         raise InputError("give models (-m) whose cosines are to be compared with gold scores")
-    candidates = shared.models(model, load, rerun=rerun)
+    models = shared.models(model, load, rerun=rerun)
     ((name, subsets),) = shared.read_stsb(data, pairs, split).items()
     scored = ScoredPairs.of(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
     names = shared.short_names(model)
     cosines, reports = {}, []
-    for candidate in candidates:
-        cosines[names[candidate.name]], report = measure(candidate, scored)
+    for each in models:
+        cosines[names[each.name]], report = measure(each, scored)
         reports.append(report)
     gold = scored.gold
     words = f"{len(gold):,} pairs of {scored.name}, gold scores {gold.min():g} to {gold.max():g}."

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.sweeps import Curve, PublishedCurve, Spread, SweepRun
+    from sentcli.analysis.sweeps import SweepRun
 
 WIDE = 20.0
 """Ratio of the largest to the smallest value of a setting from which its axis is logarithmic."""
@@ -62,27 +62,27 @@ def low_shot(
 
     shared.check(output, overwrite=overwrite)
     runs = sweeps.read_runs(paths)
-    curves = sweeps.low_shot(runs)
-    systems = [curve.system for curve in curves]
+    points = sweeps.low_shot(runs)
+    systems = list(points["system"].unique())
     if baseline is not None and baseline not in systems:
         hint = nearest(baseline, systems)
         raise InputError(f"--baseline {baseline}: no such system{hint}; there are: {'; '.join(systems)}")
     if baseline is None and "simcse" in systems and len(systems) > 1:
         baseline = "simcse"
-    printed = sweeps.published_low_shot() if published else []
+    printed = sweeps.published_low_shot() if published else None
     made = []
-    for score in _scored(curves):
+    for score in _scored(points):
         title, file = f"Low shot: {_short(score)}", f"low-shot-{_slug(score)}"
-        table = _by_size(curves, score)
-        made.append(Section(title, figure=_low_shot_figure(curves, score, printed)))
+        table = _by_size(points, score)
+        made.append(Section(title, figure=_low_shot_figure(points, score, printed)))
         made.append(Section(f"{title}, by system", table=table, file=f"{file}-table"))
         if baseline is not None:
             over = _distances(table, score, baseline)
             made.append(Section(f"{title}, over {baseline}", table=over, file=f"{file}-over"))
-    if printed:
+    if printed is not None:
         made.append(Section("Published low-shot scores", table=_published(printed), file="low-shot-published"))
-    objects = [_object("low-shot", runs, curves, {"baseline": baseline})]
-    return shared.write("low-shot", output, made, objects, _summary(curves, "sentences"))
+    objects = [_object("low-shot", runs, points, {"baseline": baseline})]
+    return shared.write("low-shot", output, made, objects, _summary(points, "sentences"))
 
 
 @verb("sweep")
@@ -114,46 +114,59 @@ def sweep(
     shared.check(output, overwrite=overwrite)
     runs = sweeps.read_runs(paths)
     every = {key: sweeps.over(runs, key) for key in dict.fromkeys(x or sweeps.varied(runs))}
-    if alone := next((key for key in x or [] if not every[key]), None):
+    if alone := next((key for key in x or [] if every[key].empty), None):
         raise InputError(f"--x {alone}: it has one value in all runs that are otherwise alike: nothing to draw")
-    drawn = {key: curves for key, curves in every.items() if curves}
+    drawn = {key: points for key, points in every.items() if not points.empty}
     if not drawn:
         raise InputError(f"no setting has several values in the {len(runs)} runs that are otherwise alike")
     made = []
-    for key, curves in drawn.items():
+    for key, points in drawn.items():
         words, name = key.replace("_", " "), f"sweep-{_slug(key)}"
-        made.append(Section(f"Sweep of {words}", figure=_sweep_figure(key, curves, name)))
-        made.append(Section(f"Scores over {words}", table=_over_setting(key, curves), file=f"{name}-table"))
-    objects = [_object("sweep", runs, each, {"x": key}) for key, each in drawn.items()]
-    summary = [line for key, curves in drawn.items() for line in _summary(curves, key)]
+        made.append(Section(f"Sweep of {words}", figure=_sweep_figure(key, points, name)))
+        made.append(Section(f"Scores over {words}", table=_over_setting(key, points), file=f"{name}-table"))
+    objects = [_object("sweep", runs, points, {"x": key}) for key, points in drawn.items()]
+    summary = [line for key, points in drawn.items() for line in _summary(points, key)]
     return shared.write("sweep", output, made, objects, summary)
 
 
-def _object(kind: str, runs: Sequence[SweepRun], curves: Sequence[Curve], choices: dict[str, Any]) -> dict[str, Any]:
+def _object(kind: str, runs: Sequence[SweepRun], points: pd.DataFrame, choices: dict[str, Any]) -> dict[str, Any]:
+    import pandas as pd
+
     from sentcli.machine import environment
     from sentcli.verbs.outcome import Outcome
 
+    curves: dict[str, list[dict[str, Any]]] = {}
+    for point in points.to_dict("records"):
+        scores = {
+            score: {
+                "mean": point[score],
+                "sd": None if pd.isna(point[f"{score}_sd"]) else point[f"{score}_sd"],
+                "runs": point["runs"],
+            }
+            for score in _scored(points)
+            if pd.notna(point[score])
+        }
+        curves.setdefault(point["system"], []).append({"value": point["value"], **scores})
     models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
+    results = {"curves": [{"system": system, "points": each} for system, each in curves.items()]}
     protocol = {"kind": kind, **choices, "runs": len(runs)}
-    results = {"curves": [curve.to_dict() for curve in curves]}
     return Outcome("analyze", models, protocol, results, environment(None, None)).to_dict()
 
 
-def _scored(curves: Sequence[Curve]) -> list[str]:
+def _scored(points: pd.DataFrame) -> list[str]:
     """Return the scores that some points have, the test score first."""
     from sentcli.analysis.sweeps import SCORES
 
-    return [key for key in SCORES if any(key in spreads for curve in curves for _, spreads in curve.points)]
+    return [score for score in SCORES if points[score].notna().any()]
 
 
-def _summary(curves: Sequence[Curve], what: str) -> list[str]:
+def _summary(points: pd.DataFrame, what: str) -> list[str]:
     """Return for each score which system is best, and where."""
-    lines = []
-    for score in _scored(curves):
-        points = [(spread.mean, curve.system, x) for curve in curves for x, spread in curve.values(score)]
-        best, system, x = max(points, key=lambda point: point[0])
-        lines.append(f"Best {_short(score)}: {best:.2f}, {system} at {what} {_shown(x)}.")
-    return lines
+    best = {score: points.loc[points[score].idxmax()] for score in _scored(points)}
+    return [
+        f"Best {_short(score)}: {point[score]:.2f}, {point['system']} at {what} {_shown(point['value'])}."
+        for score, point in best.items()
+    ]
 
 
 def _label(score: str) -> str:
@@ -174,52 +187,37 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _points(panel: str, curve: Curve, score: str) -> pd.DataFrame:
-    """Return the points of a curve with a band of one standard deviation."""
+def _lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
+    """Return what is drawn of a score, with a band of one standard deviation where a system has several runs."""
     import pandas as pd
 
-    values = curve.values(score)
-    several = any(spread.sd is not None for _, spread in values)
-    rows = [
-        {
-            "panel": panel,
-            "series": curve.system,
-            "x": x,
-            "y": spread.mean,
-            "low": spread.band[0] if several else None,
-            "high": spread.band[1] if several else None,
-        }
-        for x, spread in values
-    ]
-    return pd.DataFrame(rows)
+    scored = points[points[score].notna()]
+    mean, deviation = scored[score], scored[f"{score}_sd"]
+    banded = deviation.notna().groupby(scored["system"]).transform("any")
+    low, high = (mean + sign * deviation.fillna(0) for sign in (-1, 1))
+    columns = {"series": scored["system"], "x": scored["value"], "y": mean}
+    return pd.DataFrame({"panel": panel, **columns, "low": low.where(banded), "high": high.where(banded)})
 
 
-def _sweep_figure(key: str, curves: Sequence[Curve], name: str) -> Figure | None:
+def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
     """Return a panel for each score; None where no system has a score at several values."""
     import pandas as pd
 
-    parts, words = [], []
-    for score in _scored(curves):
-        for curve in curves:
-            values = curve.values(score)
-            if len(values) > 1:
-                parts.append(_points(_short(score), curve, score))
-                x, best = max(values, key=lambda point: point[1].mean)
-                title = f"{curve.system}: best {score.replace('_', ' ')}"
-                words.append(f"{title} {best.mean:.2f} at {key} {_shown(x)}")
-    if not parts:
+    data = pd.concat([_lines(_short(score), points, score) for score in _scored(points)] or [pd.DataFrame()])
+    if data.empty or not data.duplicated(["panel", "series"]).any():
         return None
-    data = pd.concat(parts)
-    every = [x for curve in curves for x, _ in curve.points]
-    numeric = all(isinstance(x, int | float) and not isinstance(x, bool) for x in every)
-    names = [] if numeric else list(dict.fromkeys(map(_shown, every)))
+    data = data[data.duplicated(["panel", "series"], keep=False)].reset_index(drop=True)
+    values = list(points["value"])
+    numeric = all(isinstance(x, int | float) and not isinstance(x, bool) for x in values)
+    names = [] if numeric else list(dict.fromkeys(map(_shown, values)))
+    best = data.loc[data.groupby(["panel", "series"], sort=False)["y"].idxmax()]
+    words = [f"{row.series}: best {row.panel} {row.y:.2f} at {key} {_shown(row.x)}" for row in best.itertuples()]
     if not numeric:
-        data["label"] = data["x"].map(_shown)
-        data["x"] = data["label"].map(names.index)
-    logarithmic = numeric and min(every) > 0 and max(every) / min(every) >= WIDE
+        data = data.assign(label=data["x"].map(_shown), x=data["x"].map(_shown).map(names.index))
+    logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= WIDE
 
     def draw(score: str, axes: Axes) -> None:
-        style.lines(axes, data[data["panel"] == _short(score)], [curve.system for curve in curves])
+        style.lines(axes, data[data["panel"] == _short(score)], list(points["system"].unique()))
         axes.set(title=_short(score), xlabel=key.replace("_", " "), ylabel=_label(score))
         if names:
             turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if max(map(len, names)) > 4 else {}
@@ -228,50 +226,47 @@ def _sweep_figure(key: str, curves: Sequence[Curve], name: str) -> Figure | None
         if logarithmic:
             style.log_axis(axes, "x")
 
-    panels = [partial(draw, score) for score in _scored(curves) if (data["panel"] == _short(score)).any()]
+    panels = [partial(draw, score) for score in _scored(points) if (data["panel"] == _short(score)).any()]
     return Figure(name, f"Scores over {key.replace('_', ' ')}", panels, data, "; ".join(words), BANDS)
 
 
-def _low_shot_figure(curves: Sequence[Curve], score: str, published: Sequence[PublishedCurve]) -> Figure:
+def _low_shot_figure(points: pd.DataFrame, score: str, published: pd.DataFrame | None) -> Figure:
     import pandas as pd
 
     words = []
-    for curve in curves:
-        if values := curve.values(score):
-            (least, first), (most, last) = values[0], values[-1]
-            words.append(f"{curve.system}: {first.mean:.2f} with {least:,} sentences, {last.mean:.2f} with {most:,}")
-    measured = pd.concat([_points("Measured", curve, score) for curve in curves])
-    printed = [
-        pd.DataFrame(
-            {"panel": "Published", "series": each.title, "x": [100 * s for s in each.shares], "y": list(each.mean)}
-        )
-        for each in published
-    ]
-    data = pd.concat([measured, *printed])
+    for system, part in points[points[score].notna()].groupby("system", sort=False):
+        (least, first), (most, last) = (part[["value", score]].iloc[i] for i in (0, -1))
+        words.append(f"{system}: {first:.2f} with {least:,} sentences, {last:.2f} with {most:,}")
+    data = _lines("Measured", points, score)
+    if published is not None:
+        columns = {"series": published["title"], "x": 100 * published["share"], "y": published["mean"]}
+        data = pd.concat([data, pd.DataFrame({"panel": "Published", **columns})])
 
-    def draw(title: str, x: str, y: str, names: list[str], axes: Axes) -> None:
-        style.lines(axes, data[data["panel"] == title], names)
+    def draw(title: str, x: str, y: str, axes: Axes) -> None:
+        own = data[data["panel"] == title]
+        names = points["system"] if title == "Measured" else own["series"]
+        style.lines(axes, own, list(names.unique()))
         axes.set(title=title, xlabel=x, ylabel=y)
         style.log_axis(axes, "x")
 
-    systems = [curve.system for curve in curves]
-    panels = [partial(draw, "Measured", "training sentences", _label(score), systems)]
-    if published:
-        across, titles = "share of 1,000,000 sentences (%)", [each.title for each in published]
-        panels.append(partial(draw, "Published", across, _label("sts_average"), titles))  # whatever was measured
+    panels = [partial(draw, "Measured", "training sentences", _label(score))]
+    if published is not None:  # what papers print are averages, whatever was measured
+        panels.append(partial(draw, "Published", "share of 1,000,000 sentences (%)", _label("sts_average")))
     title = "Scores over the size of the training set"
     return Figure(f"low-shot-{_slug(score)}", title, panels, data, "; ".join(words), BANDS)
 
 
-def _by_size(curves: Sequence[Curve], score: str) -> Table:
+def _by_size(points: pd.DataFrame, score: str) -> Table:
     """Return a row for each system and a column for each number of sentences."""
-    sizes = sorted({x for curve in curves for x, _ in curve.values(score)})
-    rows, deviations = [], dict[tuple[int, str], float]()
-    for i, curve in enumerate(curves):
-        spreads = dict(curve.values(score))
-        runs = max((spread.runs for spread in spreads.values()), default=0)
-        rows.append([curve.system, runs, *(spreads[size].mean if size in spreads else None for size in sizes)])
-        deviations |= {(i, f"{x:,}"): spread.sd for x, spread in spreads.items() if spread.sd is not None}
+    scored = points[points[score].notna()]
+    sizes = sorted(scored["value"].unique())
+    rows: list[list[Any]] = []
+    deviations: dict[tuple[int, str], float] = {}
+    for i, system in enumerate(points["system"].unique()):
+        own = scored[scored["system"] == system].set_index("value")
+        runs = int(own["runs"].max()) if len(own) else 0
+        rows.append([system, runs, *(float(own.loc[size, score]) if size in own.index else None for size in sizes)])
+        deviations |= {(i, f"{size:,}"): float(sd) for size, sd in own[f"{score}_sd"].dropna().items()}
     columns = ["system", "runs", *(f"{size:,}" for size in sizes)]
     return Table(f"{_label(score)}, by number of training sentences", columns, rows, deviations=deviations)
 
@@ -287,33 +282,28 @@ def _distances(table: Table, score: str, baseline: str) -> Table:
     return Table(title, table.columns, rows, formats=dict.fromkeys(table.columns[2:], "+.2f"))
 
 
-def _over_setting(key: str, curves: Sequence[Curve]) -> Table:
-    scores = _scored(curves)
-    rows: list[list[Any]] = []
-    deviations: dict[tuple[int, str], float] = {}
-    for curve in curves:
-        for x, spreads in curve.points:
-            runs = max((spread.runs for spread in spreads.values()), default=0)
-            means = [spreads[score].mean if score in spreads else None for score in scores]
-            deviations |= {(len(rows), _short(score)): sd for score in scores if (sd := _sd(spreads.get(score)))}
-            rows.append([curve.system, _shown(x), runs, *means])
-    words = key.replace("_", " ")
-    columns = ["system", words, "runs", *map(_short, scores)]
-    return Table(f"Scores over {words}", columns, rows, deviations=deviations)
+def _over_setting(key: str, points: pd.DataFrame) -> Table:
+    scores, words = _scored(points), key.replace("_", " ")
+    shown = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(_shown))
+    shown["runs"] = shown["runs"].where(points[scores].notna().any(axis=1), 0)
+    deviations = {
+        (i, _short(score)): float(sd)
+        for score in scores
+        for i, sd in enumerate(points[f"{score}_sd"])
+        if sd == sd  # not NaN
+    }
+    heads = {"value": words, **{score: _short(score) for score in scores}}
+    return Table.of_frame(f"Scores over {words}", shown.rename(columns=heads), deviations=deviations)
 
 
-def _sd(spread: Spread | None) -> float | None:
-    return None if spread is None else spread.sd
-
-
-def _published(published: Sequence[PublishedCurve]) -> Table:
-    shares = sorted({share for each in published for share in each.shares})
-    rows, deviations = [], dict[tuple[int, str], float]()
-    for i, each in enumerate(published):
-        means = dict(zip(each.shares, each.mean, strict=True))
-        rows.append([each.title, *(means.get(share) for share in shares)])
-        deviations |= {(i, f"{100 * s:g} %"): sd for s, sd in zip(each.shares, each.sd, strict=False)}
+def _published(published: pd.DataFrame) -> Table:
+    shares, titles = sorted(published["share"].unique()), list(published["title"].unique())
+    means = published.pivot(index="title", columns="share", values="mean").reindex(titles)[shares]
+    means = means.rename(columns=lambda share: f"{100 * share:g} %").rename_axis("system").reset_index()
+    deviations = {
+        (titles.index(row.title), f"{100 * row.share:g} %"): row.sd
+        for row in published.dropna(subset="sd").itertuples()
+    }
     note = "miCSE (Klein and Nabi, ACL 2023): BERT-base, shares of a million sentences of Wikipedia."
-    columns = ["system", *(f"{100 * share:g} %" for share in shares)]
     title = "Published STS averages, by share of the training set"
-    return Table(title, columns, rows, deviations=deviations, published=len(rows), notes=(note,))
+    return Table.of_frame(title, means, deviations=deviations, published=len(means), notes=(note,))
