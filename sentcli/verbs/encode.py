@@ -13,8 +13,8 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.options import IdField, OptionalModel, Overwrite, TextField
 from sentcli.verbs.outcome import Outcome
-from sentcli.verbs.scoring import MODEL_HELP
 
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeSummary, Inputs
@@ -28,8 +28,8 @@ Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 class InputOptions:
     """How input files are read."""
 
-    text_field: Annotated[str, Doc("Column that holds the text.")] = "text"
-    id_field: Annotated[str | None, Doc("Column that holds the id: id, else _id, else the row number.")] = None
+    text_field: TextField = "text"
+    id_field: IdField = None
     input_format: Annotated[Format | None, Doc("Read every input as this, whatever its suffix.")] = None
     on_null: Annotated[Literal["error", "empty", "skip"], Doc("What to do with a row that has no text.")] = "error"
     on_long: Annotated[
@@ -65,7 +65,7 @@ class WriteOptions:
     ] = None
     resume: Annotated[bool, Doc("Continue a directory output where it stopped.")] = False
     append: Annotated[bool, Doc("Add the rows of INPUT to a finished directory.")] = False
-    overwrite: Annotated[bool, Doc("Replace an output that exists.")] = False
+    overwrite: Overwrite = False
 
 
 @verb("encode")
@@ -80,7 +80,7 @@ def encode(
         Flag("-o", metavar="OUT"),
         Doc("A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix), or - (JSON Lines)."),
     ] = None,
-    model: Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")] = None,
+    model: OptionalModel = None,
     reading: Annotated[InputOptions, Group("Input")] = InputOptions(),
     prompt_name: Annotated[
         str | None,

@@ -12,8 +12,8 @@ from sentcli import console
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.options import Model, Overwrite
 from sentcli.verbs.outcome import Outcome
-from sentcli.verbs.scoring import MODEL_HELP
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @verb("export")
 def export(
-    model: Annotated[str, Flag("-m", show_default=False), Doc(f"{MODEL_HELP}.")],
+    model: Model,
     output: Annotated[Path, Flag("-o", metavar="DIR"), Doc("Folder to write.")],
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],
@@ -36,7 +36,7 @@ def export(
         bool, Doc("Keep the torch weights beside model.onnx, for SentenceTransformer(DIR).")
     ] = True,
     options: Annotated[ModelOptions, Group("Model")] = ModelOptions(),
-    overwrite: Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> Outcome:
     """Write a model as ONNX: token ids in, sentence vectors out, checked against the model.
 

@@ -15,8 +15,8 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.model.options import LoadOptions
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.options import DocPrompt, IdField, OptionalModel, Overwrite, QueryPrompt, TextField
 from sentcli.verbs.outcome import Outcome
-from sentcli.verbs.scoring import MODEL_HELP
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -60,8 +60,8 @@ class IndexOptions:
 class TextOptions:
     """Files of text that are encoded first."""
 
-    text_field: Annotated[str, Doc("Column that holds the text.")] = "text"
-    id_field: Annotated[str | None, Doc("Column that holds the id: id, else _id, else the row number.")] = None
+    text_field: TextField = "text"
+    id_field: IdField = None
     append: Annotated[bool, Doc("Add the rows of INPUT to the directory and its index.")] = False
 
 
@@ -97,17 +97,13 @@ def index(
     output: Annotated[
         Path | None, Flag("-o", metavar="DIR"), Doc("For files of text: the directory to encode into.")
     ] = None,
-    model: Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")] = None,
+    model: OptionalModel = None,
     check: Annotated[bool, Doc("Build nothing: compare the indexes of INPUT with their checksums.")] = False,
     text: Annotated[TextOptions, Group("Input")] = TextOptions(),
-    query_prompt: Annotated[
-        str | None, Flag(panel="Model"), Doc("Text in front of each query; default: the model's own.")
-    ] = None,
-    doc_prompt: Annotated[
-        str | None, Flag(panel="Model"), Doc("Text in front of each document; default: the model's own.")
-    ] = None,
+    query_prompt: QueryPrompt = None,
+    doc_prompt: DocPrompt = None,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
-    overwrite: Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> Outcome:
     """Build an index over encoded text once, for `retrieve --corpus` to use.
 

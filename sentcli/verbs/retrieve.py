@@ -10,9 +10,10 @@ from annotated_doc import Doc
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.options import MODEL_HELP, Overwrite
 from sentcli.verbs.retrieve_corpus import Hits, search_corpus
 from sentcli.verbs.retrieve_options import CorpusOptions, PairOptions, SearchOptions, SetOptions
-from sentcli.verbs.scoring import MODEL_HELP, Evaluation, ScoringOptions
+from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 
 @verb("retrieve", pages=True)
@@ -28,7 +29,7 @@ def retrieve(
     search: Annotated[SearchOptions, Group("Model")] = SearchOptions(),
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
-    overwrite: Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")] = False,
+    overwrite: Overwrite = False,
     json: str | None = None,
 ) -> Evaluation | Hits:
     """Search a corpus, or score retrieval: BEIR's sets with BEIR's metrics, or pairs of one domain.

@@ -10,6 +10,7 @@ from annotated_doc import Doc
 from annotated_types import Ge, Le
 
 from sentcli.verbs.declaration import Flag
+from sentcli.verbs.options import DocPrompt, QueryPrompt
 
 if TYPE_CHECKING:
     from sentcli.search.ways import Way
@@ -112,8 +113,8 @@ class SearchOptions:
     similarity: Annotated[
         Literal["cosine", "dot"] | None, Doc("Of query and document: cosine, or that of the index.")
     ] = None
-    query_prompt: Annotated[str | None, Doc("Text in front of each query; default: the model's own.")] = None
-    doc_prompt: Annotated[str | None, Doc("Text in front of each document; default: the model's own.")] = None
+    query_prompt: QueryPrompt = None
+    doc_prompt: DocPrompt = None
     query_length: Annotated[int | None, Ge(3), Doc("Tokens a query, where it is not to be --max-length.")] = None
 
     @property

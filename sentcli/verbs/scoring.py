@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from sentcli.evaluation.scores import ModelScores, ScoreKind
     from sentcli.table import Table
 
-MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
-Models = Annotated[list[str], Flag("-m", show_default=False), Doc(f"{MODEL_HELP}; several are compared.")]
-
 
 def _list_published() -> None:
     from sentcli.evaluation.published import AVERAGES, published

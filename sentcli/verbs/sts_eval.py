@@ -12,7 +12,8 @@ from annotated_doc import Doc
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.scoring import Evaluation, Models, ScoringOptions, names
+from sentcli.verbs.options import Models
+from sentcli.verbs.scoring import Evaluation, ScoringOptions, names
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, Task

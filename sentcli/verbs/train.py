@@ -12,8 +12,8 @@ from annotated_types import Ge, Le
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.options import OptionalModel, Overwrite
 from sentcli.verbs.outcome import Outcome
-from sentcli.verbs.scoring import MODEL_HELP
 
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
@@ -131,14 +131,14 @@ class LogOptions:
     log_to: Annotated[list[str] | None, Flag(metavar="tensorboard|wandb"), Doc("Also log to this tracker.")] = None
     save_every: Annotated[int, Ge(0), Doc("Steps between two checkpoints; 0 for none.")] = 500
     resume: Annotated[bool, Doc("Go on after an interruption, to the same weights.")] = False
-    overwrite: Annotated[bool, Doc("Replace an output that exists.")] = False
+    overwrite: Overwrite = False
 
 
 @verb("train")
 def train(
     output: Annotated[Path, Flag("-o", metavar="DIR", show_default=False), Doc("The folder of the trained model.")],
     method: Annotated[str | None, Doc(METHODS_HELP)] = None,
-    model: Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")] = None,
+    model: OptionalModel = None,
     data: Annotated[
         list[Path] | None,
         Flag(metavar="FILE..."),
