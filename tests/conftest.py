@@ -208,11 +208,9 @@ def invoke():
     """Run the command line in this process (fast); returns typer's result with exit_code, stdout, stderr."""
     from typer.testing import CliRunner
 
-    from sentcli import console
     from sentcli.cli.app import app
 
     def call(*arguments, check=None, stdin=None):
-        console.state.data_on_stdout = False  # what a process starts with
         result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
         if check is not None:
             assert result.exit_code == check, (result.exit_code, result.stdout, result.stderr, result.exception)

@@ -25,13 +25,14 @@ def register(function: Any, group: typer.Typer) -> None:
     verb: Verb = function.verb
 
     def command_of_verb(**arguments: Any) -> None:
-        console.state.debug = arguments.pop("debug")
+        debug = arguments.pop("debug")
         values = {a.name: _given(arguments[a.name]) for a in verb.arguments}
         data = "-" in (values["json"], values.get("output"), values.get("hits"))
-        console.state.__dict__.update(quiet=values["quiet"], verbose=values["verbose"], data_on_stdout=data)
         if data and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale
-        _run(lambda: verb.run(values).show())
+        with console.speaking(quiet=values["quiet"], verbose=values["verbose"], data_on_stdout=data):
+            console.state.debug = debug
+            _run(lambda: verb.run(values).show())
 
     parameters = [
         inspect.Parameter(a.name, inspect.Parameter.KEYWORD_ONLY, default=a.default, annotation=_annotation(a))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -58,8 +59,16 @@ class Against(BaseModel):
     """A comparison with a published system."""
 
     model_config = ConfigDict(extra="allow")
-    name: str
+    name: str = ""
     tasks: dict[str, PublishedLine]
+
+    def titled(self) -> dict[str, Any]:
+        """Return the comparison with title and source: as the file has them, else as this version knows them."""
+        from sentcli.evaluation.published import published
+
+        known = published().get(self.name)
+        told = {"title": known.title, "source": known.source} if known else {"title": self.name, "source": ""}
+        return told | self.model_dump()
 
 
 class TaskResult(BaseModel):
@@ -73,15 +82,15 @@ class TaskResult(BaseModel):
     def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
         """Return the score that was written."""
         more = self.model_extra or {}
-        metrics = {key: float(value) for key, value in more.items() if _is_number(value) and isinstance(value, float)}
-        metrics |= {key: float(more[key]) for key in headline if _is_number(more.get(key))}
+        numbers = {key: _number(more[key]) for key in more if isinstance(more[key], float) or key in headline}
+        metrics = {key: value for key, value in numbers.items() if value is not None}
         ends = {**({headline[0]: self.interval} if self.interval else {}), **self.intervals}
         return TaskScore(
             task=task,
             kind=kind,
             metrics=metrics,
-            headline=tuple(key for key in headline if key in metrics),
-            facts={key: value for key, value in more.items() if key not in metrics},
+            headline=headline,
+            facts={key: value for key, value in more.items() if key not in numbers},
             intervals={key: (e[0], e[1]) for key, e in ends.items() if e and e[0] is not None and e[1] is not None},
             parts=tuple(part.score(name, kind, headline) for name, part in self.forums.items()),
         )
@@ -105,7 +114,14 @@ class ScoreFile(BaseModel):
     def scores(self, source: str) -> ModelScores:
         """Return the scores that were written."""
         low, high = self.average_interval or (None, None)
-        tasks = [task.score(name, *self._headline(name, task)) for name, task in self.results.items()]
+        tasks = []
+        for name, task in self.results.items():
+            kind, headline = self._headline(name, task)
+            for key in headline:
+                value = (task.model_extra or {}).get(key)
+                if isinstance(value, bool) or not isinstance(value, int | float | None):
+                    raise DataError(source, f"{name} {key}: expected a number, found {json.dumps(value)[:40]}")
+            tasks.append(task.score(name, kind, headline))
         return ModelScores(
             command=self.command,
             model=self.model,
@@ -114,7 +130,7 @@ class ScoreFile(BaseModel):
             environment=self.environment,
             cached=self.cached,
             compared=self.compared.model_dump() if self.compared else {},
-            against=self.against.model_dump() if self.against else {},
+            against=self.against.titled() if self.against else {},
             source=source,
             average_interval=None if low is None or high is None else (low, high),
             seconds=self.elapsed_seconds,
@@ -143,7 +159,7 @@ def read_scores(files: Iterable[Path]) -> list[ModelScores]:
         objects = value if isinstance(value, list) else [value]
         if not objects:
             raise DataError(file, "an empty list; there is nothing to show")
-        scores += [_read_object(each, file) for each in objects]
+        scores += [read_object(each, str(file)) for each in objects]
     return scores
 
 
@@ -158,7 +174,8 @@ def _parse(file: Path) -> Any:
         raise DataError(file, f"not JSON ({one_line(error)})") from error
 
 
-def _read_object(value: Any, file: Path) -> ModelScores:
+def read_object(value: Any, file: str = "") -> ModelScores:
+    """Read one object that a command wrote with ``--json``; `file` is named in messages and tells models apart."""
     if not isinstance(value, dict) or not {"command", "model", "results"} <= value.keys():
         raise DataError(file, "not a report of sentcli: no object with command, model and results")
     if value["command"] not in ("sts-eval", "senteval", "retrieve"):
@@ -168,7 +185,7 @@ def _read_object(value: Any, file: Path) -> ModelScores:
     if isinstance(value["results"], list):
         raise DataError(file, "hits of retrieve --query, not scores of a set")
     try:
-        scores = ScoreFile.model_validate(value).scores(str(file))
+        scores = ScoreFile.model_validate(value).scores(file)
     except ValidationError as error:
         problem = error.errors()[0]
         raise DataError(file, f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].lower()}") from None
@@ -177,5 +194,9 @@ def _read_object(value: Any, file: Path) -> ModelScores:
     return scores
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any) -> float | None:
+    """Return a number of a file; None for null and for what is not finite."""
+    try:
+        return float(value) if value is not None and math.isfinite(value) else None
+    except OverflowError:
+        return None

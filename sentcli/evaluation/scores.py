@@ -236,7 +236,7 @@ class ModelScores:
 
     def values(self, kind: ScoreKind) -> dict[str, float]:
         """Return the scores of the tasks of one kind by column, and their average if there is one."""
-        values = {title: task.metrics[metric] for title, task, metric in self.columns(kind)}
+        values = {title: t.metrics[metric] for title, t, metric in self.columns(kind) if metric in t.metrics}
         mean = average(self.of_kind(kind), kind)
         return values if mean is None else {**values, AVERAGE: mean}
 
@@ -316,6 +316,8 @@ def average(tasks: Sequence[TaskScore], kind: ScoreKind, least: int = 2) -> floa
     """Return the mean of the tasks' main metrics as papers print it; None for fewer than `least` tasks."""
     if not kind.average or not tasks or len(tasks) < (2 if kind.average == "plain" else least):
         return None
+    if any(task.headline[0] not in task.metrics for task in tasks):
+        return None  # a file of results has a gap there
     if kind.average == "plain":
         return float(np.mean([task.value for task in tasks]))
     return round(float(np.mean([round(task.value, 2) for task in tasks])), 2)

@@ -20,14 +20,14 @@ GAP = 1.4
 """Lines between two tasks."""
 
 
-def score_figure(table: ScoreTable) -> Figure | None:
+def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
     """Return a figure with a band for each task, or None if no score is known.
 
     Whiskers are 95 % intervals, or of grouped models the standard deviation of the seeds, which are the small dots.
     """
     import pandas as pd
 
-    rows = list(_points(table))
+    rows = list(_points(table, intervals=intervals))
     if not rows:
         return None
     data = pd.DataFrame(rows)
@@ -50,7 +50,7 @@ def score_figure(table: ScoreTable) -> Figure | None:
     )
 
 
-def _points(table: ScoreTable) -> Iterator[dict[str, Any]]:
+def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
     """Yield a point for each task and model, with the height of its line."""
     y = 0.0
     for column in table.columns:
@@ -68,7 +68,7 @@ def _points(table: ScoreTable) -> Iterator[dict[str, Any]]:
                 point = {"model": published_label(against), "value": line["published"], "ends": None, "seeds": []}
                 shown.append({**point, "series": series, "grouped": False, "published": True})
         for i, point in enumerate(shown, 1):
-            low, high = point.pop("ends") or (None, None)
+            low, high = (point.pop("ends") if intervals else None) or (None, None)
             scaled = {"value": point["value"], "low": low, "high": high}
             scaled = {key: None if value is None else value * table.factor for key, value in scaled.items()}
             whisker = "" if low is None else f" ({scaled['low']:.2f} to {scaled['high']:.2f})"

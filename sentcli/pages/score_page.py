@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sentcli import __version__
@@ -12,10 +13,11 @@ from sentcli.evaluation.in_domain import USUAL
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import AGGREGATIONS, TASKS
 from sentcli.pages import protocols, score_tables
-from sentcli.pages.page import Page, Section
+from sentcli.pages.page import Page, Section, Style
 from sentcli.pages.score_figure import score_figure
 from sentcli.pages.score_tables import ScoreTable
 from sentcli.pages.systems import Pattern, check_patterns, systems
+from sentcli.pages.write import write_page
 from sentcli.table import Table
 
 
@@ -28,6 +30,7 @@ class Choices:
     """Runs that are seeds of one system."""
     names: tuple[Pattern, ...] = ()
     """Labels of models."""
+    style: Style | None = None
 
 
 def score_tables_of(
@@ -50,13 +53,33 @@ def score_tables_of(
     return [ScoreTable(t, tuple(systems(group, choices.groups, choices.names)), points) for group, t in titled]
 
 
-def score_page(runs: Sequence[ModelScores], choices: Choices | None = None, inside: Sequence[Section] = ()) -> Page:
+def write_score_page(
+    runs: Sequence[ModelScores],
+    files: Sequence[Path],
+    choices: Choices | None = None,
+    inside: Sequence[Section] = (),
+) -> None:
+    """Write a page of scores; the figure of a table goes into HTML only, where nothing has to lie beside the file."""
+    style = choices.style if choices is not None else None
+    for file in files:
+        page = score_page(runs, choices, inside, figures=file.suffix.lower() == ".html")
+        write_page(page, [file], style)
+
+
+def score_page(
+    runs: Sequence[ModelScores],
+    choices: Choices | None = None,
+    inside: Sequence[Section] = (),
+    *,
+    figures: bool = True,
+) -> Page:
     """Make a page of scores.
 
     Args:
         runs: of any commands and protocols.
-        choices: title, seeds, labels.
+        choices: title, seeds, labels, style.
         inside: what else the page shows, between the scores and how they were measured.
+        figures: draw the scores.
     """
     choices = choices or Choices()
     tables = score_tables_of(runs, choices)
@@ -64,7 +87,11 @@ def score_page(runs: Sequence[ModelScores], choices: Choices | None = None, insi
     return Page(
         title=choices.title or _title(tables),
         sections=(
-            *(section for table in tables for section in _sections(table, several=len(tables) > 1)),
+            *(
+                section
+                for table in tables
+                for section in _sections(table, choices.style or Style(), several=len(tables) > 1, figures=figures)
+            ),
             *inside,
             *(_how_measured(tables) if tables else ()),
         ),
@@ -105,10 +132,11 @@ def _titled(groups: Sequence[list[ModelScores]]) -> Iterator[tuple[list[ModelSco
         yield group, f"{title} ({mark})" if len(twins) > 1 else title
 
 
-def _sections(table: ScoreTable, *, several: bool) -> Iterator[Section]:
+def _sections(table: ScoreTable, style: Style, *, several: bool, figures: bool) -> Iterator[Section]:
     """Yield the sections of a table of scores; their titles name it if there are several."""
     of = f": {table.title}" if several else ""
-    yield Section(table.title, table=score_tables.score_table(table), figure=score_figure(table))
+    figure = score_figure(table, intervals=style.intervals is not False) if figures else None
+    yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):
         yield Section(f"Against print{of}", table=against, level=3)
     details = (

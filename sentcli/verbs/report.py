@@ -134,9 +134,9 @@ def report(
     from sentcli.evaluation.score_files import read_scores
     from sentcli.io.atomic import check_output
     from sentcli.pages.page import Style
-    from sentcli.pages.score_page import Choices, score_page
+    from sentcli.pages.score_page import Choices, score_page, write_score_page
     from sentcli.pages.systems import Pattern
-    from sentcli.pages.write import check_suffix, write_page
+    from sentcli.pages.write import check_suffix
 
     named = _sort(names)
     for target in output:
@@ -154,10 +154,10 @@ def report(
         scores += _sts_scores(models, data, scoring)
     inside = _inside(models, named.runs, data, texts)
     labels += _short_names(named.models, scores, [*groups, *labels])
-    page = score_page(scores, Choices(choices.title, tuple(groups), tuple(labels)), inside)
-    write_page(page, output, Style(choices.bold, choices.intervals))
+    chosen = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
+    write_score_page(scores, output, chosen, inside)
     console.note(f"wrote {', '.join(map(str, output))}")
-    return Reported(page, output, scores)
+    return Reported(score_page(scores, chosen, inside), output, scores)
 
 
 def _sort(names: Sequence[str]) -> Named:

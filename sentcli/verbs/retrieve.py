@@ -48,7 +48,7 @@ def retrieve(
     if sets.beir:
         from sentcli.verbs.retrieve_sets import score_sets
 
-        return score_sets(model or [], sets, search, options, scoring, overwrite=overwrite)
+        return score_sets(model or [], sets, search, options, scoring, overwrite=overwrite, json_file=json)
     if pairs.in_domain is not None:
         from sentcli.verbs.retrieve_sets import score_pairs
 

@@ -42,6 +42,7 @@ def score_sets(
     scoring: ScoringOptions,
     *,
     overwrite: bool,
+    json_file: str | None,
 ) -> Evaluation:
     """Score models, BM25 and their fusions on sets, or runs on one set."""
     ways, top_k = search.ways, search.top_k or 1000
@@ -53,8 +54,11 @@ def score_sets(
     if sets.from_run:
         scores = _score_runs(sets.from_run, collections, top_k)
     else:
+        bench = Bench(collections, _plan(search, top_k))
+        _check_search(bench, options.device)
         evaluated = scoring.models(models, options) or [EvaluatedModel(None, rerun=scoring.rerun)]
-        scores = _search(evaluated, sets, search, ways, collections, overwrite=overwrite)
+        others = [Path(file) for file in (sets.per_query, json_file) if file not in (None, "-")]
+        scores = _search(evaluated, bench, sets.run, others, overwrite=overwrite)
     if sets.per_query is not None:
         _write_queries(sets.per_query, scores)
     return Evaluation(scores).compared(published, RETRIEVAL)
@@ -122,19 +126,10 @@ def _introduce(collection: Collection) -> None:
             )
 
 
-def _search(
-    models: Sequence[EvaluatedModel],
-    sets: SetOptions,
-    search: SearchOptions,
-    ways: Sequence[Way],
-    collections: Sequence[Collection],
-    *,
-    overwrite: bool,
-) -> list[ModelScores]:
-    """Search and score: each model with each way, BM25 alone once."""
-    plan = Plan(
-        ways=tuple(ways),
-        top_k=search.top_k or 1000,
+def _plan(search: SearchOptions, top_k: int) -> Plan:
+    return Plan(
+        ways=tuple(search.ways),
+        top_k=top_k,
         similarity=search.similarity or "cosine",
         query_prompt=search.query_prompt,
         document_prompt=search.doc_prompt,
@@ -143,19 +138,32 @@ def _search(
         language=search.language or "english",
         index=None if search.index == "flat" else search.index,
     )
-    bench = Bench(collections, plan)
-    _check_search(bench, ways, models[0].options.device)
+
+
+def _search(
+    models: Sequence[EvaluatedModel], bench: Bench, target: Path | None, others: Sequence[Path], *, overwrite: bool
+) -> list[ModelScores]:
+    """Search and score: each model with each way, BM25 alone once.
+
+    Args:
+        models: the models.
+        bench: the sets and how they are searched.
+        target: where runs are written, if anywhere.
+        others: files that are written beside the runs.
+        overwrite: replace runs that exist.
+    """
+    plan, ways = bench.plan, bench.plan.ways
     words = EvaluatedModel(None, rerun=models[0].rerun)
     searches = list(dict.fromkeys((words if way == "bm25" else model, way) for model in models for way in ways))
     writers: dict[tuple[EvaluatedModel, Way], OnRun] = {}
-    if sets.run is not None:
-        writers = _writers(sets.run, bench, searches, several=len(models) > 1, overwrite=overwrite)
+    if target is not None:
+        writers = _writers(target, bench, searches, others, several=len(models) > 1, overwrite=overwrite)
     scores = []
     for model, way in searches:
         needed = None if way == "bm25" else model
         tasks = bench.tasks(way, needed, writers.get((model, way)))
-        each = score_model(model, tasks, "retrieve", plan.protocol(way, needed), keep=sets.run is None)
-        each.protocol |= _of_sets(collections)
+        each = score_model(model, tasks, "retrieve", plan.protocol(way, needed), keep=target is None)
+        each.protocol |= _of_sets(bench.collections)
         each.tasks = bench.joined(each.tasks)
         each.cached = [task for task in dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in each.cached)]
         each.model = model.name if way in ("dense", "bm25") else f"{model.name} + bm25"
@@ -164,16 +172,16 @@ def _search(
     return scores
 
 
-def _check_search(bench: Bench, ways: Sequence[Way], device: str) -> None:
+def _check_search(bench: Bench, device: str) -> None:
     """Ask for the libraries, and refuse an index that cannot be built, before anything is encoded."""
     from sentcli.search import ann
     from sentcli.search.bm25 import require_bm25s
     from sentcli.search.exact import require_faiss
 
     plan = bench.plan
-    if set(ways) != {"dense"}:
+    if set(plan.ways) != {"dense"}:
         require_bm25s()
-    if set(ways) != {"bm25"} and (plan.index is not None or device in ("auto", "cpu")):
+    if set(plan.ways) != {"bm25"} and (plan.index is not None or device in ("auto", "cpu")):
         require_faiss()
     if plan.index is None:
         return
@@ -218,6 +226,7 @@ def _writers(
     target: Path,
     bench: Bench,
     searches: Sequence[tuple[EvaluatedModel, Way]],
+    others: Sequence[Path],
     *,
     several: bool,
     overwrite: bool,
@@ -225,7 +234,8 @@ def _writers(
     """Return what writes the run of each search: `target` for a single one, else a file in that folder.
 
     Raises:
-        InputError: if the target exists or cannot be written, two runs would be one file, or an id does not fit.
+        InputError: if the target exists or cannot be written, a run would be written where another one or one of
+            `others` is, or an id does not fit.
     """
     single = len(searches) * len(bench.searches) == 1
     check_output(target, overwrite=overwrite, folder=not single)
@@ -235,9 +245,16 @@ def _writers(
         plain = (re.sub(r"[^\w.-]+", "-", part).strip("-") for part in (name, *own, way, "trec"))
         return target if single else target / ".".join(plain)
 
-    files = Counter(file(name, *search) for search in searches for name in bench.searches)
-    if twice := next((path for path, times in files.items() if times > 1), None):
-        raise InputError(f"--run: two of the runs would both be {twice.name}; write one of them another time")
+    taken: dict[Path, str] = {}
+    for model, way in searches:
+        for name in bench.searches:
+            path, run = file(name, model, way), name if way == "bm25" else f"{model.name} of {name}"
+            if path.resolve() in {other.resolve() for other in others}:
+                raise InputError(f"{path}: one of the runs is written there; choose another file")
+            if path in taken:
+                both = f"the runs of {taken[path]} and of {run}"
+                raise InputError(f"--run: {both} would both be {path.name}; write one of them another time")
+            taken[path] = run
     for search in bench.searches.values():
         check_ids(search.data.queries)
         check_ids(search.data.ids)

@@ -124,10 +124,9 @@ class Evaluation:
 
     def write_pages(self, files: Sequence[Path]) -> None:
         """Write the scores as pages for people."""
-        from sentcli.pages.score_page import score_page
-        from sentcli.pages.write import write_page
+        from sentcli.pages.score_page import write_score_page
 
-        write_page(score_page(self.models), files)
+        write_score_page(self.models, files)
 
 
 def names(tasks: str | None) -> list[str] | None:

@@ -8,9 +8,9 @@ from typer.main import get_command
 from sentcli import __version__
 from sentcli.cli.app import app
 
-COMMANDS = list(get_command(app).commands)
+COMMANDS = get_command(app).list_commands(None)
 DATA, ANALYZE = (
-    [f"{group} {name}" for name in get_command(app).commands[group].commands] for group in ("data", "analyze")
+    [f"{group} {name}" for name in get_command(app).get_command(None, group).commands] for group in ("data", "analyze")
 )
 
 

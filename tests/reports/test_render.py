@@ -4,18 +4,20 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentcli.reports.collect import Choices, collect
-from sentcli.reports.page import Cell, Column, DotPlot, Page, Point, Row, Section, Series, Style, Table
-from sentcli.reports.runs import read_run
-from sentcli.reports.systems import parse_patterns
-from sentcli.reports.write import converted, render
 
+from sentcli.evaluation.score_files import read_object
 from sentcli.pages import latex, markdown, style
 from sentcli.pages.figures import inline
+from sentcli.pages.page import Figure, Page, Section, Style
+from sentcli.pages.score_page import Choices, score_page
+from sentcli.pages.systems import Pattern
+from sentcli.pages.write import render
 from sentcli.printable import safe
+from sentcli.table import Table
 
 from .conftest import make
 
@@ -36,9 +38,18 @@ def objects(name="minilm"):
     ]  # fmt: skip
 
 
-def page(name="minilm"):
-    runs = [read_run(one, f"{i}.json") for i, one in enumerate(objects(name))]
-    return collect(runs, Choices(groups=tuple(parse_patterns("--group", ["seeds=s?"]))))
+def page(name="minilm", style=None, figures=True):
+    runs = [read_object(one, f"{i}.json") for i, one in enumerate(objects(name))]
+    return score_page(runs, Choices(groups=(Pattern.parse("--group", "seeds=s?"),), style=style), figures=figures)
+
+
+def rendered(suffix, style=None, name="minilm"):
+    """The page of `objects` as text; figures of scores are in HTML only."""
+    return render(page(name, style, suffix == ".html"), suffix, style)
+
+
+def texts_of(table):
+    return [[table.shown(i, j) for j in range(len(table.columns))] for i in range(len(table.rows))]
 
 
 class Parsed(HTMLParser):
@@ -78,17 +89,17 @@ class Parsed(HTMLParser):
 
 def test_html_has_the_tables_of_the_page():
     made = page()
-    parsed = Parsed(render(made, ".html"))
+    parsed = Parsed(rendered(".html"))
     tables = [section.table for section in made.sections if section.table]
     assert len(parsed.tables) == len(tables)
     for shown, table in zip(parsed.tables, tables, strict=True):
-        assert shown[0] == [column.title for column in table.columns]
-        assert shown[1:] == [[cell.text for cell in row.cells] for row in table.rows]
+        assert shown[0] == list(table.columns)
+        assert shown[1:] == texts_of(table)
         assert len({len(row) for row in shown}) == 1
 
 
 def test_html_stands_alone():
-    text = render(page(), ".html")
+    text = rendered(".html")
     parsed = Parsed(text)
     links = [value for _, each in parsed.tags for key, value in each.items() if key in ("src", "href", "srcset")]
     local = {f"#{each['id']}" for _, each in parsed.tags if "id" in each}
@@ -101,11 +112,11 @@ def test_html_stands_alone():
     (policy,) = [each["content"] for _, each in parsed.tags if each.get("http-equiv")]
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
     assert "prefers-color-scheme: dark" in text
-    assert render(page(), ".html") == text  # no date: the same results give the same bytes
+    assert rendered(".html") == text  # no date: the same results give the same bytes
 
 
 def test_html_figures_have_words():
-    parsed = Parsed(render(page(), ".html"))
+    parsed = Parsed(rendered(".html"))
     figures = [each["aria-label"] for tag, each in parsed.tags if each.get("class") == "panels"]
     assert len(figures) == 3
     assert "Spearman correlation × 100: " in figures[0]
@@ -113,15 +124,15 @@ def test_html_figures_have_words():
 
 
 def test_bold_and_intervals_can_be_left_out():
-    shown, plain = render(page(), ".html"), render(page(), ".html", Style(bold=False, intervals=False))
+    shown, plain = rendered(".html"), rendered(".html", Style(bold=False, intervals=False))
     assert shown.count("<strong>") >= 3 and 'class="second"' in shown and 'class="interval"' in shown
     assert "<strong>" not in plain and 'class="second"' not in plain and 'class="interval"' not in plain
     assert "76.99" in shown and "76.99" not in plain
     assert "Best of each column" in shown and "Best of each column" not in plain
     for suffix, mark in ((".md", "**78.99**"), (".tex", r"\textbf{78.99}")):
-        assert mark in render(page(), suffix) and mark not in render(page(), suffix, Style(bold=False))
-        assert "76.99" not in render(page(), suffix)
-        assert "(76.99 to 80.99)" in render(page(), suffix, Style(intervals=True))
+        assert mark in rendered(suffix) and mark not in rendered(suffix, Style(bold=False))
+        assert "76.99" not in rendered(suffix)
+        assert "(76.99 to 80.99)" in rendered(suffix, Style(intervals=True))
 
 
 def markdown_tables(text):
@@ -140,14 +151,14 @@ def markdown_tables(text):
 
 def test_markdown_has_the_tables_of_the_page():
     made = page(NASTY)
-    text = render(made, ".md")
+    text = rendered(".md", name=NASTY)
     tables = [section.table for section in made.sections if section.table]
     shown = markdown_tables(text)
     assert len(shown) == len(tables)
     for found, table in zip(shown, tables, strict=True):
-        assert found[0] == [column.title for column in table.columns]
+        assert found[0] == list(table.columns)
         assert [[" ".join(c.split()) for c in row] for row in found[1:]] == [
-            [" ".join(cell.text.split()) for cell in row.cells] for row in table.rows
+            [" ".join(text.split()) for text in row] for row in texts_of(table)
         ]
     rules = [line for line in text.splitlines() if re.fullmatch(r"\|( -+:? \|)+", line)]
     assert rules[0] == "| --- | ---: | ---: | ---: | ---: |"  # model, n, two tasks, average
@@ -191,10 +202,8 @@ def test_a_page_survives_any_name(name):
             Section(
                 name,
                 text=(name,),
-                table=Table(
-                    name, (Column(name, "word"), Column(name)), (Row((Cell(name), Cell("1.00", 1.0))),), (name,)
-                ),
-                figure=DotPlot(name, name, name, (Series(name),), ((name, (Point(0, 1.0, name),)),)),
+                table=Table(name, (name, f"{name} "), ((name, 1.0),), notes=(name,)),
+                figure=one_point(name),
                 code=(name,),
             ),
         ),
@@ -238,7 +247,7 @@ def latex_rows(text):
 
 def test_latex_has_as_many_cells_as_columns():
     made = page(NASTY)
-    found = list(latex_rows(render(made, ".tex")))
+    found = list(latex_rows(rendered(".tex", name=NASTY)))
     tables = [section.table for section in made.sections if section.table]
     assert len(found) == len(tables)
     for (columns, rows), table in zip(found, tables, strict=True):
@@ -249,7 +258,7 @@ def test_latex_has_as_many_cells_as_columns():
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_compiles(tmp_path):
-    (tmp_path / "report.tex").write_text(render(page(NASTY), ".tex", Style(intervals=True)), "utf-8")
+    (tmp_path / "report.tex").write_text(rendered(".tex", Style(intervals=True), NASTY), "utf-8")
     document = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}\input{report}\end{document}"
     (tmp_path / "main.tex").write_text(document, "utf-8")
     done = subprocess.run(
@@ -259,14 +268,22 @@ def test_latex_compiles(tmp_path):
     assert b"Overfull" not in b"".join(re.findall(rb"Overfull[^\n]*alignment", done.stdout))
 
 
+def one_point(name):
+    data = pd.DataFrame([{"panel": 0, "x": 1.0, "y": 1.0, "group": name, "text": name}])
+
+    def draw(axes):
+        axes.plot(1.0, 1.0, "o", label=safe(name))
+        axes.set_xlabel(safe(name))
+
+    return Figure("f", name, (draw,), data, name, name, data)
+
+
 def test_figures_of_scores_hold_their_numbers_and_differ_by_colour_or_shape():
-    points = tuple(Point(i, float(i), str(i), (i - 0.5, i + 0.5), (i, i + 0.1)) for i in range(30))
-    plot = DotPlot("t", "x", "sd", tuple(Series(str(i), printed=i == 29) for i in range(30)), (("band", points),))
-    section = Section("s", figure=plot)
-    (made,) = converted(Page("p", (section,)), Style(), plots=True).sections
-    assert list(made.figure.data["x"]) == list(range(30))
-    assert list(made.figure.data["low"]) == [i - 0.5 for i in range(30)]
-    ((svg, places),) = inline(made.figure)
+    made = score_page([read_object(make(f"m{i}", scores={"STS16": 50.0 + i}), f"{i}.json") for i in range(30)])
+    figure = made.sections[0].figure
+    assert list(figure.data["value"]) == [50.0 + i for i in range(30)]
+    assert list(figure.data["low"]) == [48.0 + i for i in range(30)]
+    ((svg, places),) = inline(figure)
     assert len(places) == 30 and [x for x, _ in places] == sorted(x for x, _ in places)
-    assert svg.count("var(--c0)") and "var(--ink)" in svg
+    assert svg.count("var(--c0)")
     assert len({(style.colour(i), style.marker(i)) for i in range(30)}) == 30
