@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LONGEST = 300
 """Characters of a text that is shown beside its point."""
+TOLD = 20_000
+"""Points of a figure up to which a page holds their texts."""
 LISTED = 3
 """Sections from which on a page has a list of them."""
 
@@ -30,6 +32,8 @@ class Part:
     notes: list[str]
     panels: list[str]
     """The SVG of each panel of its figure."""
+    told: bool
+    """Whether the points of its figure tell their texts."""
 
 
 def render(page: Page, style: Style) -> str:
@@ -44,9 +48,10 @@ def render(page: Page, style: Style) -> str:
         table, figure = section.table, section.figure
         notes = table_notes(table, ranked=ranked, intervals=intervals) if table is not None else []
         panels = inline(figure) if figure is not None else []
-        if figure is not None and figure.points is not None:
+        told = figure is not None and figure.points is not None and len(figure.points) <= TOLD
+        if told and figure is not None:
             points[number] = _points(figure, [places for _, places in panels])
-        parts.append(Part(number, section, notes, [Markup(svg) for svg, _ in panels]))
+        parts.append(Part(number, section, notes, [Markup(svg) for svg, _ in panels], told))
     css = _asset(environment, "page.css")
     script = _asset(environment, "sort.js") + (_asset(environment, "points.js") if points else "")
     listed = [part for part in parts if part.section.level == 2 and not part.section.folded]

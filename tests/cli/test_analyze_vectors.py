@@ -2,10 +2,12 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
+from sentcli.printable import safe
 from tests.conftest import save_backbone
 
 
@@ -61,6 +63,12 @@ def test_map_of_two_models(invoke, text, tiny_bert, other, tmp_path):
     )
     assert {row["label"] for row in drawn} == set(distinct(text))
     assert {path.name for path in out.iterdir()} >= {"index.html", "map.png", "map.svg", "maps.csv", "clusters-4.csv"}
+    page = (out / "index.html").read_text("utf-8")
+    (told,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', page, re.DOTALL)
+    points = json.loads(told)["0"]
+    assert points["texts"] == list(dict.fromkeys(safe(row["label"]) for row in drawn))
+    assert [len(panel) for panel in points["panels"]] == [len(distinct(text))] * 4
+    assert points["groups"] == list(dict.fromkeys(row["series"] for row in drawn))
 
 
 def test_map_repeats_with_its_seed_and_compares_labels(invoke, tiny_bert, tmp_path, sentences):

@@ -243,7 +243,9 @@ def _figure(compared: Compared, names: tuple[str, str], texts: Sequence[str]) ->
         f"{shares[0]:.1f} % of the texts share none, {shares[-1]:.1f} % all"
         + (f". Mean cosine of the neighbours where at most {k // 3} are shared, and elsewhere: {near}" if near else "")
     )
-    return Figure("compare", "Neighbours shared by two models", (histogram, where), data, about)
+    told = {"panel": 1, "x": first, "y": second, "text": texts}
+    points = pd.DataFrame(told).assign(group=[f"{count} of {k} shared" for count in compared.shared])
+    return Figure("compare", "Neighbours shared by two models", (histogram, where), data, about, points=points)
 
 
 def _listed(title: str, compared: Compared, names: tuple[str, str], texts: Sequence[str], rows: Sequence[int]) -> Table:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
 LEAST = 10
 """Distinct texts that an analysis needs."""
+SHORT = 400
+"""Characters of a summary that is made of what a figure shows."""
 RESULT, PAGE = "analysis.json", "index.html"
 
 Models = Annotated[
@@ -277,6 +279,10 @@ def write(
 
 
 def _summary(sections: Sequence[Section]) -> list[str]:
-    """Return what the first figure says, as the summary of a page."""
+    """Return what the first figure shows, as the summary of a page: as many of its parts as are short together."""
     first = next((section.figure for section in sections if section.figure is not None), None)
-    return [] if first is None or not first.alt else [f"{first.title}: {first.alt}."]
+    if first is None or not first.alt:
+        return []
+    parts = first.alt.split("; ")
+    kept = [part for i, part in enumerate(parts) if i == 0 or len("; ".join(parts[: i + 1])) <= SHORT]
+    return [f"{first.title}: {'; '.join(kept)}{'.' if len(kept) == len(parts) else '; ...'}"]

@@ -279,7 +279,13 @@ def _scatter(
         about.append(f"{name}: Spearman {results['spearman']:.2f}, mean cosine rises from {rise}")
     note = "A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation"
     panels = [partial(draw, name) for name in cosines]
-    return Figure("similarity-scatter", "Cosine against gold score", panels, data, "; ".join(about), note)
+    groups = [f"gold {score:g}" for score in pairs.gold]
+    told = [
+        pd.DataFrame({"panel": number, "x": pairs.gold, "y": values, "group": groups, "text": texts})
+        for number, values in enumerate(cosines.values())
+    ]
+    title = "Cosine against gold score"
+    return Figure("similarity-scatter", title, panels, data, "; ".join(about), note, pd.concat(told))
 
 
 def _ridge(cosines: dict[str, Values], pairs: ScoredPairs, bins: pd.DataFrame) -> Figure:
