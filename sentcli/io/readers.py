@@ -124,7 +124,7 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
                 types.add(row.extras)
         if found.rows + found.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
-    found.column_types = types.arrow_types()
+    found.column_types = types.arrow_types() if types.seen else {}  # plain text needs no pyarrow
     return found
 
 
