@@ -1,5 +1,5 @@
 """Looking inside encoders."""
 
-from sentcli.analysis.geometry import alignment, uniformity
+from sentcli.evaluation.pair_geometry import alignment, uniformity
 
 __all__ = ["alignment", "uniformity"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.analysis.all_pairs import all_pairs
 from sentcli.analysis.neighbourhoods import shared, sureness
+from sentcli.evaluation.all_pairs import all_pairs
 
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.floating[Any]]

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.analysis import clusters
-from sentcli.analysis.all_pairs import all_pairs
-from sentcli.analysis.geometry import unit_rows
 from sentcli.analysis.neighbourhoods import nearest_on_map, overlap, same_group
 from sentcli.analysis.tsne import Layout, tsne
 from sentcli.errors import InputError
+from sentcli.evaluation.all_pairs import all_pairs, unit_rows
 
 if TYPE_CHECKING:
     import pandas as pd

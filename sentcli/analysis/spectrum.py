@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.analysis.geometry import check_rows, unit_rows
+from sentcli.evaluation.all_pairs import check_rows, unit_rows
 
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.floating[Any]]

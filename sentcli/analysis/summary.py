@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.analysis import spectrum
-from sentcli.analysis.all_pairs import AllPairs, all_pairs
-from sentcli.analysis.geometry import check_rows
+from sentcli.evaluation.all_pairs import AllPairs, all_pairs, check_rows
 
 if TYPE_CHECKING:
     Floats = npt.NDArray[np.floating[Any]]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from sentcli.analysis.pair_geometry import pair_geometry
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import encode
+from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.scores import SIMILARITY, average
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count

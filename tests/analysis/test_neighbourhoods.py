@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.analysis import clusters, gold, neighbourhoods
-from sentcli.analysis.all_pairs import all_pairs
 from sentcli.analysis.compare import compare
 from sentcli.analysis.mapping import MapSettings, mapped
 from sentcli.analysis.tsne import fitting_perplexity, tsne
 from sentcli.analysis.whitening import Whitening
 from sentcli.errors import InputError, MissingExtraError
+from sentcli.evaluation.all_pairs import all_pairs
 
 
 def normal(rows, dimension, seed=0):
@@ -32,7 +32,7 @@ def grouped(groups=4, each=30, dimension=16, seed=0):
 def test_nearest_are_those_of_scikit_learn_in_order(rows, k, block, monkeypatch):
     from sklearn.neighbors import NearestNeighbors
 
-    monkeypatch.setattr("sentcli.analysis.all_pairs.BLOCK", block)
+    monkeypatch.setattr("sentcli.evaluation.all_pairs.BLOCK", block)
     vectors = normal(rows, 8)
     distances, expected = NearestNeighbors(n_neighbors=k, metric="cosine").fit(vectors).kneighbors()
     found = all_pairs(vectors, k)

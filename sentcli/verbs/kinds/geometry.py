@@ -157,8 +157,8 @@ class Measured:
 
 def of_model(model: EvaluatedModel, measured: Measured) -> Outcome:
     """Measure a model."""
-    from sentcli.analysis.pair_geometry import pair_geometry
     from sentcli.evaluation import sts
+    from sentcli.evaluation.pair_geometry import pair_geometry
     from sentcli.verbs.outcome import Outcome
 
     report = Outcome("analyze", model.name)

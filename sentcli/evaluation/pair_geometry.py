@@ -1,4 +1,4 @@
-"""Alignment and uniformity on scored pairs, with the choices that papers make differently."""
+"""Alignment and uniformity of sentence vectors (Wang and Isola, ICML 2020), as SimCSE's fig. 2 measures them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sentcli.analysis.geometry import alignment, uniformity
+import numpy as np
+
 from sentcli.errors import InputError
+from sentcli.evaluation.all_pairs import Floats, all_pairs, unit_rows
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import TextVectors
@@ -15,6 +17,33 @@ if TYPE_CHECKING:
 
 POSITIVE_ABOVE = 4.0
 """Gold score that a pair of STS-B must exceed to be a positive (SimCSE, sec. 2 and fig. 2)."""
+
+
+def alignment(first: Floats, second: Floats) -> float:
+    """Mean squared distance between the unit vectors of positive pairs; lower is closer.
+
+    Args:
+        first: ``[n, d]``.
+        second: ``[n, d]``; row i is the positive of row i of `first`.
+
+    Raises:
+        ValueError: if the shapes differ.
+    """
+    if first.shape != second.shape or first.ndim != 2:
+        raise ValueError(f"{first.shape} and {second.shape} must both be [n, d]")
+    return float(np.square(unit_rows(first) - unit_rows(second)).sum(axis=1).mean())
+
+
+def uniformity(vectors: Floats) -> float:
+    """Logarithm of the mean of ``exp(-2 |x - y|^2)`` over all pairs of unit vectors; lower is more spread out.
+
+    Args:
+        vectors: ``[n, d]``, n at least 2.
+
+    Raises:
+        ValueError: for fewer than two vectors.
+    """
+    return all_pairs(vectors, 0).uniformity
 
 
 @dataclass(frozen=True)

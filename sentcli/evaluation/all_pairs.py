@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.analysis.geometry import check_rows, unit_rows
-
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Floats = npt.NDArray[np.floating[Any]]
+Floats = npt.NDArray[np.floating[Any]]
 
 BLOCK = 2048
 """Rows and columns of the products that are held at once: 16 MiB."""
@@ -29,7 +27,7 @@ class AllPairs:
     """Of n rows."""
 
     uniformity: float
-    """See `geometry.uniformity`."""
+    """See `pair_geometry.uniformity`."""
     occurrences: npt.NDArray[np.int64]
     """Of how many other rows each row is one of the k nearest by cosine ``[n]``."""
     k: int
@@ -129,3 +127,20 @@ class _Nearest:
         best_scores[places, column], numbers[places, column] = scores, positions
         best = best_scores.topk(self.k)
         self.scores[touched], self.positions[touched] = best.values, numbers.gather(1, best.indices)
+
+
+def check_rows(vectors: Floats, least: int) -> None:
+    """Refuse what is no matrix of enough rows.
+
+    Raises:
+        ValueError: if so.
+    """
+    if vectors.ndim != 2 or len(vectors) < least:
+        raise ValueError(f"{vectors.shape} must be [n, d] with n >= {least}")
+
+
+def unit_rows(vectors: Floats) -> npt.NDArray[np.float64]:
+    """Return the rows ``[n, d]`` divided by their lengths; zero rows stay zero."""
+    wide = np.asarray(vectors, np.float64)
+    unit: npt.NDArray[np.float64] = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
+    return unit
