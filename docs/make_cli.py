@@ -17,8 +17,8 @@ from sentcli.cli.app import app
 def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
     """Yield the words of a command and of all that are below it."""
     yield list(path)
-    for name, below in getattr(command, "commands", {}).items():
-        yield from paths(below, (*path, name))
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from paths(command.get_command(None, name), (*path, name))
 
 
 def manual() -> str:
