@@ -179,7 +179,10 @@ def test_json_on_standard_output_stands_alone(encode, text, tmp_path, tiny_bert,
 
 
 def test_vectors_and_json_cannot_both_go_to_standard_output(encode, text):
-    assert "-o - and --json -" in encode(text, "-o", "-", "--json", "-", check=2).stderr
+    assert (
+        "--json - and --output - would both write to standard output"
+        in encode(text, "-o", "-", "--json", "-", check=2).stderr
+    )
 
 
 def test_quiet_says_nothing(encode, text, tmp_path):

@@ -13,7 +13,8 @@ from sentcli.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-COMMANDS = get_command(app).commands
+ROOT_COMMAND = get_command(app)
+COMMANDS = {name: ROOT_COMMAND.get_command(None, name) for name in ROOT_COMMAND.list_commands(None)}
 
 
 def load_prepare():
@@ -163,10 +164,10 @@ def check_command_line(line):
         return
     assert words[0] in COMMANDS, line
     command = COMMANDS[words[0]]
-    if hasattr(command, "commands"):
+    if hasattr(command, "list_commands"):
         words = words[1:]
-        assert words and words[0] in command.commands, line
-        command = command.commands[words[0]]
+        assert words and words[0] in command.list_commands(None), line
+        command = command.get_command(None, words[0])
     known = {"--help", "-h"}
     known |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     given = {word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}

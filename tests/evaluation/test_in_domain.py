@@ -316,12 +316,12 @@ RECALLS = {
 
 def test_recalls_of_minilm(minilm, sts_b):
     from sentcli import SentenceEncoder
-    from sentcli.evaluation import vectors
+    from sentcli.evaluation.evaluated import encode
 
     table = pair_tables.read(str(sts_b))
-    encoded = vectors.encode(SentenceEncoder.load(minilm), [*table.first, *table.second])
+    encoded = encode(SentenceEncoder.load(minilm), [*table.first, *table.second])
     for exclude, (recalls, bounds) in RECALLS.items():
-        score = in_domain.score(table, encoded, exclude)
-        assert [round(score.recall(k), 2) for k in (1, 5, 10)] == recalls
-        assert [round(score.bound(k), 2) for k in (1, 5, 10)] == bounds
-        assert (len(score.ranks), score.corpus) == (97, 1379 if exclude == "s2-only" else 2758)
+        score = in_domain.InDomainTask(table, exclude).score(None, encoded)
+        assert [round(score.metrics[f"recall@{k}"], 2) for k in (1, 5, 10)] == recalls
+        assert [round(score.facts["bounds"][f"recall@{k}"], 2) for k in (1, 5, 10)] == bounds
+        assert (score.facts["queries"], score.facts["corpus"]) == (97, 1379 if exclude == "s2-only" else 2758)
