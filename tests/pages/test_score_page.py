@@ -6,6 +6,9 @@ import pytest
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.score_files import read_object, read_scores
 from sentcli.evaluation.scores import TRAINED_HEAD, TRANSFER
+from sentcli.pages import style
+from sentcli.pages.figures import inline
+from sentcli.pages.page import Style
 from sentcli.pages.score_page import Choices, command_line, score_page
 from sentcli.pages.systems import Pattern
 
@@ -428,3 +431,23 @@ def test_correlations_of_senteval_have_a_table_of_their_own():
 def test_a_command_has_what_decides_the_number(value, wanted):
     command = command_line(read_object(value))
     assert all(part in command for part in wanted), command
+
+
+def test_figures_of_scores_hold_their_numbers_and_differ_by_colour_or_shape():
+    made = score_page([read_object(make(f"m{i}", scores={"STS16": 50.0 + i}), f"{i}.json") for i in range(30)])
+    figure = made.sections[0].figure
+    assert list(figure.data["value"]) == [50.0 + i for i in range(30)]
+    assert list(figure.data["low"]) == [48.0 + i for i in range(30)]
+    ((svg, places),) = inline(figure)
+    assert len(places) == 30 and [x for x, _ in places] == sorted(x for x, _ in places)
+    assert svg.count("var(--c0)")
+    assert len({(style.colour(i), style.marker(i)) for i in range(30)}) == 30
+
+
+def test_figures_say_their_numbers_in_words_and_intervals_can_be_left_out():
+    objects = [read_object(make("minilm"), "0.json")]
+    for shown, end in ((None, " (76.99 to 80.99)"), (True, " (76.99 to 80.99)"), (False, "")):
+        made = score_page(objects, Choices(style=Style(intervals=shown)))
+        assert f"STS16, minilm: 78.99{end};" in made.sections[0].figure.alt
+    assert score_page(objects, figures=False).sections[0].figure is None
+    assert made.text == ("Semantic textual similarity: minilm has 80.51 (average Spearman correlation × 100).",)
