@@ -145,11 +145,9 @@ class Prepared:
         Args:
             changed_only: leave out settings with their default.
         """
-        method, request = self.method, self.request
-        settings = changed(method.settings) if changed_only else asdict(method.settings)
+        request = self.request
         return {
-            "method": {**method.describe(changed_only=changed_only), "stage": request.stage},
-            "settings": settings if method.fit is None else {},
+            **method_identity(self.method, request.stage, changed_only=changed_only),
             "start_model": self.start_fingerprint,
             "encoder": self.encoder.describe(),
             "data": list(self.corpus.files),
@@ -159,6 +157,15 @@ class Prepared:
             "device": self.encoder.backend.device.partition(":")[0],
             **({} if request.hold_out is None else {"hold_out": request.hold_out}),
         }
+
+
+def method_identity(method: Method, stage: str | None, *, changed_only: bool = False) -> dict[str, Any]:
+    """Return the part of a run's identity that follows from its method and settings alone."""
+    settings = changed(method.settings) if changed_only else asdict(method.settings)
+    return {
+        "method": {**method.describe(changed_only=changed_only), "stage": stage},
+        "settings": settings if method.fit is None else {},
+    }
 
 
 @dataclass(frozen=True)

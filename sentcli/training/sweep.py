@@ -167,10 +167,9 @@ def _at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> Tra
     )
 
 
-def digest(prepared: Prepared) -> str:
-    """Return the SHA-256 of everything that decides a run's weights."""
-    identity = prepared.identity(changed_only=True)
-    return hashlib.sha256(json.dumps(finite(identity), sort_keys=True).encode()).hexdigest()
+def digest(identity: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of everything that decides a run's weights: `Prepared.identity` without the defaults."""
+    return hashlib.sha256(json.dumps(finite(dict(identity)), sort_keys=True).encode()).hexdigest()
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
@@ -239,7 +238,7 @@ def run_all(planned: Iterable[Planned], results: Path, observer: SweepObserver) 
 def _run(one: Planned, results: Path, observer: SweepObserver) -> dict[str, Any]:
     """Return the record of a run: the one that is there, or that of the run made now."""
     prepared = prepare(after_first_stage(one.request, partial(observer.starts, one)))
-    key = digest(prepared)
+    key = digest(prepared.identity(changed_only=True))
     record = None if one.request.overwrite else agree(read_results(results).get(key))
     if record is not None and not (one.request.sts and record["results"].get("sts") is None):
         observer.skipped(one)
