@@ -171,7 +171,7 @@ class AttentionMI(Objective):
     real_queries: bool = False
     """Leave the rows of padded queries out."""
 
-    sees: ClassVar[str] = "attention"
+    requires: ClassVar[str] = "attention"
 
     def check(self) -> None:
         """Refuse what the formula has no meaning for."""

@@ -108,7 +108,7 @@ class _AuxiliarySettings(Objective):
     init: str = "copy-top"
     """Start of the extra layers: ``copy-top`` the encoder's last ones, ``random``, or the folder of a pretraining."""
 
-    sees: ClassVar[str] = "text"
+    requires: ClassVar[str] = "text"
 
     def check(self) -> None:
         """Refuse a rate outside 0..1."""

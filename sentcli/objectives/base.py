@@ -128,7 +128,7 @@ class Objective:
     """Whether it also wants rows whose views show different sentences."""
     needs_scores: ClassVar[bool] = False
     """Whether the data has to be scored pairs."""
-    sees: ClassVar[str] = "vectors"
+    requires: ClassVar[str] = "vectors"
     """What it looks at: sentence ``vectors`` alone; ``text``, on which it runs networks of its own; ``tokens``, the
     token vectors; or the ``attention`` weights."""
     every_view: ClassVar[bool] = False

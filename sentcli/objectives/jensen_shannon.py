@@ -56,7 +56,7 @@ class JensenShannon(Objective):
     """``dot`` as in the authors' code, or ``bilinear``: with a matrix of its own between the two vectors."""
 
     views: ClassVar[int] = 1
-    sees: ClassVar[str] = "tokens"
+    requires: ClassVar[str] = "tokens"
 
     def check(self) -> None:
         """Refuse an unknown discriminator."""

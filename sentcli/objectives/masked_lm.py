@@ -144,7 +144,7 @@ class MaskedLM(Objective):
     """The decoder is the table of word embeddings, as in BERT; SimCSE's code copies it."""
 
     views: ClassVar[int] = 0
-    sees: ClassVar[str] = "text"
+    requires: ClassVar[str] = "text"
     all_rows: ClassVar[bool] = True
     every_view: ClassVar[bool] = True
 

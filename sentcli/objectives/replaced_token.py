@@ -50,7 +50,7 @@ class ReplacedTokenDetection(Objective):
     """Show the discriminator the sentence vector instead of the head's output."""
 
     every_view: ClassVar[bool] = True
-    sees: ClassVar[str] = "text"
+    requires: ClassVar[str] = "text"
 
     def check(self) -> None:
         """Refuse a rate outside 0..1."""

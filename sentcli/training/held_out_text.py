@@ -16,7 +16,7 @@ from sentcli.objectives.masked_lm import IGNORED, WordPrediction, mask_tokens, m
 if TYPE_CHECKING:
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.model.torch_model import TorchEncoder
-    from sentcli.training.model import TrainingModel
+    from sentcli.training.training_model import TrainingModel
 
 MASKS = 0
 """Seed of the masks: the same words are predicted at every evaluation, on every device."""

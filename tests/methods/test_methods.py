@@ -358,7 +358,7 @@ def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alon
         batch = to_tensors(Batch([tokenizer(sentences)], Texts([])), tokenizer.pad_id, 2, torch.device("cpu"))
         states = []
         hook = model.encoder.backbone.register_forward_hook(lambda module, given, out, s=states: s.append(out))
-        views = model.look(batch)
+        views = model.encode_views(batch)
         hook.remove()
         states[0].last_hidden_state.retain_grad()
         model.objectives[objective](views).backward()
@@ -530,8 +530,7 @@ def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences
 
 
 def test_sts_train_pairs_of_a_senteval_folder(data):
-    from sentcli.training.data import Subset
-    from sentcli.training.pairs import read_pairs
+    from sentcli.training.data import Subset, read_pairs
 
     whole, _ = read_pairs([str(data / "senteval")])
     assert len(whole.sentences) == len(whole.partners) == 5749
@@ -556,7 +555,7 @@ def test_is_bert_with_relu_is_a_sentence_transformers_model_too(invoke, tiny_ber
 
 
 def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text):
-    from sentcli.training.keeper import BestKeeper
+    from sentcli.training.loop import BestKeeper
 
     kept = {}
     for keep in ("first", "second", "best"):
@@ -574,7 +573,7 @@ def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text
 @pytest.mark.parametrize("best_step", [0, 10])
 def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_step):
     """The folder's weights are those of the encoder and the step that had the best score."""
-    from sentcli.training.keeper import BestKeeper
+    from sentcli.training.loop import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
     method = configure(METHODS["ct"], [("twin.keep", keep)])

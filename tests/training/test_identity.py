@@ -25,7 +25,11 @@ OPTIONS = {"method", "model", "pooling", "limit", "fraction", "subset_seed"}
 
 def test_the_script_gives_these_options():
     script = (STUDY / "run.sh").read_text()
-    for words in ("--batch-size 64 --max-length 32 --eval-every 125", "precision=bf16 --set keep_start=false", "steps 250"):
+    for words in (
+        "--batch-size 64 --max-length 32 --eval-every 125",
+        "precision=bf16 --set keep_start=false",
+        "steps 250",
+    ):
         assert words in script
 
 
