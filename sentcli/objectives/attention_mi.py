@@ -136,11 +136,7 @@ def correlation(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
 
 
 def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
-    """Return the layers that a slice means: ``7:11`` and ``-5:-1`` count, ``0.58:0.92`` are shares of the depth.
-
-    Raises:
-        InputError: if it is not a slice, or not inside the model.
-    """
+    """Return the layers that a slice means: ``7:11`` and ``-5:-1`` count, ``0.58:0.92`` are shares of the depth."""
     try:
         start, stop = (_boundary(part, depth) for part in text.split(":"))
     except (ValueError, OverflowError) as error:
@@ -157,7 +153,7 @@ def _boundary(text: str, depth: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionMI(Objective):
+class AttentionMI(Objective, name="ami"):
     """`attention_mutual_information` of the first two views, to be maximised: the term is its negative."""
 
     weight: float = 2.5e-3

@@ -49,7 +49,7 @@ def jensen_shannon_mi_loss(tokens: Tensor, sentences: Tensor, mask: Tensor) -> T
 
 
 @dataclass(frozen=True, kw_only=True)
-class JensenShannon(Objective):
+class JensenShannon(Objective, name="jsd"):
     """`jensen_shannon_mi_loss` of the tokens and the vector of the first view; with two encoders the mean of both."""
 
     discriminator: str = "dot"

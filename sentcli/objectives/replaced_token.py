@@ -31,7 +31,7 @@ ROWS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplacedTokenDetection(Objective):
+class ReplacedTokenDetection(Objective, name="rtd"):
     """Cross-entropy of "replaced or not" at every position; the encoder learns through the sentence vector only."""
 
     weight: float = 0.005

@@ -50,7 +50,8 @@ Tasks: TypeAlias = dict[str, list[sts.Pairs]]
 class TrainRequest:
     """What the user asked for; None takes the method's own value."""
 
-    method: str
+    method: str | Method
+    """A name, or what a file of the user's own made."""
     model: str
     data: list[str]
     output: Path

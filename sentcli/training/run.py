@@ -227,5 +227,5 @@ def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observ
         pooling=request.pooling or "own",
         after=None,
         assignments=[(key, value) for key, value in request.assignments if not key.startswith(BEFORE)],
-        first_stage={"method": first.method, "model": request.model, "settings": dict(assignments)},
+        first_stage={"method": request.after, "model": request.model, "settings": dict(assignments)},
     )

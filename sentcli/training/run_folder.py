@@ -206,9 +206,9 @@ class RunFolder:
         self._prune(checkpoint.facts["scores"]["best_step"])
 
     def _prune(self, best: int) -> None:
-        wanted = {self._best(best), *(self._best(step) for step in self._meant())}
+        kept = {self._best(best), *(self._best(step) for step in self._meant())}
         for path in self.path.glob("best-*.safetensors"):
-            if path not in wanted:
+            if path not in kept:
                 path.unlink()
 
     def _meant(self) -> Iterator[int]:

@@ -34,6 +34,7 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.json_files import finite
 from sentcli.machine import environment
+from sentcli.methods import refuse_file
 from sentcli.methods.recipes import load_recipe
 from sentcli.processes import agree, is_first
 from sentcli.training import run as runs
@@ -96,6 +97,8 @@ def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
             raise DataError(path, f"grid.{empty}: an empty list leaves nothing to run")
         lists = [value if isinstance(value, list) else [value] for value in grid.values()]
         points += [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
+    for method in (point.get(key) for point in points for key in ("method", "after")):
+        refuse_file(method, path)
     return seeds, [point for i, point in enumerate(points) if point not in points[:i]]
 
 
@@ -190,10 +193,10 @@ class SweepObserver(Protocol):
         """Before a run: return who is told of its steps."""
 
     def skipped(self, run: SweepRun) -> None:
-        """Of a run that has finished before."""
+        """A run has finished before."""
 
     def failed(self, run: SweepRun, message: str) -> None:
-        """Of a run that failed; the sweep continues."""
+        """A run has failed; the sweep continues."""
 
 
 def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver) -> SweepResult:

@@ -3,10 +3,7 @@
 import itertools
 import json
 import math
-import re
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -690,25 +687,3 @@ def test_an_added_objective_is_reported(invoke, tiny_bert, text, tmp_path):
     config = json.loads((tmp_path / "m" / "sentcli.json").read_text())
     assert config["method"]["ami"]["weight"] == 2.5e-3
     assert "ami.layers" in (tmp_path / "m" / "README.md").read_text()
-
-
-def test_the_page_on_adding_a_method_works(tmp_path, tiny_bert, text, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "add-a-method.md").read_text("utf-8")
-    definition, use = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    code = [line for line in definition.splitlines() if line.strip()]
-    assert len(code) < 40
-    (tmp_path / "barlow.py").write_text(definition)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sentences.txt").write_text(text.read_text("utf-8"), "utf-8")
-    shown = []
-    try:
-        tried = use.replace('"minilm"', repr(str(tiny_bert))).replace('("max_steps", 20)', '("max_steps", 60)')
-        exec(tried.replace("assignments=[", 'assignments=[("learning_rate", 3e-3), '), {"print": shown.append})
-    finally:
-        METHODS.pop("barlow-twins", None)
-        OBJECTIVES.pop("barlow", None)
-        sys.modules.pop("barlow", None)
-    assert shown == [60]
-    losses = [line["barlow"] for line in steps(tmp_path / "barlow-model")]
-    assert np.mean(losses[-10:]) < np.mean(losses[:10])
