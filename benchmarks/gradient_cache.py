@@ -63,7 +63,7 @@ def made(batch, mini, *, steps=1, **settings):
     seed_everything(1)
     encoder, _ = load_encoder(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
     corpus = Corpus(wiki(batch * steps), (), 0)
     inputs = []
     for step in range(steps):

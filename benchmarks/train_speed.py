@@ -65,7 +65,7 @@ def ours(method, sentences):
     encoder, _ = load_encoder(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
     gradients = Gradients(model, make_optimizer(model, method.settings), method.settings)
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
     corpus = Corpus(sentences, (), 0)
 
     def run():
