@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -176,3 +177,12 @@ def test_every_method_has_the_name_of_its_file():
     for name, method in METHODS.items():
         assert method.name == name and method.file is None
         assert all(stage.name == name for stage in method.stages.values())
+
+
+def test_the_names_of_all_methods_cost_no_torch():
+    code = (
+        "import sys; from sentcli.methods import METHODS; from sentcli.verbs.train import METHODS_HELP; "
+        "assert all(name in METHODS_HELP for name in METHODS) and 'micse' in METHODS; "
+        "assert not {'torch', 'numpy', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
