@@ -53,7 +53,7 @@ def made(batch, mini, *, steps=1, **settings):
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
     from sentcli.training.data import Corpus
-    from sentcli.training.gradients import Gradients
+    from sentcli.training.loop import Gradients
     from sentcli.training.memory import keep_freed_memory
     from sentcli.training.optimizer import make_optimizer
     from sentcli.training.prepare import load_encoder, make_model, seed_everything
@@ -63,7 +63,7 @@ def made(batch, mini, *, steps=1, **settings):
     seed_everything(1)
     encoder, _ = load_encoder(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
     corpus = Corpus(wiki(batch * steps), (), 0)
     inputs = []
     for step in range(steps):

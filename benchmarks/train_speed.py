@@ -56,7 +56,7 @@ def ours(method, sentences):
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
     from sentcli.training.data import Corpus
-    from sentcli.training.gradients import Gradients
+    from sentcli.training.loop import Gradients
     from sentcli.training.memory import keep_freed_memory
     from sentcli.training.optimizer import make_optimizer
     from sentcli.training.prepare import load_encoder, make_model
@@ -65,7 +65,7 @@ def ours(method, sentences):
     encoder, _ = load_encoder(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
     gradients = Gradients(model, make_optimizer(model, method.settings), method.settings)
-    tokenizer, _ = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
     corpus = Corpus(sentences, (), 0)
 
     def run():

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from sentcli.methods import METHODS, Method
 from sentcli.methods.recipes import Recipe, load_recipe, recipe_names
 
 INTRODUCTION = """# Recipes
@@ -82,7 +83,10 @@ def page() -> str:
         (f"[{r.name}](#{anchor(r.name)})", method(r), f"`{r.model}`", r.data, score(r, "STS average")) for r in recipes
     )
     overview = table(("recipe", "method", "model", "data", "published STS average"), rows)
-    parts = [f"{INTRODUCTION}\n## All recipes\n\n{overview}{SOURCES}\n## Recipe by recipe\n"]
+    about = ((f"[{name}](methods/{name}.md)", m.title, terms(m)) for name, m in METHODS.items())
+    methods = table(("method", "paper", "terms of the loss"), about)
+    lists = f"## All recipes\n\n{overview}{SOURCES}\n## All methods\n\n{methods}"
+    parts = [f"{INTRODUCTION}\n{lists}\n## Recipe by recipe\n"]
     return "\n".join([*parts, *(section(recipe) for recipe in recipes)])
 
 
@@ -98,6 +102,11 @@ def section(recipe: Recipe) -> str:
         scores = ((key, score(recipe, key), s.source) for key, s in recipe.published.items())
         parts.append(table(("published", "score", "source"), scores).strip())
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def terms(method: Method) -> str:
+    """Return the terms of a method's loss; none if it is fitted."""
+    return ", ".join(f"`{name}`" for name in method.objectives) or "none, it is not trained"
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -60,7 +60,7 @@ def train(
 
     Args:
         output: The folder of the trained model.
-        method: simcse, informin-cl, micse, infocse, is-bert, whitenedcse; ct, mirror-bert, mlm, sts-regression; whitening, first-last-avg.
+        method: ct, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, simcse, sts-regression, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         data: Text files, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.

@@ -1,43 +1,97 @@
-"""Training methods by name. A method is data plus objectives."""
+"""Training methods: data plus objectives, a file for each in `sentcli.methods.papers`.
 
-from sentcli.errors import InputError, nearest
-from sentcli.methods.baselines import FIRST_LAST_AVG, MLM, STS_REGRESSION, WHITENING
-from sentcli.methods.configure import configure
-from sentcli.methods.contrastive_tension import CT
-from sentcli.methods.infocse import INFOCSE
-from sentcli.methods.informin_cl import INFORMIN_CL
-from sentcli.methods.is_bert import IS_BERT
-from sentcli.methods.method import Method
-from sentcli.methods.micse import MICSE
-from sentcli.methods.mirror_bert import MIRROR_BERT
-from sentcli.methods.simcse import SIMCSE
-from sentcli.methods.whitenedcse import WHITENEDCSE
+A file more there is a method more: names, help and docs are made of the files. Nothing heavy is imported before a
+method is used, so that ``--help`` can list them.
+"""
 
-__all__ = ["METHODS", "Method", "configure", "get_method"]
+from __future__ import annotations
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        SIMCSE, INFORMIN_CL, MICSE, INFOCSE, IS_BERT, WHITENEDCSE, CT, MIRROR_BERT, MLM, WHITENING, FIRST_LAST_AVG,
-        STS_REGRESSION,
-    )
-}  # fmt: skip
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import DataError, InputError, nearest
+from sentcli.methods import papers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sentcli.methods.configuring import configure
+    from sentcli.methods.method import Method
+    from sentcli.methods.settings import Settings
+
+__all__ = ["METHODS", "Method", "Settings", "configure", "get_method"]
+
+LAZY = {"Method": "method", "Settings": "settings", "configure": "configuring"}
 
 
-def get_method(name: str, stage: str | None = None) -> Method:
+def __getattr__(name: str) -> Any:
+    """Import what a method is made of on first use (PEP 562)."""
+    if name in LAZY:
+        return getattr(import_module(f"sentcli.methods.{LAZY[name]}"), name)
+    raise AttributeError(f"module 'sentcli.methods' has no attribute {name!r}")
+
+
+class MethodsByName(Mapping[str, "Method"]):
+    """The methods of the package by the names of their files; a file is imported when its method is asked for."""
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """The module of each method."""
+        files = (module.name for module in iter_modules(papers.__path__))
+        return {name.replace("_", "-"): f"{papers.__name__}.{name}" for name in files}
+
+    def __getitem__(self, name: str) -> Method:
+        method: Method = import_module(self.modules[name]).METHOD
+        return method
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.modules)
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.modules
+
+
+METHODS = MethodsByName()
+
+
+def get_method(method: str | Method, stage: str | None = None) -> Method:
     """Return a method with the paper's settings.
 
-    Raises:
-        InputError: for an unknown name or stage.
+    Args:
+        method: a name, or the method itself, which a file of the user's own made.
+        stage: another training of the same paper.
     """
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}{nearest(name, list(METHODS))}; one of: {', '.join(METHODS)}")
-    method = METHODS[name]
+    if isinstance(method, str):
+        refuse_file(method)
+        if method not in METHODS:
+            raise InputError(f"unknown method {method!r}{nearest(method, list(METHODS))}; one of: {', '.join(METHODS)}")
+        method = METHODS[method]
     if stage is None:
         return method
     if stage not in method.stages:
         known = ", ".join(method.stages) or "none"
         raise InputError(
-            f"--stage {stage}: {name} has no such stage{nearest(stage, list(method.stages))}; it has: {known}"
+            f"--stage {stage}: {method.name} has no such stage{nearest(stage, list(method.stages))}; it has: {known}"
         )
     return method.stages[stage]
+
+
+def refuse_file(method: object, where: Path | None = None) -> None:
+    """Refuse the name of a Python file where a method is only named: running it is up to who types the command.
+
+    Args:
+        method: the name.
+        where: the recipe or the sweep file that has it.
+    """
+    if str(method).endswith(".py"):
+        message = (
+            f"method {str(method)!r}: a file of Python is taken from --method on the command line alone, "
+            "never from a recipe, a sweep file or --after"
+        )
+        raise InputError(message) if where is None else DataError(where, message)

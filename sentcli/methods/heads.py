@@ -15,18 +15,14 @@ from sentcli.objectives.whitening import pca, shuffled_group_whitening, zca
 from sentcli.processes import over_all_rows, same
 
 INITIAL_STD = 0.02
-"""Of new linear layers, as BERT's."""
+"""The standard deviation that new linear layers start with, as in BERT."""
 
 
 class Head(Protocol):
     """The settings of a head."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
-        """Return the module from ``[m, B, d]`` to ``[m, B, d']``.
-
-        Raises:
-            InputError: if it cannot work on this dimension or batch size.
-        """
+        """Return the module from ``[m, B, d]`` to ``[m, B, d']``."""
 
     def least_rows(self, dimension: int) -> int:
         """Return the smallest batch that it works on."""

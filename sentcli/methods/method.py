@@ -1,4 +1,4 @@
-"""What a method is: data. `sentcli.methods` lists them, `sentcli.methods.configure` changes their settings."""
+"""What a method is: data. `sentcli.methods` lists them, `sentcli.methods.configuring` changes their settings."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead
 from sentcli.methods.modules import CNN, Fit, Twin
 from sentcli.methods.settings import Settings
 from sentcli.methods.views import VIEWS, Copies, ViewMaker
 from sentcli.objectives import OBJECTIVES, Objective
+
+TAKEN = {"head", "views", "cnn", "twin", "fit", "settings", "objectives", "name", "title", "stage", "recipe", "file"}
+TAKEN |= {"step", "loss", "learning_rate", "grad_norm", "sentences_per_second"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,13 @@ class Method:
     """A transformation that is fitted instead of training."""
     stages: Mapping[str, Method] = field(default_factory=dict)
     """Other trainings of the same paper, for ``--stage``."""
+    file: Mapping[str, str] | None = None
+    """Name and SHA-256 of the user's own file that made the method; None for the methods of the package."""
+
+    def __post_init__(self) -> None:
+        """Refuse a term whose name stands for something else in settings, reports or metrics."""
+        if taken := sorted(TAKEN & set(self.objectives)):
+            raise InputError(f"{self.name}: no objective can be called {taken[0]}; choose another name")
 
     def sections(self) -> dict[str, Any]:
         """Return everything that has settings, by the name that ``--set`` calls it."""
@@ -63,7 +74,7 @@ class Method:
         """
         kinds: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
         kinds.update(dict.fromkeys(self.objectives, OBJECTIVES))
-        described: dict[str, Any] = {"name": self.name}
+        described: dict[str, Any] = {"name": self.name, **({} if self.file is None else {"file": dict(self.file)})}
         for section, part in self.sections().items():
             if section == "settings":
                 continue

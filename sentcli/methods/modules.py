@@ -37,11 +37,7 @@ class CNN:
             raise InputError(f"kernels {self.kernels} must be odd, so that a token stays in the middle")
 
     def extend(self, spec: EncoderSpec) -> EncoderSpec:
-        """Return the spec with new convolutions and mean pooling, or as it is if it has these convolutions already.
-
-        Raises:
-            InputError: if it has others.
-        """
+        """Return the spec with new convolutions and mean pooling, or as it is if it has these convolutions already."""
         own = next((module for module in spec.modules if isinstance(module, CNNSpec)), None)
         if own is not None:
             relu = any(isinstance(module, DenseSpec) and module.on_tokens for module in spec.modules)
@@ -106,11 +102,7 @@ class WhiteningFit:
         checks.at_least(0, dimensions=self.dimensions)
 
     def fit(self, encoder: SentenceEncoder, sentences: list[str]) -> SentenceEncoder:
-        """Return the encoder with the transformation as a dense layer after its pooling.
-
-        Raises:
-            InputError: if there are too few sentences, or more axes are wanted than there are.
-        """
+        """Return the encoder with the transformation as a dense layer after its pooling."""
         encoder = encoder.with_normalize(False)
         width = encoder.dimension
         if self.dimensions > width:
@@ -132,9 +124,6 @@ def whitening_transform(
     Args:
         vectors: ``[n, d]``.
         dimensions: k; 0 takes as many as the vectors span.
-
-    Raises:
-        InputError: if the vectors do not span that many dimensions.
     """
     mean = vectors.mean(axis=0, dtype=np.float64)
     centred = vectors - mean

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.methods import refuse_file
 from sentcli.zoo import models_folder
 
 TABLES = ("settings", "published")
@@ -64,11 +65,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Read a recipe by name, or by the path of a TOML file.
-
-    Raises:
-        InputError: if there is none; DataError if it is broken.
-    """
+    """Read a recipe by name, or by the path of a TOML file."""
     path = Path(name)
     if path.suffix != ".toml":
         path = models_folder() / "recipes" / f"{name}.toml"
@@ -94,6 +91,7 @@ def _recipe(path: Path, table: dict[str, Any]) -> Recipe:
     wrong = [key for key, value in table.items() if key not in TABLES and not isinstance(value, str)]
     if wrong:
         raise DataError(path, f"{wrong[0]} must be a text in quotes, not {table[wrong[0]]!r}")
+    refuse_file(table["method"], path)
     settings, published = (_table(path, name, table.get(name, {})) for name in TABLES)
     for score, sourced in published.items():
         if not isinstance(sourced.value, (int, float)):

@@ -31,7 +31,7 @@ class Settings:
     """Sentences that are encoded at a time with gradient caching: the gradient of the whole batch in the memory of a
     small one, for one more forward pass (Gao et al. 2021); 0 encodes the batch at once."""
     precision: str = "fp32"
-    """Of matrix products: ``fp32``, ``bf16`` or ``fp16``; weights and losses stay in fp32."""
+    """The precision of matrix products: ``fp32``, ``bf16`` or ``fp16``; weights and losses stay in fp32."""
     compile: bool = False
     """Compile the encoder with torch.compile."""
     optimizer: str = "adamw"
@@ -46,7 +46,7 @@ class Settings:
     """Decay biases and layer normalisations, too."""
     adam_epsilon: float = 1e-8
     bias_correction: bool = True
-    """Of Adam's averages; False is the optimiser of the first BERT code."""
+    """Correct the bias of Adam's averages toward zero; the optimiser of the first BERT code did not."""
     clip_norm: float = 1.0
     """Largest norm of the gradient; 0 for no clipping."""
     dropout: float | None = None
@@ -67,11 +67,7 @@ class Settings:
     seed: int = 42
 
     def check_values(self) -> None:
-        """Refuse values that have no meaning.
-
-        Raises:
-            InputError: naming the setting.
-        """
+        """Refuse values that have no meaning."""
         least = {"epochs": 1, "max_length": 3, "eval_every": 1, "accumulate": 1}
         for name in (
             "max_steps", "warmup_steps", "weight_decay", "clip_norm", "seed", "mini_batch_size", "patience",
@@ -90,11 +86,7 @@ class Settings:
             raise InputError("batch_size must be at least 2: the other sentences of a batch are the negatives")
 
     def check(self, sentences: int, processes: int = 1) -> None:
-        """Refuse settings that cannot train on this many sentences in this many processes.
-
-        Raises:
-            InputError: naming the setting.
-        """
+        """Refuse settings that cannot train on this many sentences in this many processes."""
         self.check_values()
         if sentences < self.batch_size * processes:
             times = f" in each of {processes} processes" if processes > 1 else ""

@@ -25,7 +25,7 @@ class TrainingText(Protocol):
 
     @property
     def scores(self) -> Sequence[float] | None:
-        """Of pairs, between 0 and 1."""
+        """The scores of pairs, between 0 and 1."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,11 @@
 """Training objectives: pure functions on tensors, and the terms of a loss that are made of them."""
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from sentcli.objectives.attention_mi import AttentionMI, attention_mutual_information
 from sentcli.objectives.auxiliary_mlm import AuxiliaryMLM, CondenserMLM
-from sentcli.objectives.base import Objective, Parts, StatefulObjective, Views, Vocabulary
+from sentcli.objectives.base import OBJECTIVES, Objective, Parts, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.contrastive import (
     Contrastive,
     MultiPositive,
@@ -23,21 +26,8 @@ from sentcli.objectives.reconstruction import Reconstruction, reconstruction_los
 from sentcli.objectives.replaced_token import ReplacedTokenDetection
 from sentcli.objectives.whitening import shuffled_group_whitening
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    "contrastive": Contrastive,
-    "multi-positive": MultiPositive,
-    "nt-xent": NTXent,
-    "reconstruction": Reconstruction,
-    "ami": AttentionMI,
-    "mlm": MaskedLM,
-    "auxiliary-mlm": AuxiliaryMLM,
-    "condenser-mlm": CondenserMLM,
-    "rtd": ReplacedTokenDetection,
-    "jsd": JensenShannon,
-    "tension": ContrastiveTension,
-    "regression": CosineRegression,
-}
-"""Terms that can be added to any method, by name."""
+for _module in iter_modules(__path__):  # a file more is an objective more: each class registers itself
+    import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "OBJECTIVES",

@@ -63,16 +63,17 @@ def attention_mutual_information(
     Raises:
         ValueError: if the shapes do not fit the slicing.
     """
-    one, two, inside = slices(first, second, lengths, slicing, real_queries)
-    joint = (one > SMALLEST) & (two > SMALLEST) & inside
+    first, second, inside = slices(first, second, lengths, slicing, real_queries)
+    joint = (first > SMALLEST) & (second > SMALLEST) & inside
     if samples is not None:
         kept, positions = draw(joint, samples, generator)
         joint = joint[kept]
-        share = joint.to(one.dtype).mean()
-        one, two, joint = one[kept].gather(1, positions), two[kept].gather(1, positions), joint.gather(1, positions)
+        share = joint.to(first.dtype).mean()
+        first, second = (each[kept].gather(1, positions) for each in (first, second))
+        joint = joint.gather(1, positions)
     else:
-        share = joint.to(one.dtype).mean()
-    information = mutual_information(one, two, joint, log=log).mean()
+        share = joint.to(first.dtype).mean()
+    information = mutual_information(first, second, joint, log=log).mean()
     return information * (share.square() + 1e-6) if scale_by_share else information
 
 
@@ -98,8 +99,8 @@ def slices(
             raise ValueError(f"head pairs need an even number of heads, not {heads}")
         parts = [a.view(layers, batch, heads // 2, 2, width, width).transpose(0, 1) for a in (first, second)]
         inside = inside[:, None, None, None].expand(parts[0].shape)
-    one, two = (part.flatten(0, 2).flatten(1) for part in parts)
-    return one, two, inside.flatten(0, 2).flatten(1)
+    first, second = (part.flatten(0, 2).flatten(1) for part in parts)
+    return first, second, inside.flatten(0, 2).flatten(1)
 
 
 def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
@@ -131,16 +132,12 @@ def mutual_information(first: Tensor, second: Tensor, mask: Tensor, *, log: bool
 def correlation(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
     """Pearson's correlation ``[S]`` of the rows of ``[S, P]`` over the positions where `mask` is True."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
-    one, two = ((x - x.where(mask, 0).sum(dim=1, keepdim=True) / count).where(mask, 0) for x in (first, second))
-    return functional.cosine_similarity(one, two, dim=1, eps=LEAST)
+    first, second = ((x - x.where(mask, 0).sum(dim=1, keepdim=True) / count).where(mask, 0) for x in (first, second))
+    return functional.cosine_similarity(first, second, dim=1, eps=LEAST)
 
 
 def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
-    """Return the layers that a slice means: ``7:11`` and ``-5:-1`` count, ``0.58:0.92`` are shares of the depth.
-
-    Raises:
-        InputError: if it is not a slice, or not inside the model.
-    """
+    """Return the layers that a slice means: ``7:11`` and ``-5:-1`` count, ``0.58:0.92`` are shares of the depth."""
     try:
         start, stop = (_boundary(part, depth) for part in text.split(":"))
     except (ValueError, OverflowError) as error:
@@ -157,7 +154,7 @@ def _boundary(text: str, depth: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionMI(Objective):
+class AttentionMI(Objective, name="ami"):
     """`attention_mutual_information` of the first two views, to be maximised: the term is its negative."""
 
     weight: float = 2.5e-3
@@ -171,7 +168,7 @@ class AttentionMI(Objective):
     real_queries: bool = False
     """Leave the rows of padded queries out."""
 
-    sees: ClassVar[str] = "attention"
+    requires: ClassVar[str] = "attention"
 
     def check(self) -> None:
         """Refuse what the formula has no meaning for."""

@@ -68,12 +68,12 @@ class AuxiliaryNetwork(nn.Module):
                 f"--aux-init {folder}: neither copy-top nor random, nor a folder that 'train --method infocse "
                 f"--stage pretrain' wrote ({own.relative_to(folder)} is missing)"
             )
-        wanted = self.state_dict()
-        missing = [key for key in wanted if key not in state]
-        wrong = [key for key in wanted if key in state and state[key].shape != wanted[key].shape]
+        own_state = self.state_dict()
+        missing = [key for key in own_state if key not in state]
+        wrong = [key for key in own_state if key in state and state[key].shape != own_state[key].shape]
         if missing or wrong:
             raise InputError(f"--aux-init {folder}: it does not fit this model, see {(missing + wrong)[0]}")
-        self.load_state_dict({key: state[key] for key in wanted})
+        self.load_state_dict({key: state[key] for key in own_state})
 
     def renamed(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the layers that Condenser's code calls ``c_head`` under their names here."""
@@ -108,7 +108,7 @@ class _AuxiliarySettings(Objective):
     init: str = "copy-top"
     """Start of the extra layers: ``copy-top`` the encoder's last ones, ``random``, or the folder of a pretraining."""
 
-    sees: ClassVar[str] = "text"
+    requires: ClassVar[str] = "text"
 
     def check(self) -> None:
         """Refuse a rate outside 0..1."""
@@ -144,7 +144,7 @@ class _NetworkLoss(StatefulObjective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuxiliaryMLM(_AuxiliarySettings):
+class AuxiliaryMLM(_AuxiliarySettings, name="auxiliary-mlm"):
     """Predict masked words from the frozen lower layers' states and the sentence vector (InfoCSE, stage 2).
 
     The only way from this loss to the encoder is the sentence vector at position 0.
@@ -220,7 +220,7 @@ class AuxiliaryMLMLoss(_NetworkLoss):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CondenserMLM(_AuxiliarySettings):
+class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
     """Predict masked words twice: from the encoder's last layer, and from its middle layer with the last [CLS].
 
     InfoCSE's stage 1 and Condenser: nothing is frozen or detached, one head scores the words of both.
@@ -258,5 +258,5 @@ class CondenserMLMLoss(_NetworkLoss, WordPrediction):
             early, late = output.hidden_states[self.count], output.last_hidden_state
             return torch.stack([self.network(late[:, 0], early, part["attention_mask"]), late], dim=2)
 
-        found, words = chosen_states(inputs, labels, states)
-        return torch.stack([masked_loss(self.head, kind, words, backbone) for kind in found.unbind(1)]).sum()
+        both, words = chosen_states(inputs, labels, states)
+        return torch.stack([masked_loss(self.head, hidden, words, backbone) for hidden in both.unbind(1)]).sum()

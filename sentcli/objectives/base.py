@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from sentcli.errors import InputError
 from sentcli.model.spec import CNNSpec
 from sentcli.objectives import checks
 
@@ -40,7 +41,7 @@ class Parts:
     spec: EncoderSpec
     vocabulary: Vocabulary
     dimension: int
-    """Of the sentence vector."""
+    """The dimension of the sentence vector."""
     max_length: int = 0
     """Tokens a sentence in training."""
 
@@ -112,6 +113,10 @@ class Views:
         )
 
 
+OBJECTIVES: dict[str, type[Objective]] = {}
+"""Terms that can be added to any method, by name; a class registers itself: ``class Own(Objective, name="own")``."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Objective:
     """One term of a loss, as data: its fields are its settings.
@@ -125,14 +130,22 @@ class Objective:
     views: ClassVar[int] = 2
     """How many views of each sentence it needs; 0 if it runs the encoder itself, on masked text."""
     all_rows: ClassVar[bool] = False
-    """Whether it also wants rows whose views show different sentences."""
+    """Whether it is also computed on rows whose views show different sentences."""
     needs_scores: ClassVar[bool] = False
     """Whether the data has to be scored pairs."""
-    sees: ClassVar[str] = "vectors"
-    """What it looks at: sentence ``vectors`` alone; ``text``, on which it runs networks of its own; ``tokens``, the
-    token vectors; or the ``attention`` weights."""
+    requires: ClassVar[str] = "vectors"
+    """What the loss is computed from: sentence ``vectors`` alone; ``text``, on which it runs networks of its own;
+    ``tokens``, the token vectors; or the ``attention`` weights."""
     every_view: ClassVar[bool] = False
     """Whether it looks at all views there are, and not at the first `views` alone."""
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        """Register an objective under the name that ``objectives+=NAME`` and the logs call it."""
+        super().__init_subclass__()
+        if name in OBJECTIVES:
+            raise InputError(f"an objective is called {name} already: choose another name")
+        if name:
+            OBJECTIVES[name] = cls
 
     def __post_init__(self) -> None:
         """Refuse values that have no meaning, by `check`."""

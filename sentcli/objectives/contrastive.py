@@ -140,18 +140,18 @@ ROWS = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrastive(Objective):
+class Contrastive(Objective, name="contrastive"):
     """`info_nce` of the first two views, perhaps with a queue of past vectors as further negatives."""
 
     temperature: float = 0.05
     queue_size: int = 0
     """Past vectors kept as negatives; 0 for none."""
     momentum: float = 0.995
-    """Of the encoder that fills the queue: m <- momentum * m + (1 - momentum) * online."""
+    """The encoder that fills the queue moves by m <- momentum * m + (1 - momentum) * online."""
     momentum_dropout: float = 0.3
-    """Dropout of that encoder."""
+    """Dropout of the encoder that fills the queue."""
     momentum_init: str = "online"
-    """Its start: a copy of the ``online`` encoder, or ``random`` weights, as ESimCSE's code has by mistake."""
+    """That encoder starts as a copy of the ``online`` one, or from ``random`` weights (ESimCSE's code, by mistake)."""
     positives_only: bool = False
     mask_duplicates: bool = False
     """Texts that occur twice in a batch are not each other's negatives."""
@@ -243,7 +243,7 @@ class MomentumContrastive(StatefulObjective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiPositive(Objective):
+class MultiPositive(Objective, name="multi-positive"):
     """`multi_positive_info_nce` of all views (WhitenedCSE)."""
 
     temperature: float = 0.05
@@ -262,7 +262,7 @@ class MultiPositive(Objective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NTXent(Objective):
+class NTXent(Objective, name="nt-xent"):
     """`nt_xent` of the first two views (Mirror-BERT)."""
 
     temperature: float = 0.04

@@ -49,14 +49,14 @@ def jensen_shannon_mi_loss(tokens: Tensor, sentences: Tensor, mask: Tensor) -> T
 
 
 @dataclass(frozen=True, kw_only=True)
-class JensenShannon(Objective):
+class JensenShannon(Objective, name="jsd"):
     """`jensen_shannon_mi_loss` of the tokens and the vector of the first view; with two encoders the mean of both."""
 
     discriminator: str = "dot"
     """``dot`` as in the authors' code, or ``bilinear``: with a matrix of its own between the two vectors."""
 
     views: ClassVar[int] = 1
-    sees: ClassVar[str] = "tokens"
+    requires: ClassVar[str] = "tokens"
 
     def check(self) -> None:
         """Refuse an unknown discriminator."""

@@ -108,13 +108,13 @@ def chosen_states(
         labels: ``[B, T]``, -100 where nothing is predicted.
         states: from the numbers of some rows and their inputs ``[P, T']`` to their states ``[P, T', ...]``.
     """
-    found, words = [], []
+    hidden, words = [], []
     for rows, part in by_length({**inputs, "labels": labels}):
-        wanted = part.pop("labels")
-        chosen = wanted != IGNORED
-        found.append(states(rows, part)[chosen])
-        words.append(wanted[chosen])
-    return torch.cat(found), torch.cat(words)
+        row_labels = part.pop("labels")
+        chosen = row_labels != IGNORED
+        hidden.append(states(rows, part)[chosen])
+        words.append(row_labels[chosen])
+    return torch.cat(hidden), torch.cat(words)
 
 
 class WordPrediction(StatefulObjective):
@@ -135,7 +135,7 @@ class WordPrediction(StatefulObjective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaskedLM(Objective):
+class MaskedLM(Objective, name="mlm"):
     """Predict masked words of a separate copy of the text, with the encoder itself."""
 
     weight: float = 0.1
@@ -144,7 +144,7 @@ class MaskedLM(Objective):
     """The decoder is the table of word embeddings, as in BERT; SimCSE's code copies it."""
 
     views: ClassVar[int] = 0
-    sees: ClassVar[str] = "text"
+    requires: ClassVar[str] = "text"
     all_rows: ClassVar[bool] = True
     every_view: ClassVar[bool] = True
 
@@ -181,8 +181,8 @@ class MaskedLMLoss(WordPrediction):
         inputs = {**views.inputs, "input_ids": masked}
         losses = []
         for encoder in views.encoders:
-            found = chosen_states(inputs, labels, partial(_last_states, encoder.backbone))
-            losses.append(masked_loss(self.lm_head, *found, encoder.backbone))
+            hidden, words = chosen_states(inputs, labels, partial(_last_states, encoder.backbone))
+            losses.append(masked_loss(self.lm_head, hidden, words, encoder.backbone))
         return torch.stack(losses).mean()
 
     def kept(self) -> nn.Module:

@@ -32,7 +32,7 @@ def contrastive_tension_loss(first: Tensor, second: Tensor, matched: Tensor, red
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContrastiveTension(Objective):
+class ContrastiveTension(Objective, name="tension"):
     """`contrastive_tension_loss` of views 1 and 2, on the rows that match and on those that do not."""
 
     reduction: str = "mean"
@@ -72,7 +72,7 @@ def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Ten
 
 
 @dataclass(frozen=True, kw_only=True)
-class CosineRegression(Objective):
+class CosineRegression(Objective, name="regression"):
     """`cosine_regression_loss` of the two sentences of each pair."""
 
     needs_scores: ClassVar[bool] = True

@@ -41,7 +41,7 @@ def reconstruction_loss(first: Tensor, second: Tensor, form: str = "mse-normaliz
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reconstruction(Objective):
+class Reconstruction(Objective, name="reconstruction"):
     """`reconstruction_loss` of the first two views, after the head, like the vectors that enter InfoNCE."""
 
     weight: float = 0.4

@@ -31,7 +31,7 @@ ROWS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplacedTokenDetection(Objective):
+class ReplacedTokenDetection(Objective, name="rtd"):
     """Cross-entropy of "replaced or not" at every position; the encoder learns through the sentence vector only."""
 
     weight: float = 0.005
@@ -50,7 +50,7 @@ class ReplacedTokenDetection(Objective):
     """Show the discriminator the sentence vector instead of the head's output."""
 
     every_view: ClassVar[bool] = True
-    sees: ClassVar[str] = "text"
+    requires: ClassVar[str] = "text"
 
     def check(self) -> None:
         """Refuse a rate outside 0..1."""

@@ -17,7 +17,6 @@ from sentcli.methods.views import Texts
 from sentcli.model.tokenizing import Tokens, pad
 
 if TYPE_CHECKING:
-    from sentcli.methods.settings import Settings
     from sentcli.methods.views import ViewMaker
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.training.data import Corpus
@@ -90,13 +89,6 @@ class BatchMaker:
     """Batches a step."""
     group_by_length: bool = False
     rank: int = 0
-
-    @classmethod
-    def of(
-        cls, corpus: Corpus, tokenizer: TextTokenizer, views: ViewMaker, settings: Settings, order: Order, rank: int = 0
-    ) -> BatchMaker:
-        """Make one for the settings of a run."""
-        return cls(corpus, tokenizer, order, views, settings.accumulate, settings.group_by_length, rank)
 
     def step(self, number: int) -> list[Batch]:
         """Return the batches of an optimiser step, counted from 0."""

@@ -29,7 +29,7 @@ KEPT = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One moment of a run."""
+    """Everything that the rest of a run depends on, at one step."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -37,7 +37,7 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """Those of one run folder."""
+    """The checkpoints of one run folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Checkpoints:
         return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob("checkpoint-*.json"))
 
     def facts(self, step: int) -> dict[str, Any]:
-        """Return the facts of one of `steps`; none if they cannot be read."""
+        """Return the facts of the checkpoint of a step; none if they cannot be read."""
         try:
             facts = json.loads(self._path(step, "json").read_text("utf-8"))
         except (OSError, ValueError):
@@ -55,11 +55,7 @@ class Checkpoints:
         return facts if isinstance(facts, dict) else {}
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint and remove those that it replaces.
-
-        Raises:
-            SentcliError: if the disk is full; the last good checkpoint stays.
-        """
+        """Write a checkpoint and remove those that it replaces."""
         older = [step for step in self.steps() if step != checkpoint.step]
         for step in older[: len(older) - KEPT + 1]:
             self.remove(step)

@@ -16,10 +16,10 @@ from sentcli.objectives.masked_lm import IGNORED, WordPrediction, mask_tokens, m
 if TYPE_CHECKING:
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.model.torch_model import TorchEncoder
-    from sentcli.training.model import TrainingModel
+    from sentcli.training.training_model import TrainingModel
 
 MASKS = 0
-"""Seed of the masks: the same words are predicted at every evaluation, on every device."""
+"""Seeds the masks: the same words are predicted at every evaluation, on every device."""
 ROWS = 32
 """Sentences that are scored at a time."""
 
@@ -28,10 +28,10 @@ class HeldOutText:
     """Sentences with some words masked, as in training, once and for all."""
 
     def __init__(self, sentences: Sequence[str], tokenizer: TextTokenizer, model: TrainingModel) -> None:
-        found = [part for part in model.stateful.values() if isinstance(part, WordPrediction)]
-        if not found:
+        predicting = [part for part in model.stateful.values() if isinstance(part, WordPrediction)]
+        if not predicting:
             raise InputError("--eval-text measures how well masked words are predicted: it goes with mlm")
-        self.words: WordPrediction = found[0]
+        self.words: WordPrediction = predicting[0]
         tokens = tokenizer(sentences)
         rows = tokens.lengths.argsort(kind="stable")
         self.batches = []

@@ -6,7 +6,7 @@ import os
 import random
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -26,14 +26,12 @@ from sentcli.model.torch_backend import text_tokenizer
 from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import is_first, launched, process_count
-from sentcli.training import loop
 from sentcli.training.batches import Batch, to_tensors
-from sentcli.training.data import Corpus, Subset, read_corpus
+from sentcli.training.data import Corpus, Subset, read_corpus, read_pairs, read_task_text
 from sentcli.training.held_out_text import HeldOutText
-from sentcli.training.model import TrainingModel
-from sentcli.training.pairs import read_pairs
+from sentcli.training.loop import run_order
 from sentcli.training.run_folder import check_run_folder
-from sentcli.training.task_text import read_task_text
+from sentcli.training.training_model import TrainingModel
 
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
@@ -42,14 +40,18 @@ if TYPE_CHECKING:
 
 DEV_TASK = "STSBenchmark"
 BEFORE = "before."
-"""Begins the settings of the method that comes first, see `stages`."""
+"""Begins the names of the settings of the method that is trained first."""
+
+Tasks: TypeAlias = dict[str, list[sts.Pairs]]
+"""Similarity tasks by name, each with its subsets."""
 
 
 @dataclass(frozen=True)
 class TrainRequest:
     """What the user asked for; None takes the method's own value."""
 
-    method: str
+    method: str | Method
+    """A name, or what a file of the user's own made."""
     model: str
     data: list[str]
     output: Path
@@ -57,17 +59,17 @@ class TrainRequest:
     pooling: str | None = None
     text_field: str = "text"
     text_of: str | None = None
-    """Train on the sentences of these tasks of `data`, see `read_task_text`."""
+    """Train on the sentences of these tasks of `data`, as `read_task_text` takes them."""
     hold_out: str | None = None
-    """Of the pairs: leave these out, and score them at the end, see `read_pairs`."""
+    """Leave these pairs out and score them at the end, as `read_pairs` takes them."""
     after: str | None = None
-    """A method that is trained first on the sentences of the pairs, see `stages`."""
+    """A method that is trained first on the sentences of the pairs."""
     first_stage: dict[str, Any] | None = None
-    """What was trained before, for the record: method, model and settings that were given."""
+    """What was trained before, for the record: method, model and the settings that were given."""
     subset: Subset = field(default_factory=Subset)
     eval_data: Path | None = None
     eval_text: str | None = None
-    """Text whose masked words are predicted at every evaluation, see `HeldOutText`."""
+    """Text whose masked words are predicted at every evaluation."""
     device: str = "auto"
     overwrite: bool = False
     resume: bool = False
@@ -83,18 +85,15 @@ class TrainRequest:
     """Settings that come before these."""
 
     def configured(self) -> Method:
-        """Return the method with the settings of the recipe, then with those that were given.
-
-        Raises:
-            InputError: as `configure`; also for values that have no meaning.
-        """
+        """Return the method with the settings of the recipe, then with those that were given."""
         method = get_method(self.method, self.stage)
         if self.recipe is not None:
             try:
                 method = configure(method, self.recipe.assignments)
             except InputError as error:
                 raise InputError(f"recipe {self.recipe.name}: {error}") from error
-        if self.after is None and (first := next((k for k, _ in self.assignments if k.startswith(BEFORE)), None)):
+        first = next((key for key, _ in self.assignments if key.startswith(BEFORE)), None)
+        if self.after is None and first is not None:
             raise InputError(f"{first} is a setting of --after, which is missing")
         if self.after is not None:
             if not isinstance(method.views, ScoredPairs):
@@ -118,25 +117,25 @@ class Prepared:
     model: TrainingModel | None
     """Encoder, head and objectives; None for a method that is fitted."""
     tokenizer: TextTokenizer
-    """Cuts to the training length."""
+    """Cuts texts to the training length."""
     start_fingerprint: str
-    """Of the start model."""
+    """The fingerprint of the start model."""
     corpus: Corpus
-    dev: dict[str, list[sts.Pairs]] | None
-    test: dict[str, list[sts.Pairs]] | None
-    """The seven STS tasks, if they are to be scored at the end."""
-    held_out: sts.Pairs | None = None
+    held_out: sts.Pairs | None
     """Pairs that are not trained on, to be scored at the end."""
+    dev: Tasks | None
+    test: Tasks | None
+    """The seven STS tasks, if they are to be scored at the end."""
     held_out_text: HeldOutText | None = None
     notes: tuple[str, ...] = ()
-    """What the user should know."""
+    """What the user should know before the first step."""
 
     @property
     def steps(self) -> int:
         """Optimiser steps of the run."""
         if self.model is None:
             return 0
-        order = loop.run_order(self.model, self.method, len(self.corpus.sentences))
+        order = run_order(self.model, self.method.settings, len(self.corpus.sentences))
         return self.method.settings.total_steps(order.per_epoch)
 
     def identity(self, *, changed_only: bool = False) -> dict[str, Any]:
@@ -145,11 +144,9 @@ class Prepared:
         Args:
             changed_only: leave out settings with their default.
         """
-        method, request = self.method, self.request
-        settings = changed(method.settings) if changed_only else asdict(method.settings)
+        request = self.request
         return {
-            "method": {**method.describe(changed_only=changed_only), "stage": request.stage},
-            "settings": settings if method.fit is None else {},
+            **method_identity(self.method, request.stage, changed_only=changed_only),
             "start_model": self.start_fingerprint,
             "encoder": self.encoder.describe(),
             "data": list(self.corpus.files),
@@ -161,49 +158,20 @@ class Prepared:
         }
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What a run reads beside its start model."""
-
-    corpus: Corpus
-    held_out: sts.Pairs | None
-    dev: dict[str, list[sts.Pairs]] | None
-    test: dict[str, list[sts.Pairs]] | None
-
-
-def read_inputs(request: TrainRequest, method: Method) -> Inputs:
-    """Check the output folder, and read and check the data.
-
-    Raises:
-        InputError: whatever is wrong with them.
-    """
-    if is_first():
-        check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
-    read = [folder for objective in method.objectives.values() for folder in objective.reads()]
-    _refuse_inside(request.output, [*request.data, request.model, request.eval_data, request.eval_text, *read])
-    corpus, held_out = _read_data(request, method)
-    if method.fit is None:
-        method.settings.check(len(corpus.sentences), launched())
-        _check_objectives(method)
-    dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
-    if request.log_geometry and request.eval_data is None:
-        raise InputError("--log-geometry measures STS-B dev of --eval-data, which is missing")
-    if request.sts and request.eval_data is None:
-        raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
-    test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
-    return Inputs(corpus, held_out, dev, test)
+def method_identity(method: Method, stage: str | None, *, changed_only: bool = False) -> dict[str, Any]:
+    """Return the part of a run's identity that follows from its method and settings alone."""
+    settings = changed(method.settings) if changed_only else asdict(method.settings)
+    return {
+        "method": {**method.describe(changed_only=changed_only), "stage": stage},
+        "settings": settings if method.fit is None else {},
+    }
 
 
 def prepare(request: TrainRequest) -> Prepared:
-    """Read and check everything.
-
-    Raises:
-        InputError: whatever is wrong with the request, the data or the model.
-    """
+    """Read and check everything: the settings, the output folder, the data, the start model, and whether they fit."""
     method = request.configured()
-    inputs = read_inputs(request, method)
-    settings, corpus = method.settings, inputs.corpus
-    seed_everything(settings.seed)  # what is new starts at random: the head, convolutions, sometimes all weights
+    corpus, held_out, dev, test = read_inputs(request, method)
+    seed_everything(method.settings.seed)  # what is new starts at random: head, convolutions, sometimes all weights
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
@@ -215,34 +183,44 @@ def prepare(request: TrainRequest) -> Prepared:
         check_precision(torch.device(encoder.backend.device), settings.precision)
         model = make_model(method, encoder)
         if request.eval_text is not None:
-            held_out = read_corpus([request.eval_text], text_field=request.text_field)
-            text = HeldOutText(held_out.sentences, tokenizer, model)
+            text = HeldOutText(
+                read_corpus([request.eval_text], text_field=request.text_field).sentences, tokenizer, model
+            )
         _settle(model, settings)
         twice = Batch([tokenizer([corpus.sentences[0]] * 2)], Texts([]))
         _try(model, to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
+    fingerprint = encoder.fingerprint()
     return Prepared(
-        request,
-        method,
-        encoder,
-        model,
-        tokenizer,
-        encoder.fingerprint(),
-        corpus,
-        inputs.dev,
-        inputs.test,
-        held_out=inputs.held_out,
-        held_out_text=text,
-        notes=tuple(notes),
+        request, method, encoder, model, tokenizer, fingerprint, corpus, held_out, dev, test, text, tuple(notes)
     )
 
 
-def seed_everything(seed: int) -> None:
-    """Start all random numbers anew."""
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - what a library may draw from
-    torch.manual_seed(seed)
+def read_inputs(request: TrainRequest, method: Method) -> tuple[Corpus, sts.Pairs | None, Tasks | None, Tasks | None]:
+    """Check the output folder, and read and check the data.
+
+    Returns:
+        What is trained on, pairs that are held out, the dev set and the test tasks.
+    """
+    if is_first():
+        check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
+    read = [folder for objective in method.objectives.values() for folder in objective.reads()]
+    for name in (*request.data, request.model, request.eval_data, request.eval_text, *read):
+        if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(request.output.resolve()):
+            # --overwrite would delete it
+            raise InputError(f"-o {request.output} would replace {name}, which this run reads; choose another -o")
+    corpus, held_out = _read_data(request, method)
+    if method.fit is None:
+        method.settings.check(len(corpus.sentences), launched())
+        _check_objectives(method)
+    dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
+    if request.log_geometry and request.eval_data is None:
+        raise InputError("--log-geometry measures STS-B dev of --eval-data, which is missing")
+    if request.sts and request.eval_data is None:
+        raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
+    test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
+    return corpus, held_out, dev, test
 
 
 def _check_objectives(method: Method) -> None:
@@ -268,11 +246,17 @@ def _read_data(request: TrainRequest, method: Method) -> tuple[Corpus, sts.Pairs
             raise InputError(f"--text-of is for methods that take plain text; {method.name} takes scored pairs")
         return read_pairs(request.data, subset=request.subset, hold_out=request.hold_out)
     if request.text_of is not None:
-        found = read_task_text(request.text_of, request.data, subset=request.subset, hold_out=request.hold_out)
-        return found, None
+        return read_task_text(request.text_of, request.data, subset=request.subset, hold_out=request.hold_out), None
     if request.hold_out is not None:
         raise InputError("--hold-out leaves out scored pairs, which --method sts-regression and --text-of pairs read")
     return read_corpus(request.data, text_field=request.text_field, subset=request.subset), None
+
+
+def seed_everything(seed: int) -> None:
+    """Start all random numbers anew."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - what a library may draw from
+    torch.manual_seed(seed)
 
 
 def load_encoder(
@@ -282,9 +266,6 @@ def load_encoder(
 
     Returns:
         The encoder, and what the user should know.
-
-    Raises:
-        InputError: as `SentenceEncoder.load`.
     """
     notes = []
     chosen = pooling or method.pooling
@@ -308,6 +289,17 @@ def load_encoder(
     return encoder, notes
 
 
+def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
+    """Put encoder, head and objectives together, on the encoder's device."""
+    tokenizer = encoder.hf_tokenizer
+    words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
+    special = frozenset(tokenizer.all_special_ids)
+    vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
+    length = method.settings.max_length
+    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension, length)
+    return TrainingModel(method, parts).to(encoder.backend.device)
+
+
 def _with_fitting_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> Method:
     """Let the method's own length give way to a model with fewer positions; one that was asked for stays an error."""
     length = method.settings.max_length
@@ -320,13 +312,9 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
 
 
 def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:
-    """Check the batch size against what the model needs, and say what the last batch and the warm-up come to.
-
-    Raises:
-        InputError: if a batch has too few rows.
-    """
+    """Check the batch size against what the model needs, and say what the last batch and the warm-up come to."""
     settings, least, notes = method.settings, model.least_rows, []
-    order = loop.run_order(model, method, sentences)
+    order = run_order(model, settings, sentences)
     if settings.batch_size < least:
         raise InputError(f"batch_size {settings.batch_size}: {method.name} with these settings needs at least {least}")
     rest = sentences % (settings.batch_size * order.processes)
@@ -344,9 +332,8 @@ def _settle(model: TrainingModel, settings: Settings) -> None:
     """Compile the encoder, and let torch use deterministic kernels alone, if the settings say so."""
     if settings.compile:
         for encoder in filter(None, (model.encoder, model.second)):
-            if (
-                encoder.first_token_suffices
-            ):  # a layer with a forward function of its own cannot be compiled with the rest
+            if encoder.first_token_suffices:
+                # a layer with a forward function of its own cannot be compiled with the rest
                 encoder.first_token_suffices = False
                 first_token.remove(encoder.backbone)
             encoder.backbone.compile(dynamic=True)
@@ -370,25 +357,3 @@ def _try(model: TrainingModel, batch: dict[str, torch.Tensor], settings: Setting
             f"compile=true: torch.compile does not work here ({reason}); it needs a C++ compiler. Leave it out, or "
             "install one, such as g++"
         ) from error
-
-
-def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
-    """Put encoder, head and objectives together, on the encoder's device.
-
-    Raises:
-        InputError: if the encoder lacks what an objective or the head needs.
-    """
-    tokenizer = encoder.hf_tokenizer
-    words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
-    special = frozenset(tokenizer.all_special_ids)
-    vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
-    length = method.settings.max_length
-    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension, length)
-    return TrainingModel(method, parts).to(encoder.backend.device)
-
-
-def _refuse_inside(output: Path, inputs: list[str | Path | None]) -> None:
-    """Refuse an output folder that holds what the run reads: --overwrite would delete it."""
-    for name in inputs:
-        if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(output.resolve()):
-            raise InputError(f"-o {output} would replace {name}, which this run reads; choose another -o")

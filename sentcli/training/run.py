@@ -1,4 +1,4 @@
-"""One training run from a `Prepared` to a finished model folder."""
+"""One training run from a `Prepared` to a finished model folder; and two, where one method starts from another's."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from sentcli.evaluation.scores import SIMILARITY, average
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop
-from sentcli.training.keeper import SCORE
+from sentcli.training.data import PAIRS
 from sentcli.training.model_card import model_card
+from sentcli.training.observer import SCORE, TrainResult
+from sentcli.training.prepare import BEFORE, prepare, read_inputs
 from sentcli.training.run_folder import WEIGHTS, RunFolder
-from sentcli.training.state import Observer, TrainResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sentcli.model.torch_model import TorchEncoder
-    from sentcli.training.model import TrainingModel
-    from sentcli.training.prepare import Prepared
+    from sentcli.training.observer import Observer
+    from sentcli.training.prepare import Prepared, TrainRequest
+    from sentcli.training.training_model import TrainingModel
 
 
 def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
-    """Train, or fit, and write the model folder; with `resume` go on, or return what a finished run came to.
-
-    Raises:
-        SentcliError: if training fails.
-    """
+    """Train, or fit, and write the model folder; a finished run that is resumed returns what it came to."""
     if prepared.model is None:
         return _fit(prepared, observer)
     folder = _folder(prepared)
@@ -119,7 +119,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
 
 
 def _dev_values(encoder: SentenceEncoder, dev: dict[str, list[sts.Pairs]], *, geometry: bool) -> dict[str, float]:
-    """Return what is logged of the dev set: `keeper.SCORE`, and alignment and uniformity if asked for."""
+    """Return what is logged of the dev set: `SCORE`, and alignment and uniformity if asked for."""
     ((task, subsets),) = dev.items()
     vectors = encode(encoder, sts.sentences(subsets))
     values = {SCORE: sts.SimilarityTask(task, subsets).score(None, vectors).value}
@@ -184,3 +184,48 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
         "results": result.to_dict(),
         "environment": environment(encoder.backend.device, method.settings.precision, method.settings.seed),
     }
+
+
+def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observer | None]) -> TrainRequest:
+    """Train the method that comes before, and return the request that starts from its weights.
+
+    IS-BERT's paper trains on the sentences of STS-B without their scores before it learns the scores ("ssl + ft").
+
+    Args:
+        request: if it says `after`, that method is trained on the sentences of its pairs with the same seed, in a
+            folder beside its output; one that is there and was made of the same is resumed, or taken as it is.
+        starts: called before the first step, and returns who is told of its steps.
+    """
+    if request.after is None:
+        return request
+    method = request.configured()
+    read_inputs(request, method)  # what is wrong with the second stage is said before the first one is trained
+    output = request.output.resolve()
+    assignments = [
+        ("settings.seed", method.settings.seed),
+        *((key.removeprefix(BEFORE), value) for key, value in request.assignments if key.startswith(BEFORE)),
+    ]
+    first = replace(
+        request,
+        method=request.after,
+        after=None,
+        output=output.with_name(f"{output.name}-{request.after}"),
+        text_of=PAIRS,
+        stage=None,
+        recipe=None,
+        pooling=None,
+        eval_data=None,
+        sts=False,
+        resume=not request.overwrite,
+        assignments=assignments,
+    )
+    prepared = everywhere(lambda: prepare(first))
+    run(prepared, starts(prepared))  # returns at once if it has finished, and refuses what was made of something else
+    return replace(
+        request,
+        model=str(first.output),
+        pooling=request.pooling or "own",
+        after=None,
+        assignments=[(key, value) for key, value in request.assignments if not key.startswith(BEFORE)],
+        first_stage={"method": request.after, "model": request.model, "settings": dict(assignments)},
+    )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 METRICS, CONFIG, RUN, LOCK, FAILED = "metrics.jsonl", "sentcli.json", "run.json", ".lock", "failed-batch.json"
 WEIGHTS = "model.safetensors"
 ENVIRONMENT = "environment"
-"""Its key in ``run.json``: what does not make it another run, but other bytes."""
+"""A key of ``run.json``, for what does not make it another run but other bytes."""
 IN_PROGRESS = (METRICS, RUN, LOCK, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
 """What a run that was interrupted needs to go on."""
 OWN_FILES = (
@@ -54,11 +54,7 @@ class LockedError(InputError):
 
 
 def check_run_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
-    """Refuse a folder that a run must not write to.
-
-    Raises:
-        InputError: if it holds something and neither flag is given, or something that is not a run, or is a file.
-    """
+    """Refuse a folder that a run must not write to: a file, another's folder, or one that holds something unasked."""
     if str(path) == "-":
         raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
     if overwrite and resume:
@@ -85,10 +81,10 @@ class RunFolder:
     """Where one run writes. With several processes the first one does, the others only read the checkpoint.
 
     Attributes:
-        checkpoint: what to go on from, if there is something.
-        results: of the run, if it had finished before.
-        goes_on: whether an earlier run that had not finished is gone on with, from a checkpoint or without one.
-        notes: what the user should know about that.
+        checkpoint: what to resume from, if there is something.
+        results: what the run came to, if it had finished before.
+        resumed: whether an earlier run that had not finished is resumed, from a checkpoint or without one.
+        notes: what the user should know about a resumed run.
     """
 
     def __init__(
@@ -105,7 +101,7 @@ class RunFolder:
         self.metrics: IO[str] | None = None
         self.checkpoint: Checkpoint | None = None
         self.results: dict[str, Any] | None = None
-        self.goes_on = False
+        self.resumed = False
         self.notes: list[str] = []
         self.digests: dict[int, str] = {}
         self.identity: dict[str, Any] = finite(dict(identity or {}))
@@ -135,22 +131,22 @@ class RunFolder:
             before = _read(path / RUN)
             then = before.pop(ENVIRONMENT, {})
             _refuse_difference(path, before, self.identity)
-            self._go_on()
-            found = _differences(then, {key: self.environment.get(key) for key in then})
-            if found and self.checkpoint is not None:
-                self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(found)}")
+            self._resume()
+            differences = _differences(then, {key: self.environment.get(key) for key in then})
+            if differences and self.checkpoint is not None:
+                self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(differences)}")
         else:
             self._clear((LOCK,))
             self.metrics = (self.path / METRICS).open("w", encoding="utf-8")
         if self.checkpoint is None and self.results is None:
             write_json(self.path / RUN, {**self.identity, ENVIRONMENT: self.environment})
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if (self.path / WEIGHTS).exists():
             self.results = _read(self.path / CONFIG).get("results", {})
             self._tidy()
             return
-        self.goes_on = True
+        self.resumed = True
         self._clear(IN_PROGRESS)
         self.checkpoint, self.notes = self.checkpoints.load(self._best_is_gone)
         keep = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
@@ -201,11 +197,7 @@ class RunFolder:
         model.load_state_dict(load_file(self._best(step)), strict=False)  # tied tensors stand in it once
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint.
-
-        Raises:
-            SentcliError: if there is no room; the last good one stays.
-        """
+        """Write a checkpoint; if there is no room for it, the last good one stays."""
         assert self.metrics is not None
         os.fsync(self.metrics.fileno())
         checkpoint.facts["metrics_bytes"] = self.metrics.tell()
@@ -214,9 +206,9 @@ class RunFolder:
         self._prune(checkpoint.facts["scores"]["best_step"])
 
     def _prune(self, best: int) -> None:
-        wanted = {self._best(best), *(self._best(step) for step in self._meant())}
+        kept = {self._best(best), *(self._best(step) for step in self._meant())}
         for path in self.path.glob("best-*.safetensors"):
-            if path not in wanted:
+            if path not in kept:
                 path.unlink()
 
     def _meant(self) -> Iterator[int]:
@@ -294,11 +286,7 @@ class RunFolder:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return what a file of a run says.
-
-    Raises:
-        InputError: if it is missing or damaged.
-    """
+    """Return what a file of a run says."""
     try:
         return dict(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -307,14 +295,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _refuse_difference(path: Path, there: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with a run that was started otherwise.
-
-    Raises:
-        InputError: listing what differs.
-    """
-    if found := _differences(there, json.loads(json.dumps(now))):
-        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        raise InputError(f"--resume: {path} holds another run: {'; '.join(found[:SHOWN])}{more}")
+    """Refuse to resume a run that was started otherwise, with what differs."""
+    if differences := _differences(there, json.loads(json.dumps(now))):
+        more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        raise InputError(f"--resume: {path} holds another run: {'; '.join(differences[:SHOWN])}{more}")
 
 
 def _differences(there: dict[str, Any], now: dict[str, Any]) -> list[str]:

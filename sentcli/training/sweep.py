@@ -34,13 +34,13 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.json_files import finite
 from sentcli.machine import environment
+from sentcli.methods import refuse_file
 from sentcli.methods.recipes import load_recipe
 from sentcli.processes import agree, is_first
 from sentcli.training import run as runs
+from sentcli.training.observer import Observer
 from sentcli.training.prepare import Prepared, TrainRequest, prepare
 from sentcli.training.run_folder import RUN, LockedError
-from sentcli.training.stages import after_first_stage
-from sentcli.training.state import Observer, TrainResult
 
 RESULTS = "results.jsonl"
 OPTIONS = ("method", "model", "stage", "pooling", "text_of", "hold_out", "after")
@@ -50,11 +50,11 @@ LONGEST = 200
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One run of a sweep."""
+class SweepRun:
+    """One run of a sweep, before it is made."""
 
     name: str
-    """Of its folder."""
+    """The name of its folder."""
     point: dict[str, Any]
     """What the sweep varies, without the seed."""
     seed: int | None
@@ -62,23 +62,19 @@ class Planned:
 
 
 @dataclass
-class Outcome:
+class SweepResult:
     """What became of the runs of a sweep."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
-    """Of finished runs, in the order of the sweep."""
+    """The lines of finished runs, in the order of the sweep."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Name of a run to what went wrong."""
+    """What went wrong, by the name of the run."""
     elsewhere: list[str] = field(default_factory=list)
     """Runs that another process is busy with."""
 
 
 def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
-    """Read a sweep file: its seeds, and the points of its grids, each once.
-
-    Raises:
-        DataError: if it is broken; InputError if there is no such file.
-    """
+    """Read a sweep file: its seeds, and the points of its grids, each once."""
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -101,6 +97,8 @@ def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
             raise DataError(path, f"grid.{empty}: an empty list leaves nothing to run")
         lists = [value if isinstance(value, list) else [value] for value in grid.values()]
         points += [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
+    for method in (point.get(key) for point in points for key in ("method", "after")):
+        refuse_file(method, path)
     return seeds, [point for i, point in enumerate(points) if point not in points[:i]]
 
 
@@ -108,9 +106,6 @@ def check_sweep_folder(request: TrainRequest, results: Path) -> None:
     """Refuse an output folder that exists, unless the sweep is to go on in it or to replace its runs, or a run's.
 
     Also a file of results that cannot be written, or that holds something else.
-
-    Raises:
-        InputError: saying so.
     """
     if is_first():
         empty = request.output.is_dir() and not any(request.output.iterdir())
@@ -121,22 +116,18 @@ def check_sweep_folder(request: TrainRequest, results: Path) -> None:
         read_results(results)
 
 
-def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[Planned]:
-    """Return the runs: all points with the first seed, then with the next, so that early results compare.
-
-    Raises:
-        InputError: if a point has a setting that its method does not have, or a value that does not fit.
-    """
-    planned = []
-    listed: list[int | None] = [*seeds] or [None]
-    for seed in listed:
+def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[SweepRun]:
+    """Return the runs: all points with the first seed, then with the next, so that early results compare."""
+    runs_to_make = []
+    each_seed: list[int | None] = [*seeds] or [None]
+    for seed in each_seed:
         for point in points:
             settings = {**point, **({} if seed is None else {"seed": seed})}
             name = _name(settings)
-            one = _at(request, settings, request.output / name)
-            one.configured()  # a wrong setting is said now, not after hours
-            planned.append(Planned(name, dict(point), seed, one))
-    return planned
+            run_request = _at(request, settings, request.output / name)
+            run_request.configured()  # a wrong setting is said now, not after hours
+            runs_to_make.append(SweepRun(name, dict(point), seed, run_request))
+    return runs_to_make
 
 
 def _name(settings: Mapping[str, Any]) -> str:
@@ -167,18 +158,13 @@ def _at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> Tra
     )
 
 
-def digest(prepared: Prepared) -> str:
-    """Return the SHA-256 of everything that decides a run's weights."""
-    identity = prepared.identity(changed_only=True)
-    return hashlib.sha256(json.dumps(finite(identity), sort_keys=True).encode()).hexdigest()
+def digest(identity: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of everything that decides a run's weights: `Prepared.identity` without the defaults."""
+    return hashlib.sha256(json.dumps(finite(dict(identity)), sort_keys=True).encode()).hexdigest()
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of a results file by digest; a torn last line is left out.
-
-    Raises:
-        DataError: if another line is no record.
-    """
+    """Return the records of a results file by digest; a torn last line is left out."""
     records: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(_whole_lines(path), 1):
         try:
@@ -203,67 +189,64 @@ def _whole_lines(path: Path) -> list[bytes]:
 class SweepObserver(Protocol):
     """Told what becomes of the runs."""
 
-    def starts(self, one: Planned, prepared: Prepared) -> Observer | None:
+    def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Before a run: return who is told of its steps."""
 
-    def skipped(self, one: Planned) -> None:
-        """Of a run that has finished before."""
+    def skipped(self, run: SweepRun) -> None:
+        """A run has finished before."""
 
-    def failed(self, one: Planned, message: str) -> None:
-        """Of a run that failed; the sweep goes on."""
+    def failed(self, run: SweepRun, message: str) -> None:
+        """A run has failed; the sweep continues."""
 
 
-def run_all(planned: Iterable[Planned], results: Path, observer: SweepObserver) -> Outcome:
+def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver) -> SweepResult:
     """Run what has not been run; `results` gets a line a finished run.
 
     Raises:
         InputError: if the first run cannot be made; later ones are among the failures.
     """
-    outcome = Outcome()
-    for one in planned:
+    outcome = SweepResult()
+    for run in planned:
         gc.collect()  # the model of the run before is held by references in a circle
         try:
-            record = _run(one, results, observer)
+            record = _run(run, results, observer)
         except LockedError:
-            outcome.elsewhere.append(one.name)
+            outcome.elsewhere.append(run.name)
         except SentcliError as error:
-            if isinstance(error, InputError) and outcome == Outcome():
+            if isinstance(error, InputError) and outcome == SweepResult():
                 raise  # most likely wrong for all of them, and seen at once
-            outcome.failed[one.name] = str(error)
-            observer.failed(one, str(error))
+            outcome.failed[run.name] = str(error)
+            observer.failed(run, str(error))
         else:
-            outcome.records.append({**record, "run": one.name, "point": one.point})  # another sweep may have run it
+            outcome.records.append({**record, "run": run.name, "point": run.point})  # another sweep may have run it
     return outcome
 
 
-def _run(one: Planned, results: Path, observer: SweepObserver) -> dict[str, Any]:
+def _run(run: SweepRun, results: Path, observer: SweepObserver) -> dict[str, Any]:
     """Return the record of a run: the one that is there, or that of the run made now."""
-    prepared = prepare(after_first_stage(one.request, partial(observer.starts, one)))
-    key = digest(prepared)
-    record = None if one.request.overwrite else agree(read_results(results).get(key))
-    if record is not None and not (one.request.sts and record["results"].get("sts") is None):
-        observer.skipped(one)
+    prepared = prepare(runs.after_first_stage(run.request, partial(observer.starts, run)))
+    key = digest(prepared.identity(changed_only=True))
+    record = None if run.request.overwrite else agree(read_results(results).get(key))
+    if record is not None and not (run.request.sts and record["results"].get("sts") is None):
+        observer.skipped(run)
         return record
-    found = _record(one, prepared, key, runs.run(prepared, observer.starts(one, prepared)))
-    _append(results, found)
-    return found
-
-
-def _record(one: Planned, prepared: Prepared, key: str, result: TrainResult) -> dict[str, Any]:
+    result = runs.run(prepared, observer.starts(run, prepared))
     settings = prepared.method.settings
-    record = {
-        "run": one.name,
-        "point": one.point,
-        "seed": settings.seed,
-        "method": prepared.method.name,
-        "model": one.request.model,
-        "digest": key,
-        "identity": prepared.identity(),
-        "results": result.to_dict(),
-        "environment": environment(prepared.encoder.backend.device, settings.precision, settings.seed),
-    }
-    finished: dict[str, Any] = finite(record)
-    return finished
+    made: dict[str, Any] = finite(
+        {
+            "run": run.name,
+            "point": run.point,
+            "seed": settings.seed,
+            "method": prepared.method.name,
+            "model": run.request.model,
+            "digest": key,
+            "identity": prepared.identity(),
+            "results": result.to_dict(),
+            "environment": environment(prepared.encoder.backend.device, settings.precision, settings.seed),
+        }
+    )
+    _append(results, made)
+    return made
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
@@ -278,15 +261,15 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs of one point."""
+    """The runs that differ by their seed alone."""
 
     point: dict[str, Any]
     runs: list[dict[str, Any]]
-    """Results, one a seed."""
+    """The results of each seed."""
     seeds: list[int]
     mean: dict[str, Any]
     sd: dict[str, Any]
-    """Sample standard deviations; None of a single run."""
+    """Sample standard deviations; None where there is a single run."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -10,102 +10,83 @@ from sentcli.errors import InputError, MissingExtraError
 from sentcli.processes import is_first
 
 if TYPE_CHECKING:
+    from sentcli.training.observer import StepInfo
     from sentcli.training.prepare import Prepared
-    from sentcli.training.state import Moment
+
+    Send = Callable[[int, dict[str, float]], None]
 
 TRACKERS = ("tensorboard", "wandb")
 
 
-class _Tracker:
+class Tracker:
     """An `Observer` that sends numbers by name."""
 
-    def send(self, step: int, values: dict[str, float]) -> None:
-        """Take the values of a step."""
+    def __init__(self, send: Send) -> None:
+        self.send = send
 
     def resumed(self, step: int, notes: list[str]) -> None:
-        """The steps after this one come again."""
+        """Do nothing: the steps after this one come again."""
 
-    def step(self, moment: Moment) -> None:
+    def step(self, info: StepInfo) -> None:
         """Send the terms of the loss and what the step was made with."""
-        terms = {f"train/{name}": value for name, value in moment.values.items()}
-        shares = {f"share/{name}": value for name, value in moment.shares.items()}
-        used = {"learning_rate": moment.learning_rate, "grad_norm": moment.norm}
-        speed = {"sentences_per_second": moment.sentences_per_second}
-        self.send(moment.step, {**terms, **shares, **{f"train/{k}": v for k, v in {**used, **speed}.items()}})
+        terms = {f"train/{name}": value for name, value in info.values.items()}
+        shares = {f"share/{name}": value for name, value in info.shares.items()}
+        used = {"train/learning_rate": info.learning_rate, "train/grad_norm": info.norm}
+        self.send(info.step, {**terms, **shares, **used, "train/sentences_per_second": info.sentences_per_second})
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Send the numbers of the dev set."""
         self.send(step, {f"dev/{name.removeprefix('dev_')}": value for name, value in values.items()})
 
 
-class _TensorBoard(_Tracker):
-    """Opens its file at the first value: until then the run folder may be cleared."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make = make
-        self.writer: Any = None
-
-    def send(self, step: int, values: dict[str, float]) -> None:
-        self.writer = self.writer or self.make()
-        for name, value in values.items():
-            self.writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-
-
-class _WandB(_Tracker):
-    def __init__(self, run: Any) -> None:
-        self.run = run
-
-    def send(self, step: int, values: dict[str, float]) -> None:
-        self.run.log(values, step=step)
-
-
 @contextmanager
-def start(name: str, prepared: Prepared) -> Iterator[_Tracker]:
+def start(name: str, prepared: Prepared) -> Iterator[Tracker]:
     """Yield an observer that logs to a tracker; with several processes the first one logs.
 
-    TensorBoard's files go to ``tensorboard/`` in the run folder, and a run that goes on adds to them. Weights & Biases
-    is set up by its own environment (WANDB_PROJECT, WANDB_MODE=offline, ...); a run that goes on is a new one of the
-    same name there.
-
-    Raises:
-        InputError: for an unknown tracker; MissingExtraError if its library is not installed.
+    TensorBoard's files go to ``tensorboard/`` in the run folder, and a resumed run adds to them. Weights & Biases is
+    set up by its own environment (WANDB_PROJECT, WANDB_MODE=offline, ...), where a resumed run is a new one of the same
+    name.
     """
     if name not in TRACKERS:
         raise InputError(f"--log-to {name}: one of {', '.join(TRACKERS)}")
     if not is_first():
-        yield _Tracker()
+        yield Tracker(lambda step, values: None)
     elif name == "tensorboard":
         yield from _tensorboard(prepared)
     else:
         yield from _wandb(prepared)
 
 
-def _tensorboard(prepared: Prepared) -> Iterator[_Tracker]:
+def _tensorboard(prepared: Prepared) -> Iterator[Tracker]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingExtraError("tensorboard", "track", "--log-to tensorboard") from error
-    tracker = _TensorBoard(lambda: SummaryWriter(str(prepared.request.output / "tensorboard")))
+    writer: Any = None
+
+    def send(step: int, values: dict[str, float]) -> None:
+        nonlocal writer
+        # the file is opened at the first value: until then the run folder may be cleared
+        writer = writer or SummaryWriter(str(prepared.request.output / "tensorboard"))
+        for name, value in values.items():
+            writer.add_scalar(name, value, step)
+
     try:
-        yield tracker
+        yield Tracker(send)
     finally:
-        tracker.close()
+        if writer is not None:
+            writer.close()
 
 
-def _wandb(prepared: Prepared) -> Iterator[_Tracker]:
+def _wandb(prepared: Prepared) -> Iterator[Tracker]:
     try:
         import wandb
     except ImportError as error:
         raise MissingExtraError("wandb", "track", "--log-to wandb") from error
-    name = prepared.request.output.name
-    run = wandb.init(name=name, config=prepared.identity())
+    run = wandb.init(name=prepared.request.output.name, config=prepared.identity())
     failed = 1
     try:
-        yield _WandB(run)
+        yield Tracker(lambda step, values: run.log(values, step=step))
         failed = 0
     finally:
         run.finish(exit_code=failed)

@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.methods import METHODS
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import OptionalModel, Overwrite
 from sentcli.verbs.outcome import Outcome
@@ -18,10 +19,7 @@ from sentcli.verbs.outcome import Outcome
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
 
-METHODS_HELP = (
-    "simcse, informin-cl, micse, infocse, is-bert, whitenedcse; ct, mirror-bert, mlm, sts-regression; whitening, "
-    "first-last-avg."
-)
+METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-method.md)."
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ class LogOptions:
 @verb("train")
 def train(
     output: Annotated[Path, Flag("-o", metavar="DIR", show_default=False), Doc("The folder of the trained model.")],
-    method: Annotated[str | None, Doc(METHODS_HELP)] = None,
+    method: Annotated[str | None, Flag(metavar="NAME|FILE.py"), Doc(METHODS_HELP)] = None,
     model: OptionalModel = None,
     data: Annotated[
         list[Path] | None,
@@ -188,6 +186,7 @@ def train(
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
     from sentcli.data import located
+    from sentcli.methods.method_file import load_method_file, naming_the_line
     from sentcli.methods.recipes import load_recipe
     from sentcli.processes import is_first, together
     from sentcli.training.data import Subset
@@ -204,10 +203,12 @@ def train(
         raise InputError("--seed and the seeds of a sweep: give one of them")
     if corpus.subset_seed is not None and not (corpus.limit or corpus.fraction or varied & {"limit", "fraction"}):
         raise InputError("--subset-seed draws the sentences of --limit or --fraction: give one of them")
-    with together(device) as device:
+    method_file = Path(method) if method is not None and method.endswith(".py") else None
+    with together(device) as device, naming_the_line(method_file):
         console.state.quiet |= not is_first()
+        chosen = _choice("method", method, recipe, varied=bool(varied & {"method", "recipe"}))
         request = TrainRequest(
-            method=_choice("method", method, recipe, varied=bool(varied & {"method", "recipe"})),
+            method=chosen if method_file is None else load_method_file(method_file),
             model=_choice("model", model, recipe, replaceable=True, varied=bool(varied & {"model", "recipe"})),
             data=files,
             output=output,

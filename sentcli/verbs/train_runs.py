@@ -13,9 +13,9 @@ from sentcli.verbs import training_view
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
+    from sentcli.training.observer import Observer
     from sentcli.training.prepare import Prepared, TrainRequest
-    from sentcli.training.state import Observer
-    from sentcli.training.sweep import Planned
+    from sentcli.training.sweep import SweepRun
 
 
 def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
@@ -24,9 +24,8 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     from sentcli.machine import environment
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare
-    from sentcli.training.run import run
+    from sentcli.training.run import after_first_stage, run
     from sentcli.training.run_folder import WEIGHTS
-    from sentcli.training.stages import after_first_stage
 
     outcome = Outcome("train", request.model, silent=not is_first())
     with ExitStack() as shown:
@@ -92,25 +91,25 @@ def run_many(
 class SweepView:
     """Says which run of a sweep is on, and shows its steps until the next one starts."""
 
-    def __init__(self, planned: list[Planned], log_to: list[str], shown: ExitStack) -> None:
+    def __init__(self, planned: list[SweepRun], log_to: list[str], shown: ExitStack) -> None:
         self.planned, self.log_to, self.shown = planned, log_to, shown
 
-    def starts(self, one: Planned, prepared: Prepared) -> Observer | None:
+    def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Say which run starts, and show it."""
-        console.note(self._number(one))
+        console.note(self._number(run))
         return _shown(prepared, self.shown, self.log_to)
 
-    def skipped(self, one: Planned) -> None:
+    def skipped(self, run: SweepRun) -> None:
         """Say that a run has finished before."""
-        console.note(f"{self._number(one)}: finished before")
+        console.note(f"{self._number(run)}: finished before")
 
-    def failed(self, one: Planned, message: str) -> None:
+    def failed(self, run: SweepRun, message: str) -> None:
         """Say why a run ended."""
-        console.warn(f"{self._number(one)}: {message}")
+        console.warn(f"{self._number(run)}: {message}")
 
-    def _number(self, one: Planned) -> str:
+    def _number(self, run: SweepRun) -> str:
         self.shown.close()
-        return f"run {self.planned.index(one) + 1} of {len(self.planned)}, {one.name}"
+        return f"run {self.planned.index(run) + 1} of {len(self.planned)}, {run.name}"
 
 
 def _shown(prepared: Prepared, stack: ExitStack, log_to: list[str]) -> Observer:
@@ -159,7 +158,7 @@ def points_and_seeds(
         data: whose topics they are.
     """
     from sentcli.training import sweep
-    from sentcli.training.pairs import every_hold_out
+    from sentcli.training.data import every_hold_out
 
     points: list[dict[str, Any]] = []
     listed: list[int] = []

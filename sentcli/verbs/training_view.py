@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from sentcli.training.observer import Observer, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
-    from sentcli.training.state import Moment, Observer, TrainResult
-    from sentcli.training.sweep import Outcome, Summary
+    from sentcli.training.sweep import Summary, SweepResult
 
 LOG_EVERY = 100
 """Steps between two lines where no live table is shown."""
@@ -37,21 +37,21 @@ class TrainingView:
             console.warn(note)
         console.note(f"going on from the checkpoint of step {step}" if step else "no checkpoint: starting anew")
 
-    def step(self, moment: Moment) -> None:
+    def step(self, info: StepInfo) -> None:
         """Show loss, terms, shares and speed."""
-        self.values, self.shares = moment.values, moment.shares or self.shares
+        self.values, self.shares = info.values, info.shares or self.shares
         if self.progress is not None:
-            status = f"{self.dev}{moment.sentences_per_second:,.0f} sentences/s"
-            self.progress.update(self.task, completed=moment.step, status=status)
+            status = f"{self.dev}{info.sentences_per_second:,.0f} sentences/s"
+            self.progress.update(self.task, completed=info.step, status=status)
             self.live.update(self.drawn())
-        elif moment.step % LOG_EVERY == 0:
-            terms = ", ".join(f"{name} {value:.4f}{self._share(name)}" for name, value in moment.values.items())
-            speed = f"{moment.sentences_per_second:,.0f} sentences/s"
-            console.note(f"step {moment.step} of {moment.total}: {terms}, {self.dev}{speed}")
+        elif info.step % LOG_EVERY == 0:
+            terms = ", ".join(f"{name} {value:.4f}{self._share(name)}" for name, value in info.values.items())
+            speed = f"{info.sentences_per_second:,.0f} sentences/s"
+            console.note(f"step {info.step} of {info.total}: {terms}, {self.dev}{speed}")
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Say the numbers of an evaluation on a line of their own."""
-        from sentcli.training.keeper import SCORE
+        from sentcli.training.observer import SCORE
 
         told = [f"{name.replace('_', '-')} {value:.3f}" for name, value in values.items() if name != SCORE]
         if SCORE in values:
@@ -102,10 +102,10 @@ class Both:
         for observer in self.observers:
             observer.resumed(step, notes)
 
-    def step(self, moment: Moment) -> None:
+    def step(self, info: StepInfo) -> None:
         """After each step."""
         for observer in self.observers:
-            observer.step(moment)
+            observer.step(info)
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """After each evaluation."""
@@ -201,7 +201,7 @@ def mean_and_sd(mean: Mapping[str, Any], sd: Mapping[str, Any], key: str) -> str
     return f"{mean[key]:.{digits}f}{plus}"
 
 
-def leftovers(outcome: Outcome) -> None:
+def leftovers(outcome: SweepResult) -> None:
     """Say which runs of a sweep failed or are another process's."""
     for name, message in outcome.failed.items():
         console.warn(f"{name} failed: {message}")

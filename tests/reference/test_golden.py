@@ -84,13 +84,13 @@ def test_simcse_head():
 def test_sts_aggregation():
     z = golden("senteval_sts_aggregation")
     subsets = [(s, sts.cosine(z[f"emb1_{s}"], z[f"emb2_{s}"]), z[f"gold_{s}"]) for s in "abc"]
-    score = sts.aggregate("golden", subsets)
-    close(score.spearman / 100, z["all_spearman"])
-    close(score.pearson / 100, z["all_pearson"])
-    close(score.spearman_mean / 100, z["mean_spearman"])
-    close(score.spearman_wmean / 100, z["wmean_spearman"])
+    score = sts.correlations("golden", subsets)
+    close(score.metrics["spearman"] / 100, z["all_spearman"])
+    close(score.metrics["pearson"] / 100, z["all_pearson"])
+    close(score.metrics["spearman_mean"] / 100, z["mean_spearman"])
+    close(score.metrics["spearman_wmean"] / 100, z["wmean_spearman"])
     for s in "abc":
-        close(score.subsets[s] / 100, z[f"spearman_{s}"])
+        close(score.facts["subsets"][s] / 100, z[f"spearman_{s}"])
 
 
 def test_alignment_and_uniformity():

@@ -16,7 +16,7 @@ from sentcli.methods import METHODS, configure
 from sentcli.model.spec import CNNSpec, EncoderSpec, PoolingSpec
 from sentcli.model.torch_model import CNN, Pooling, TorchEncoder
 from sentcli.objectives import Parts, Vocabulary
-from sentcli.training.model import TrainingModel
+from sentcli.training.training_model import TrainingModel
 
 FOLDER = Path(os.environ.get("SENTCLI_GOLDEN") or Path(__file__).parent / "golden")
 
@@ -281,8 +281,8 @@ def test_infocse_on_the_reference_models_own_batch():
         return np.concatenate([z[name][view::2] for view in range(2)])
 
     batch = {"input_ids": rows("input_ids"), "attention_mask": rows("attention_mask")}
-    model.sees.add("tokens")
-    views = model.look(batch)
+    model.requires.add("tokens")
+    views = model.encode_views(batch)
     real = batch["attention_mask"].bool()
     np.testing.assert_allclose(views.tokens.flatten(0, 1).detach()[real], reordered("last_hidden")[real], atol=1e-10)
     masked = {**batch, "input_ids": rows("mlm_input_ids")}

@@ -14,7 +14,7 @@ from sentcli.model.torch_backend import text_tokenizer
 from sentcli.precision import half_precision_supported
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
-from sentcli.training.gradients import Gradients
+from sentcli.training.loop import Gradients
 from sentcli.training.optimizer import make_optimizer
 from sentcli.training.prepare import load_encoder, make_model, seed_everything
 from tests.conftest import save_backbone
@@ -32,7 +32,8 @@ def prepared(folder, text, method="simcse", *, batch=16, steps=1, **settings):
     model = make_model(chosen, encoder).double().train()
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     corpus = read_corpus([str(text)])
-    maker = BatchMaker.of(corpus, tokenizer, chosen.views, chosen.settings, Order(len(corpus.sentences), batch))
+    order = Order(len(corpus.sentences), batch)
+    maker = BatchMaker(corpus, tokenizer, order, chosen.views, chosen.settings.accumulate)
     made = [maker.step(i) for i in range(steps)]
     tensors = [[to_tensors(b, tokenizer.pad_id, chosen.views.count, CPU) for b in step] for step in made]
     return Gradients(model, make_optimizer(model, chosen.settings), chosen.settings), tensors
@@ -40,10 +41,10 @@ def prepared(folder, text, method="simcse", *, batch=16, steps=1, **settings):
 
 def gradient(gradients, batches):
     torch.manual_seed(9)
-    step = gradients.collect(batches)
+    values, norm, _ = gradients.collect(batches)
     found = {name: p.grad.clone() for name, p in gradients.model.named_parameters() if p.grad is not None}
     gradients.optimizer.zero_grad()
-    return step, found
+    return (values, norm), found
 
 
 @pytest.mark.parametrize("size", [1, 5, 16, 100])
@@ -60,9 +61,9 @@ def test_gradient_caching_gives_the_same_gradient(tiny_bert, text, method, size)
     for cached in (0, size):
         gradients, batches = prepared(tiny_bert, text, method, clip_norm=0, mini_batch_size=cached, **settings)
         found.append(gradient(gradients, batches[0]))
-    (whole, expected), (step, got) = found
-    assert step.values == pytest.approx(whole.values, rel=1e-12)
-    assert step.norm == pytest.approx(whole.norm, rel=1e-10)
+    ((whole, whole_norm), expected), ((values, norm), got) = found
+    assert values == pytest.approx(whole, rel=1e-12)
+    assert norm == pytest.approx(whole_norm, rel=1e-10)
     assert got.keys() == expected.keys()
     for name, value in expected.items():
         torch.testing.assert_close(got[name], value, rtol=1e-9, atol=1e-12, msg=name)
@@ -103,8 +104,8 @@ def test_accumulated_batches_give_the_mean_of_their_gradients(tiny_bert, text):
     parts = [gradient(single, batch) for batch in batches]
     joined, windows = prepared(tiny_bert, text, accumulate=3, **plain)
     assert len(windows[0]) == 3
-    step, got = gradient(joined, windows[0])
-    assert step.values["loss"] == pytest.approx(np.mean([part.values["loss"] for part, _ in parts]), rel=1e-12)
+    (values, _), got = gradient(joined, windows[0])
+    assert values["loss"] == pytest.approx(np.mean([part["loss"] for (part, _), _ in parts]), rel=1e-12)
     for name, value in got.items():
         torch.testing.assert_close(value, sum(found[name] for _, found in parts) / 3, rtol=1e-9, atol=1e-12, msg=name)
 
@@ -143,7 +144,7 @@ def test_every_process_has_as_many_matching_rows(text, processes):
 def test_the_share_of_each_term_in_the_gradient(tiny_bert, text):
     gradients, batches = prepared(tiny_bert, text, "informin-cl", dropout=0.1)
     torch.manual_seed(9)
-    shares = gradients.collect(batches[0], measure=True).shares
+    *_, shares = gradients.collect(batches[0], measure=True)
     encoder = [p for p in gradients.model.encoder.parameters() if p.requires_grad]
     norms = {}
     for name in shares:
@@ -253,7 +254,7 @@ def test_a_gradient_that_is_not_a_number_stops_before_the_weights_change(
     invoke, tiny_bert, text, tmp_path, monkeypatch
 ):
     """The batch is kept with its rows and texts."""
-    from sentcli.training import gradients
+    from sentcli.training import loop
 
     clip, calls = torch.nn.utils.clip_grad_norm_, 0
 
@@ -262,7 +263,7 @@ def test_a_gradient_that_is_not_a_number_stops_before_the_weights_change(
         calls += 1
         return clip(parameters, largest) if calls < 3 else torch.tensor(float("nan"))
 
-    monkeypatch.setattr(gradients.nn.utils, "clip_grad_norm_", nan)
+    monkeypatch.setattr(loop.nn.utils, "clip_grad_norm_", nan)
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 5, check=1)
     message = " ".join(result.stderr.split())
     assert "step 3: the norm of the gradient is nan" in message and "failed-batch.json" in message

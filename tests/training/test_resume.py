@@ -49,7 +49,7 @@ def without_times(folder):
 
 def interrupted(monkeypatch, invoke, at, *call):
     """Run until just before the weights of a step change, as a kill would leave it."""
-    from sentcli.training.gradients import Gradients
+    from sentcli.training.loop import Gradients
 
     apply, count = Gradients.apply, 0
 

@@ -293,7 +293,7 @@ def test_means_over_nested_results():
 
 
 def test_early_stop(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
-    from sentcli.training.keeper import BestKeeper
+    from sentcli.training.loop import BestKeeper
 
     scores = iter([50.0, 60.0, 55.0, 58.0, 57.0, 99.0, 99.0])
     evaluate = BestKeeper._evaluate

@@ -298,7 +298,7 @@ class OneLayer(torch.nn.Linear):
 
 
 def test_of_equal_scores_the_earlier_weights_stay(tmp_path):
-    from sentcli.training.keeper import BestKeeper
+    from sentcli.training.loop import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
     model = OneLayer(2, 2)
@@ -316,7 +316,7 @@ def test_of_equal_scores_the_earlier_weights_stay(tmp_path):
 
 @pytest.mark.parametrize(("keep_start", "kept"), [(True, 0), (False, 20)])
 def test_the_start_weights_are_kept_only_if_they_may_be(tmp_path, keep_start, kept):
-    from sentcli.training.keeper import BestKeeper
+    from sentcli.training.loop import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
     model, scores = OneLayer(2, 2), iter([9.0, 4.0, 5.0, 3.0])
@@ -337,7 +337,7 @@ def test_the_start_weights_are_kept_only_if_they_may_be(tmp_path, keep_start, ke
 
 @pytest.mark.parametrize(("scores", "warned"), [((50.0, 40.0), True), ((50.0, 60.0), False)])
 def test_a_run_that_never_helps_says_so(invoke, tiny_bert, text, dev, tmp_path, monkeypatch, scores, warned):
-    from sentcli.training.keeper import BestKeeper
+    from sentcli.training.loop import BestKeeper
 
     given, evaluate = iter(scores), BestKeeper._evaluate
 

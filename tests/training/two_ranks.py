@@ -10,7 +10,7 @@ from sentcli.model.torch_backend import text_tokenizer
 from sentcli.processes import is_first, process_count, rank, together
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
-from sentcli.training.gradients import Gradients
+from sentcli.training.loop import Gradients
 from sentcli.training.optimizer import make_optimizer
 from sentcli.training.prepare import load_encoder, make_model, seed_everything
 
@@ -34,14 +34,14 @@ def train(method, model_folder, text, batch, steps, settings):
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     corpus = read_corpus([text])
     order = Order(len(corpus.sentences), batch, 0, model.least_rows, process_count())
-    maker = BatchMaker.of(corpus, tokenizer, chosen.views, chosen.settings, order, rank())
+    maker = BatchMaker(corpus, tokenizer, order, chosen.views, rank=rank())
     torch.manual_seed(5)  # a shuffle of columns is the only draw
     losses, norms = [], []
     for made in maker.steps(0, steps):
         tensors = [to_tensors(b, tokenizer.pad_id, chosen.views.count, torch.device("cpu")) for b in made]
-        step = gradients.collect(tensors)
-        losses.append(step.values["loss"])
-        norms.append(step.norm)
+        values, norm, _ = gradients.collect(tensors)
+        losses.append(values["loss"])
+        norms.append(norm)
         kept = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         gradients.apply()
     return {"losses": losses, "norms": norms, "gradients": kept, "state": model.state_dict()}

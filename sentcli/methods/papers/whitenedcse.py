@@ -25,7 +25,7 @@ from sentcli.methods.settings import Settings
 from sentcli.methods.views import Copies
 from sentcli.objectives import MultiPositive
 
-WHITENEDCSE = Method(
+METHOD = Method(
     name="whitenedcse",
     title="WhitenedCSE (Zhuo et al., ACL 2023)",
     objectives={"multi-positive": MultiPositive(temperature=0.05)},  # eq. 7

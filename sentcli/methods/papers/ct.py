@@ -18,7 +18,7 @@ from sentcli.methods.settings import Settings
 from sentcli.methods.views import RandomPairs
 from sentcli.objectives import ContrastiveTension
 
-CT = Method(
+METHOD = Method(
     name="ct",
     title="Contrastive Tension (Carlsson et al., ICLR 2021)",
     objectives={"tension": ContrastiveTension(reduction="mean")},

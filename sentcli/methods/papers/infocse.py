@@ -35,7 +35,7 @@ PRETRAIN = Method(
     ),  # paper, on 8 GPUs; length not stated
 )
 
-INFOCSE = Method(
+METHOD = Method(
     name="infocse",
     title="InfoCSE (Wu et al., EMNLP 2022 Findings)",
     objectives={

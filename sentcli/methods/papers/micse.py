@@ -17,7 +17,7 @@ from sentcli.methods.method import Method
 from sentcli.methods.settings import Settings
 from sentcli.objectives import AttentionMI, Contrastive
 
-MICSE = Method(
+METHOD = Method(
     name="micse",
     title="miCSE (Klein and Nabi, ACL 2023)",
     objectives={

@@ -15,7 +15,7 @@ from sentcli.methods.method import Method
 from sentcli.methods.settings import Settings
 from sentcli.objectives import Contrastive
 
-SIMCSE = Method(
+METHOD = Method(
     name="simcse",
     title="SimCSE, unsupervised (Gao, Yao and Chen, EMNLP 2021)",
     objectives={"contrastive": Contrastive(temperature=0.05)},  # eq. 4

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sentcli.model.torch_model import Features, TorchEncoder
     from sentcli.objectives import Parts
 
-Batch: TypeAlias = dict[str, Tensor]
+Inputs: TypeAlias = dict[str, Tensor]
+"""Tensors of a batch by name, each a row for every view of every sentence."""
 
 
 class TrainingModel(nn.Module):
@@ -61,7 +62,7 @@ class TrainingModel(nn.Module):
         ]
         self.least_rows = max([*least, method.head.least_rows(parts.dimension)])
         self.encodes = any(o.views > 0 for o in method.objectives.values())
-        self.sees = {o.sees for o in method.objectives.values()}
+        self.requires = {o.requires for o in method.objectives.values()}
         self._check_caching()
 
     def _check_views(self) -> None:
@@ -76,39 +77,39 @@ class TrainingModel(nn.Module):
 
     def _check_caching(self) -> None:
         """Refuse gradient caching where the loss reaches the encoder by other ways than the sentence vectors."""
-        sights = {name: o.sees for name, o in self.method.objectives.items() if o.sees != "vectors"}
-        if self.method.settings.mini_batch_size and sights:
-            name, sight = next(iter(sights.items()))
+        others = {name: o.requires for name, o in self.method.objectives.items() if o.requires != "vectors"}
+        if self.method.settings.mini_batch_size and others:
+            name, required = next(iter(others.items()))
             raise InputError(
-                f"mini_batch_size: gradient caching works on sentence vectors, and {name} looks at the {sight}; "
+                f"mini_batch_size: gradient caching works on sentence vectors, and {name} looks at the {required}; "
                 "accumulate=N adds up the gradients of N batches instead"
             )
 
-    def forward(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, batch: Inputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.
 
         Args:
             batch: model inputs ``[m * B, T]``, view by view, perhaps ``labels`` and ``matched`` ``[B]``.
         """
-        return self.losses(self.look(*unpacked(batch)))
+        return self.losses(self.encode_views(*unpacked(batch)))
 
-    def look(self, inputs: Batch, labels: Tensor | None = None, matched: Tensor | None = None) -> Views:
-        """Encode all views."""
+    def encode_views(self, inputs: Inputs, labels: Tensor | None = None, matched: Tensor | None = None) -> Views:
+        """Encode all views, and put the head on them: one pass over m * B rows, unless two encoders share them."""
         if not self.encodes:
             return Views(inputs, self.encoder, self.second, self.head, labels=labels, matched=matched)
-        if inputs["input_ids"].device.type == "cpu" and not (self.attention_layers or "tokens" in self.sees):
-            found = [(self.vectors(encoder, rows), numbers) for encoder, rows, numbers in self.parts(inputs)]
-            return self.views_of(inputs, in_order(found), labels, matched)
+        if inputs["input_ids"].device.type == "cpu" and not (self.attention_layers or "tokens" in self.requires):
+            encoded = [(self.vectors(encoder, rows), numbers) for encoder, rows, numbers in self.parts(inputs)]
+            return self.views_of(inputs, in_order(encoded), labels, matched)
         parts = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
         pooled = torch.cat([part.sentence for part in parts if part.sentence is not None])
-        tokens = self.by_view(torch.cat([part.tokens for part in parts])) if "tokens" in self.sees else None
+        tokens = self.by_view(torch.cat([part.tokens for part in parts])) if "tokens" in self.requires else None
         attentions = {
             layer: self.by_view(torch.cat([part.attentions[layer] for part in parts]))
             for layer in self.attention_layers
         }
         return self.views_of(inputs, pooled, labels, matched, tokens=tokens, attentions=attentions)
 
-    def encoders_and_rows(self, inputs: Batch) -> list[tuple[TorchEncoder, Batch]]:
+    def encoders_and_rows(self, inputs: Inputs) -> list[tuple[TorchEncoder, Inputs]]:
         """Return which rows of the inputs each encoder encodes: a sentence that is encoded once stands in the first."""
         if self.second is not None:
             halves = [{name: ids.chunk(2)[i] for name, ids in inputs.items()} for i in range(2)]
@@ -116,7 +117,7 @@ class TrainingModel(nn.Module):
         rows = len(inputs["input_ids"]) // self.views * self.passes
         return [(self.encoder, {name: ids[:rows] for name, ids in inputs.items()})]
 
-    def parts(self, inputs: Batch, sentences: int = CPU_ROWS) -> list[tuple[TorchEncoder, Batch, Tensor]]:
+    def parts(self, inputs: Inputs, sentences: int = CPU_ROWS) -> list[tuple[TorchEncoder, Inputs, Tensor]]:
         """Cut the rows into parts of similar length.
 
         Args:
@@ -135,7 +136,7 @@ class TrainingModel(nn.Module):
 
     def views_of(
         self,
-        inputs: Batch,
+        inputs: Inputs,
         pooled: Tensor,
         labels: Tensor | None = None,
         matched: Tensor | None = None,
@@ -162,9 +163,9 @@ class TrainingModel(nn.Module):
         """Return the weighted sum of the objectives and each unweighted term; only networks run in half precision."""
         terms = {}
         for name, objective in self.objectives.items():
-            seen = views if self.method.objectives[name].all_rows else views.same_sentence
+            rows = views if self.method.objectives[name].all_rows else views.same_sentence
             with self.computing(half=name in self.stateful):
-                terms[name] = objective(seen)
+                terms[name] = objective(rows)
         return torch.stack([self.weights[name] * term for name, term in terms.items()]).sum(), terms
 
     @contextmanager
@@ -176,13 +177,14 @@ class TrainingModel(nn.Module):
         with attention.dropping_heads(settings.drop_heads), computing_in(precision, device):
             yield
 
-    def _features(self, encoder: TorchEncoder, rows: Batch) -> Features:
+    def _features(self, encoder: TorchEncoder, rows: Inputs) -> Features:
+        sentence_only = "tokens" not in self.requires
         with self.computing():
             return encoder.features(
-                rows, normalize=False, attention_layers=self.attention_layers, sentence_only="tokens" not in self.sees
+                rows, normalize=False, attention_layers=self.attention_layers, sentence_only=sentence_only
             )
 
-    def vectors(self, encoder: TorchEncoder, rows: Batch) -> Tensor:
+    def vectors(self, encoder: TorchEncoder, rows: Inputs) -> Tensor:
         """Encode some rows to sentence vectors ``[rows, d]``."""
         sentence = self._features(encoder, rows).sentence
         assert sentence is not None
@@ -251,7 +253,7 @@ def in_order(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     return vectors[numbers.argsort()]
 
 
-def unpacked(batch: Batch) -> tuple[Batch, Tensor | None, Tensor | None]:
+def unpacked(batch: Inputs) -> tuple[Inputs, Tensor | None, Tensor | None]:
     """Return the model inputs, the labels and which rows match."""
     inputs = dict(batch)
     return inputs, inputs.pop("labels", None), inputs.pop("matched", None)

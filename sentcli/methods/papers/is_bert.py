@@ -19,7 +19,7 @@ from sentcli.methods.settings import Settings
 from sentcli.methods.views import Copies
 from sentcli.objectives import JensenShannon
 
-IS_BERT = Method(
+METHOD = Method(
     name="is-bert",
     title="IS-BERT (Zhang et al., EMNLP 2020)",
     objectives={"jsd": JensenShannon(discriminator="dot")},  # eq. 3

@@ -27,9 +27,6 @@ def configure(method: Method, assignments: Sequence[tuple[str, Any]]) -> Method:
         assignments: ``("ami.weight", 1e-3)``; the section can be left out where one section alone has such a field
             (``temperature``) or joined by an underscore (``ami_weight``). ``("head", "none")`` replaces a whole
             section; ``("objectives+", "ami")`` adds an objective and ``objectives-`` removes one.
-
-    Raises:
-        InputError: for an unknown name or a value that does not fit.
     """
     foreign = ("objectives", "settings", *SECTIONS)
     if method.fit is not None and any(key.rstrip("+-").split(".")[0] in foreign for key, _ in assignments):
@@ -43,14 +40,14 @@ def configure(method: Method, assignments: Sequence[tuple[str, Any]]) -> Method:
         if key in SECTIONS:
             method = method.with_section(key, _section(key, value, getattr(method, key)))
     plain = [(_auxiliary(method) if key == "aux_init" else key, value) for key, value in given]
-    found = [(key, *_find(method, key), value) for key, value in plain if key not in (ADD, REMOVE, *SECTIONS)]
-    names = {name for _, section, name, _ in found if section == "settings"}
+    places = [(key, *_find(method, key), value) for key, value in plain if key not in (ADD, REMOVE, *SECTIONS)]
+    names = {name for _, section, name, _ in places if section == "settings"}
     if "epochs" in names and "max_steps" not in names:  # the method's own number of steps must not win
         method = replace(method, settings=replace(method.settings, max_steps=0))
-    for key, section, name, value in found:
+    for key, section, name, value in places:
         method = method.with_section(section, _assign(method.sections()[section], name, value, key))
-    asked = any(key == "views" for key, _ in given) or any(section == "views" for _, section, _, _ in found)
-    return _with_enough_views(method, asked=asked)
+    views_given = any(key == "views" for key, _ in given) or any(section == "views" for _, section, _, _ in places)
+    return _with_enough_views(method, views_given=views_given)
 
 
 def _auxiliary(method: Method) -> str:
@@ -129,19 +126,15 @@ def _convert(key: str, value: Any, current: object, declared: str) -> object:
         raise InputError(f"--set {key}={value}: expected {KINDS[kind]}, like {current!r}") from error
 
 
-def _with_enough_views(method: Method, *, asked: bool) -> Method:
-    """Encode each sentence as often as the objectives need.
-
-    Raises:
-        InputError: if a number of views was asked for that is too small, or more than any objective looks at.
-    """
+def _with_enough_views(method: Method, *, views_given: bool) -> Method:
+    """Encode each sentence as often as the objectives need."""
     terms = method.objectives.items()
     needed = max((objective.views for _, objective in terms), default=1)
     if method.views.count < needed:
-        if asked:
+        if views_given:
             name = next(name for name, objective in terms if objective.views == needed)
             raise InputError(f"views: {name} needs {needed} of each sentence, not {method.views.count}")
         return replace(method, views=Copies(count=needed))
-    if asked and method.views.count > needed and not any(objective.every_view for _, objective in terms):
+    if views_given and method.views.count > needed and not any(objective.every_view for _, objective in terms):
         raise InputError(f"views: no objective of {method.name} looks at more than {needed} of {method.views.count}")
     return method

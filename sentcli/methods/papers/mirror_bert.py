@@ -16,7 +16,7 @@ from sentcli.methods.settings import Settings
 from sentcli.methods.views import SpanMask
 from sentcli.objectives import NTXent
 
-MIRROR_BERT = Method(
+METHOD = Method(
     name="mirror-bert",
     title="Mirror-BERT (Liu et al., EMNLP 2021)",
     objectives={"nt-xent": NTXent(temperature=0.04)},

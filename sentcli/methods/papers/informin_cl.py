@@ -17,7 +17,7 @@ from sentcli.methods.method import Method
 from sentcli.methods.settings import Settings
 from sentcli.objectives import Contrastive, Reconstruction
 
-INFORMIN_CL = Method(
+METHOD = Method(
     name="informin-cl",
     title="InforMin-CL (Chen et al., COLING 2022)",
     objectives={

@@ -1,0 +1,93 @@
+"""A method from a file of the user's own: ``--method FILE.py``.
+
+The file is Python, and it is run. So it is taken from the command line (or the call of `sentcli.train`) alone. It
+defines ``METHOD = Method(...)``, as the files in `sentcli.methods.papers` do, and perhaps objectives of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+from sentcli.errors import InputError, SentcliError
+from sentcli.methods import METHODS
+from sentcli.methods.method import Method
+from sentcli.objectives import OBJECTIVES
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+def load_method_file(path: Path) -> Method:
+    """Run a file and return its method, which knows the file's name and SHA-256.
+
+    Objectives that the file registers replace those of an earlier version of it.
+
+    Raises:
+        InputError: if there is no such file, it fails (with the line), it defines no method, or a name is taken.
+    """
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"--method {path}: {error.strerror}") from error
+    name = f"sentcli_method_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    _forget(name)
+    module = ModuleType(name)
+    module.__file__ = str(path.resolve())
+    sys.modules[name] = module  # dataclasses look up their module there
+    try:
+        with naming_the_line(path):
+            exec(compile(source, module.__file__, "exec"), module.__dict__)
+        method = _method(path, module)
+    except BaseException as error:
+        _forget(name)
+        if isinstance(error, SentcliError):  # whatever it was, it is the file that is wrong
+            raise InputError(str(error)) from error
+        raise
+    file = {"name": path.name, "sha256": hashlib.sha256(source).hexdigest()}
+    stages = {stage: replace(other, file=file) for stage, other in method.stages.items()}
+    return replace(method, file=file, stages=stages)
+
+
+def _method(path: Path, module: ModuleType) -> Method:
+    method = getattr(module, "METHOD", None)
+    if not isinstance(method, Method):
+        raise InputError(f"--method {path}: it defines no METHOD = Method(...); docs/add-a-method.md has an example")
+    if not NAME.fullmatch(method.name):
+        raise InputError(f"--method {path}: the name {method.name!r}: expected small letters, digits and hyphens")
+    if method.name in METHODS:
+        raise InputError(f"--method {path}: a method of sentcli is called {method.name}; choose another name")
+    return method
+
+
+def _forget(module: str) -> None:
+    """Take back what an earlier run of the file has registered."""
+    sys.modules.pop(module, None)
+    for name in [name for name, kind in OBJECTIVES.items() if kind.__module__ == module]:
+        del OBJECTIVES[name]
+
+
+@contextmanager
+def naming_the_line(path: Path | None) -> Iterator[None]:
+    """Turn what goes wrong in the user's file into one message with the file and the line."""
+    try:
+        yield
+    except SyntaxError as error:
+        if path is None or error.filename != str(path.resolve()):
+            raise
+        raise InputError(f"{path}, line {error.lineno}: {error.msg}") from error
+    except Exception as error:
+        steps = traceback.extract_tb(error.__traceback__)
+        lines = [step.lineno for step in steps if path is not None and step.filename == str(path.resolve())]
+        if not lines:
+            raise
+        if isinstance(error, InputError):
+            raise InputError(f"{path}, line {lines[-1]}: {error}") from error
+        what = str(error) if isinstance(error, SentcliError) else f"{type(error).__name__}: {error}"
+        raise SentcliError(f"{path}, line {lines[-1]}: {what}") from error

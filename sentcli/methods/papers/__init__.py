@@ -1,0 +1,1 @@
+"""One file for each method; its name is that of ``--method``, with underscores, and its `METHOD` is the method."""

@@ -1,0 +1,50 @@
+"""Every kept line of the studies still counts as finished: the digest of its run is the one in the file.
+
+What a run reads (start model, text, dev set) is taken from the line; method and settings are made anew from the
+sweep's points and the options that the study's script gives.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sentcli.io.json_files import finite
+from sentcli.methods import configure, get_method
+from sentcli.training import sweep
+from sentcli.training.prepare import method_identity
+
+STUDY = Path(__file__).parents[2] / "docs" / "results" / "study"
+TRAINING = [
+    ("precision", "bf16"), ("keep_start", "false"), ("settings.batch_size", 64), ("settings.max_steps", 250),
+    ("settings.max_length", 32), ("settings.eval_every", 125),
+]  # fmt: skip
+"""The options of every training step in run.sh, in the order in which the command hands them on."""
+OPTIONS = {"method", "model", "pooling", "limit", "fraction", "subset_seed"}
+
+
+def test_the_script_gives_these_options():
+    script = (STUDY / "run.sh").read_text()
+    for words in (
+        "--batch-size 64 --max-length 32 --eval-every 125",
+        "precision=bf16 --set keep_start=false",
+        "steps 250",
+    ):
+        assert words in script
+
+
+@pytest.mark.parametrize("step", sorted(path.stem for path in STUDY.glob("*.jsonl")))
+def test_kept_lines_count_as_finished(step):
+    seeds, points = sweep.read_sweep(STUDY / f"{step}.toml")
+    records = [json.loads(line) for line in (STUDY / f"{step}.jsonl").read_text("utf-8").splitlines()]
+    assert records
+    for record in records:
+        assert record["point"] in points and (not seeds or record["seed"] in seeds)
+        method, fitted = get_method(record["method"]), step in ("baselines", "whitening")
+        given = [(key, value) for key, value in record["point"].items() if key not in OPTIONS]
+        seed = [] if fitted else [("seed", record["seed"])]
+        method = configure(method, [*([] if fitted else TRAINING), *given, *seed])
+        whole = finite(method_identity(method, None))
+        assert json.loads(json.dumps(whole)) == {key: record["identity"][key] for key in whole}, record["run"]
+        identity = {**record["identity"], **method_identity(method, None, changed_only=True)}
+        assert sweep.digest(identity) == record["digest"], record["run"]
