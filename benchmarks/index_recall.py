@@ -56,13 +56,13 @@ def clustered(rows: int, dimension: int, seed: int) -> np.ndarray:
 
 def write(folder: Path, rows: int, dimension: int, shard_rows: int = 100_000) -> None:
     """Write vectors as a directory of `sentcli encode`."""
-    from sentcli.io.dataset import Counts, Group
+    from sentcli.io.dataset import Counts, InputGroup
     from sentcli.io.dataset_writer import DatasetWriter
     from sentcli.io.readers import Block
-    from sentcli.io.writers import Plan
+    from sentcli.io.writers import OutputPlan
 
-    plan = Plan(rows, dimension, {}, {"model": "clustered", "prompt": ""})
-    group = Group([{"name": "clustered"}], rows, rows)
+    plan = OutputPlan(rows, dimension, {}, {"model": "clustered", "prompt": ""})
+    group = InputGroup([{"name": "clustered"}], rows, rows)
     step = 10_000
     with DatasetWriter(folder, plan, shard_rows, group) as writer:
         for start in range(0, rows, step):

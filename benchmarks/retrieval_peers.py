@@ -32,7 +32,7 @@ from sentcli.evaluation.retrieval_bench import Bench
 
 from sentcli.cli import options
 from sentcli.evaluation.retrieval import load_collection
-from sentcli.evaluation.retrieval_ways import Plan
+from sentcli.evaluation.retrieval_ways import SearchSettings
 from sentcli.search.exact import TopK
 from sentcli.zoo import resolve
 
@@ -123,7 +123,7 @@ def sets(names: list[str], runs: int, backend: str) -> None:
         found: dict[str, float] = {}
 
         def ours(folder: Path = folder, found: dict[str, float] = found) -> None:
-            bench = Bench([load_collection(folder)], Plan(("dense",)))
+            bench = Bench([load_collection(folder)], SearchSettings(("dense",)))
             result = bench.measure(candidate, ["dense"], lambda _: nullcontext(lambda _: None))["dense"]
             found["ours"] = result.scores()[folder.name]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 
-class Encoded(Protocol):
+class Counted(Protocol):
     """What a batch added to the work."""
 
     @property
@@ -120,7 +120,7 @@ class Bar:
     def __init__(self, progress: RichProgress | None, task: Any = None) -> None:
         self.progress, self.task, self.tokens = progress, task, 0
 
-    def __call__(self, added: Encoded) -> None:
+    def __call__(self, added: Counted) -> None:
         """Advance by what one batch added."""
         self.tokens += added.tokens
         if self.progress is None:

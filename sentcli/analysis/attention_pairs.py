@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch.nn.functional import cosine_similarity
 
-from sentcli.analysis.attention_views import DropoutViews, Views, by_head, pair_information
+from sentcli.analysis.attention_views import DropoutViews, EncodedTwice, by_head, pair_information
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -168,7 +168,7 @@ def tree_pairs(trees: Sequence[str], lengths: Sequence[int]) -> int:
     return min(len(equal_pairs(trees)), MOST) + min(len(equally_long_pairs(trees, lengths)), len(trees))
 
 
-def _compared(one: Views, two: Views, layers: Sequence[int], slicing: str) -> tuple[float, float]:
+def _compared(one: EncodedTwice, two: EncodedTwice, layers: Sequence[int], slicing: str) -> tuple[float, float]:
     """Return cosine and mutual information of view 1 of one text and view 2 of another, or the same."""
     cosine = float(cosine_similarity(one.vectors[0].double(), two.vectors[1].double(), dim=0))
     return cosine, pair_information(one.weights[0], two.weights[1], layers, slicing)

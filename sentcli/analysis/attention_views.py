@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Views:
+class EncodedTwice:
     """Two encodings of one text, which differ by dropout."""
 
     weights: Tensor
@@ -71,7 +71,7 @@ class DropoutViews:
         """Put the encoder back into evaluation mode."""
         self.module.eval()
 
-    def of(self, number: int) -> Views:
+    def of(self, number: int) -> EncodedTwice:
         """Return the two views of a text, on the CPU in float32.
 
         Raises:
@@ -88,7 +88,7 @@ class DropoutViews:
                 raise InputError(f"{self.name}: {error}") from error
         assert features.sentence is not None
         weights = torch.stack([features.attentions[layer] for layer in range(self.depth)], dim=1)
-        return Views(weights.float().cpu(), features.sentence.float().cpu())
+        return EncodedTwice(weights.float().cpu(), features.sentence.float().cpu())
 
     def check(self) -> int:
         """Try the model on the first text and return its number of heads.

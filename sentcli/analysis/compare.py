@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Compared:
+class NeighbourComparison:
     """Neighbours of n texts in two models, A and B; nearest first."""
 
     k: int
@@ -75,7 +75,7 @@ class Compared:
         return [int(i) for i in np.lexsort((-self._sure, -self.shared))[:count]]
 
 
-def compare(first: Floats, second: Floats, k: int = 10) -> Compared:
+def compare(first: Floats, second: Floats, k: int = 10) -> NeighbourComparison:
     """Compare the neighbours of the same texts in two models.
 
     Args:
@@ -90,4 +90,4 @@ def compare(first: Floats, second: Floats, k: int = 10) -> Compared:
         raise ValueError(f"{len(first)} and {len(second)} vectors: not those of the same texts")
     both = [all_pairs(vectors, k) for vectors in (first, second)]
     neighbours = both[0].neighbours, both[1].neighbours
-    return Compared(both[0].k, neighbours, (both[0].cosines, both[1].cosines))
+    return NeighbourComparison(both[0].k, neighbours, (both[0].cosines, both[1].cosines))

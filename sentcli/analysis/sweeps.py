@@ -22,7 +22,7 @@ SEEDS = ("seed", "subset_seed")
 
 
 @dataclass(frozen=True)
-class SweepRun:
+class FinishedRun:
     """One finished run."""
 
     record: Mapping[str, Any]
@@ -62,7 +62,7 @@ class SweepRun:
         return None
 
 
-def read_runs(paths: Sequence[Path]) -> list[SweepRun]:
+def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     """Read finished runs, each once.
 
     Args:
@@ -88,10 +88,10 @@ def read_runs(paths: Sequence[Path]) -> list[SweepRun]:
             if missing := [key for key in ("point", "method", "identity", "results") if key not in record]:
                 raise DataError(file, f"not records of runs: {missing[0]!r} is missing")
         records |= read
-    return [SweepRun(record) for record in records.values()]
+    return [FinishedRun(record) for record in records.values()]
 
 
-def low_shot(runs: Sequence[SweepRun]) -> pd.DataFrame:
+def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
     """Return scores over the number of training sentences (miCSE, figs. 3 and 4); see `_points`.
 
     Raises:
@@ -106,7 +106,7 @@ def low_shot(runs: Sequence[SweepRun]) -> pd.DataFrame:
     return points
 
 
-def over(runs: Sequence[SweepRun], key: str) -> pd.DataFrame:
+def over(runs: Sequence[FinishedRun], key: str) -> pd.DataFrame:
     """Return scores over a setting; what else was varied makes a system of its own; see `_points`.
 
     Systems in which it has one value are left out, which may be all of them.
@@ -122,16 +122,16 @@ def over(runs: Sequence[SweepRun], key: str) -> pd.DataFrame:
     return points[points["system"].duplicated(keep=False)]
 
 
-def varied(runs: Sequence[SweepRun]) -> list[str]:
+def varied(runs: Sequence[FinishedRun]) -> list[str]:
     """Return the settings that runs of a method differ in, in the order of the sweeps; a default counts as a value."""
     differing = _differing(runs)
     keys = dict.fromkeys(key for run in runs for key in run.point)
     return [key for key in keys if any(key in settings for settings in differing.values())]
 
 
-def _differing(runs: Iterable[SweepRun]) -> dict[str, set[str]]:
+def _differing(runs: Iterable[FinishedRun]) -> dict[str, set[str]]:
     """Return the settings in which the runs of a method differ, by method; a default counts as a value."""
-    by_method: dict[str, list[SweepRun]] = {}
+    by_method: dict[str, list[FinishedRun]] = {}
     for run in runs:
         by_method.setdefault(run.record["method"], []).append(run)
     differing = {}
@@ -141,7 +141,7 @@ def _differing(runs: Iterable[SweepRun]) -> dict[str, set[str]]:
     return differing
 
 
-def _systems(runs: Sequence[SweepRun], without: Iterable[str]) -> Iterator[tuple[str, SweepRun]]:
+def _systems(runs: Sequence[FinishedRun], without: Iterable[str]) -> Iterator[tuple[str, FinishedRun]]:
     """Yield every run with the name of its system: the method and what else its runs differ in."""
     differing = _differing(runs)
     for run in runs:
@@ -150,7 +150,7 @@ def _systems(runs: Sequence[SweepRun], without: Iterable[str]) -> Iterator[tuple
         yield ", ".join([method, *(f"{key} {value}" for key, value in run.point.items() if key in shown)]), run
 
 
-def _points(placed: Iterable[tuple[str, Any, SweepRun]]) -> pd.DataFrame:
+def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     """Return a row for each system and value, in its order.
 
     Columns are system, value, runs, and for each of `SCORES` its mean over the runs (seeds) and, with ``_sd`` behind
@@ -158,7 +158,7 @@ def _points(placed: Iterable[tuple[str, Any, SweepRun]]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    groups: dict[str, dict[Any, list[SweepRun]]] = {}
+    groups: dict[str, dict[Any, list[FinishedRun]]] = {}
     for system, x, run in placed:
         groups.setdefault(system, {}).setdefault(tuple(x) if isinstance(x, list) else x, []).append(run)
     rows: list[dict[str, Any]] = []
@@ -176,7 +176,7 @@ def _order(value: Any) -> tuple[bool, float, str]:
     return not number, float(value) if number else 0.0, str(value)
 
 
-def _means(runs: Sequence[SweepRun]) -> dict[str, float]:
+def _means(runs: Sequence[FinishedRun]) -> dict[str, float]:
     """Return mean and deviation of the scores that all runs have."""
     means = {}
     for score in SCORES:

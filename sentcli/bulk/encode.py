@@ -16,10 +16,10 @@ from sentcli.bulk.engines import Job, open_engine
 from sentcli.bulk.inputs import Inputs
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import SentcliError
-from sentcli.io.dataset import Counts, Group, Part
+from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block, blocks
-from sentcli.io.writers import Plan, Writer, open_writer, output_kind
+from sentcli.io.writers import OutputPlan, Writer, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.smaller import Smaller
 
@@ -31,13 +31,13 @@ UNSIGNED = ("stdout", ".npy", ".jsonl")
 
 
 @dataclass(frozen=True)
-class Settings:
+class EncodeSettings:
     """How rows are encoded and written."""
 
     shard_rows: int = 100_000
     resume: bool = False
     append: bool = False
-    part: Part = field(default_factory=Part)
+    part: ShardShare = field(default_factory=ShardShare)
     prompt: str = ""
     batch_tokens: int | None = None
     on_long: OnLong = "truncate"
@@ -67,7 +67,7 @@ class EncodeSummary:
 
 
 def encode_files(
-    encoder: SentenceEncoder, inputs: Inputs, output: str, settings: Settings, progress: Progress | None = None
+    encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings, progress: Progress | None = None
 ) -> EncodeSummary:
     """Encode every row of the inputs, in order.
 
@@ -86,7 +86,7 @@ def encode_files(
     began = time.perf_counter()
     kind = output_kind(output)
     block_rows = BLOCK_ROWS if encoder.backend.device == "cpu" else GPU_BLOCK_ROWS
-    plan = Plan(
+    plan = OutputPlan(
         rows=inputs.survey.rows,
         dimension=settings.smaller.dimension(encoder.dimension),
         column_types=inputs.survey.column_types,
@@ -173,9 +173,9 @@ class _Directory:
 
 
 @contextmanager
-def _target(output: str, plan: Plan, inputs: Inputs, settings: Settings) -> Iterator[_Target]:
+def _target(output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings) -> Iterator[_Target]:
     if output_kind(output) == "directory":
-        group = Group(inputs.described(), plan.rows, plan.rows + inputs.survey.nulls * _skips(inputs))
+        group = InputGroup(inputs.described(), plan.rows, plan.rows + inputs.survey.nulls * _skips(inputs))
         writer = DatasetWriter(
             Path(output),
             plan,
@@ -197,7 +197,7 @@ def _skips(inputs: Inputs) -> int:
 
 
 def _described(
-    encoder: SentenceEncoder, inputs: Inputs, settings: Settings, block_rows: int, kind: str
+    encoder: SentenceEncoder, inputs: Inputs, settings: EncodeSettings, block_rows: int, kind: str
 ) -> dict[str, Any]:
     """Return everything that decides the vectors of a row and their order."""
     return {

@@ -9,7 +9,7 @@ from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
-from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Part
+from sentcli.io.dataset import MANIFEST, PART, PARTIAL, ShardShare
 from sentcli.io.digests import file_digest
 from sentcli.io.readers import ReadOptions, Survey, survey
 from sentcli.io.sources import Source, open_source
@@ -40,14 +40,16 @@ class Inputs:
         ]
 
 
-def check_target(output: str, *, overwrite: bool, resume: bool, append: bool = False, part: Part | None = None) -> None:
+def check_target(
+    output: str, *, overwrite: bool, resume: bool, append: bool = False, part: ShardShare | None = None
+) -> None:
     """Refuse an output that may not be written, before anything is read.
 
     Raises:
         InputError: if it exists (without a flag), cannot be created, or is a single file to resume.
     """
     kind = output_kind(output)
-    part = part or Part()
+    part = part or ShardShare()
     if kind != "directory" and (append or part.of > 1):
         flag = "--append" if append else "--shard"
         raise InputError(f"{flag} makes shards, so it needs a directory output (-o without a suffix)")
@@ -66,7 +68,7 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool = F
         check_output(path, overwrite=overwrite)
 
 
-def _check_directory(path: Path, part: Part, *, overwrite: bool, resume: bool, append: bool) -> None:
+def _check_directory(path: Path, part: ShardShare, *, overwrite: bool, resume: bool, append: bool) -> None:
     names = [each.name for each in path.iterdir()] if path.is_dir() else []
     if part.of > 1 and MANIFEST in names:
         raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")

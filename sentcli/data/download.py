@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sentcli.data.checks import digest, full, mismatch, require_room
-from sentcli.data.part import Part, validator
+from sentcli.data.part import PartialFile, validator
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.atomic import DISK_FULL
@@ -108,7 +108,7 @@ def download(
             time.sleep(PAUSE * 2 ** (number - 1) * random.uniform(0.8, 1.2))
         for source in list(left):
             try:
-                return _persist(client, source, Part(part), pin, meter)
+                return _persist(client, source, PartialFile(part), pin, meter)
             except _Refused as error:
                 left.remove(source)
                 reasons[source] = str(error)
@@ -146,7 +146,7 @@ class _Counted:
         self.advance(-self.count)
 
 
-def _persist(client: httpx2.Client, source: str, part: Part, pin: Pin, meter: Meter) -> Received:
+def _persist(client: httpx2.Client, source: str, part: PartialFile, pin: Pin, meter: Meter) -> Received:
     """Ask one source, again at once as long as it gives something."""
     counted = _Counted(meter)
     begun = most = part.usable(source, pin)
@@ -165,7 +165,7 @@ def _persist(client: httpx2.Client, source: str, part: Part, pin: Pin, meter: Me
     return Received(part.path, source, digest(part.path), part.size, begun)
 
 
-def _attempt(client: httpx2.Client, source: str, part: Part, pin: Pin, meter: Meter) -> str | None:
+def _attempt(client: httpx2.Client, source: str, part: PartialFile, pin: Pin, meter: Meter) -> str | None:
     """Take what one answer gives; return None if that is all, else why it ended.
 
     Raises:
@@ -189,7 +189,7 @@ def _attempt(client: httpx2.Client, source: str, part: Part, pin: Pin, meter: Me
     return None
 
 
-def _stream(client: httpx2.Client, source: str, part: Part, pin: Pin, offset: int, meter: Meter) -> None:
+def _stream(client: httpx2.Client, source: str, part: PartialFile, pin: Pin, offset: int, meter: Meter) -> None:
     """Let one answer of a source flow into the file, from `offset` on if it can.
 
     Raises:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartialFile:
     """A file that is not whole yet, or not checked."""
 
     path: Path
@@ -72,4 +72,4 @@ def finish(path: Path, target: Path) -> None:
         os.fsync(handle.fileno())
     target.parent.mkdir(parents=True, exist_ok=True)
     path.replace(target)
-    Part(path).forget()
+    PartialFile(path).forget()

@@ -14,7 +14,7 @@ OK, WRONG, MISSING, UNKNOWN = "ok", "wrong", "missing", "no checksum"
 
 
 @dataclass(frozen=True)
-class Checked:
+class FileCheck:
     """One file."""
 
     name: str
@@ -31,7 +31,7 @@ class Checked:
 
 def verify(
     dataset: DataSet, folder: Path, *, whole: bool, finished: Callable[[int], None] = lambda count: None
-) -> list[Checked]:
+) -> list[FileCheck]:
     """Compare the files of a set with the checksums of the registry, else of their first download.
 
     Args:
@@ -65,9 +65,9 @@ def _extra(dataset: DataSet, path: str) -> bool:
     return any(PurePosixPath(path).match(pattern) for archive in dataset.archives for pattern in archive.also)
 
 
-def _check(name: str, path: Path, pin: Pin) -> Checked:
+def _check(name: str, path: Path, pin: Pin) -> FileCheck:
     if not path.is_file():
-        return Checked(name, path, MISSING)
+        return FileCheck(name, path, MISSING)
     if wrong := mismatch(path, pin):
-        return Checked(name, path, WRONG, wrong)
-    return Checked(name, path, OK if pin.checks else UNKNOWN)
+        return FileCheck(name, path, WRONG, wrong)
+    return FileCheck(name, path, OK if pin.checks else UNKNOWN)

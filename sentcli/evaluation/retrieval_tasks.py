@@ -13,7 +13,7 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, means, ranked, score
-from sentcli.evaluation.retrieval_ways import Plan, SetSearch
+from sentcli.evaluation.retrieval_ways import SearchSettings, SetSearch
 from sentcli.evaluation.scores import RETRIEVAL, TaskScore, average_draws
 from sentcli.search.trec import Run
 from sentcli.search.ways import Way
@@ -120,7 +120,7 @@ class Bench:
         plan: how it is searched.
     """
 
-    def __init__(self, collections: Sequence[Collection], plan: Plan) -> None:
+    def __init__(self, collections: Sequence[Collection], plan: SearchSettings) -> None:
         self.collections, self.plan = collections, plan
         self.searches = {name: SetSearch(data, plan) for name, data in self._sets()}
         """What searches each set; a forum as ``cqadupstack/android``."""

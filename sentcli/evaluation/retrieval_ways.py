@@ -23,7 +23,7 @@ RECALL_AT = 10
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchSettings:
     """How sets are searched, whatever the model."""
 
     ways: tuple[Way, ...]
@@ -67,7 +67,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Dense:
+class DenseSearch:
     """What a search by vectors finds."""
 
     hits: Neighbours
@@ -84,9 +84,9 @@ class SetSearch:
     """One set, searched by words at most once, whatever the models."""
 
     data: RetrievalSet
-    plan: Plan
+    plan: SearchSettings
     own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
-    _last: tuple[EvaluatedModel, Dense] | None = field(default=None, init=False)
+    _last: tuple[EvaluatedModel, DenseSearch] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         rows = self.data.own_rows
@@ -99,7 +99,7 @@ class SetSearch:
         index = bm25.BM25.build(texts, language=self.plan.language)
         return self._kept(index.search(list(self.data.queries.values()), self._searched))
 
-    def by_vectors(self, model: EvaluatedModel) -> Dense:
+    def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
         """Encode queries and documents, block by block, and search; the last model's hits are kept for other ways."""
         if self._last is None or self._last[0] is not model:
             model.encoder  # noqa: B018 - loads the model before there is a bar
@@ -107,7 +107,7 @@ class SetSearch:
                 self._last = model, self._by_vectors(model, bar)
         return self._last[1]
 
-    def _by_vectors(self, model: EvaluatedModel, progress: Progress) -> Dense:
+    def _by_vectors(self, model: EvaluatedModel, progress: Progress) -> DenseSearch:
         from sentcli.search.exact import TopK
 
         prompts = self.plan.prompts(model)
@@ -127,7 +127,7 @@ class SetSearch:
             if by_index:
                 kept.append(vectors)
         if not by_index:
-            return Dense(self._kept(exact.best()), truncated, index=None if self.plan.index is None else "exact")
+            return DenseSearch(self._kept(exact.best()), truncated, index=None if self.plan.index is None else "exact")
         return self._by_index(queries, np.concatenate(kept), exact.best(), truncated)
 
     def _vectors(self, model: EvaluatedModel, prompt: str, progress: Progress) -> Iterator[tuple[Vectors, int]]:
@@ -137,12 +137,12 @@ class SetSearch:
             _count_twins(texts, progress)
             yield found.of(texts), found.truncated(texts)
 
-    def _by_index(self, queries: Vectors, documents: Vectors, exact: Neighbours, truncated: int) -> Dense:
+    def _by_index(self, queries: Vectors, documents: Vectors, exact: Neighbours, truncated: int) -> DenseSearch:
         from sentcli.search.searcher import build
 
         index = build(str(self.plan.index), documents, self.plan.similarity)
         found = index.search(queries, self._searched)
-        return Dense(self._kept(found), truncated, _overlap(found, exact), index.described())
+        return DenseSearch(self._kept(found), truncated, _overlap(found, exact), index.described())
 
     def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
         """Search one way."""

@@ -28,7 +28,7 @@ MAIN_CUTOFF = 10
 """That of BEIR's tables; a search that went less deep shows its deepest."""
 
 
-class Compared(BaseModel):
+class TaskDifference(BaseModel):
     """What sets a model apart from the first one, on one task."""
 
     model_config = ConfigDict(extra="allow")
@@ -40,7 +40,7 @@ class Comparison(BaseModel):
     """What sets a model apart from the first one of its run."""
 
     model_config = ConfigDict(populate_by_name=True, extra="allow")
-    tasks: dict[str, Compared]
+    tasks: dict[str, TaskDifference]
 
 
 class PublishedLine(BaseModel):

@@ -23,14 +23,14 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardShare:
     """Which share of the shards one machine makes: number `number` of `of`, from 1."""
 
     number: int = 1
     of: int = 1
 
     @classmethod
-    def parse(cls, text: str) -> Part:
+    def parse(cls, text: str) -> ShardShare:
         """Read ``I/N``."""
         found = re.fullmatch(r"(\d+)/(\d+)", text.strip())
         part = cls(*map(int, found.groups())) if found else cls(0, 0)
@@ -120,7 +120,7 @@ def shard_names(number: int) -> tuple[str, str]:
 
 
 @dataclass
-class Group:
+class InputGroup:
     """Inputs that were encoded together: the first ones, or some that were appended."""
 
     inputs: list[dict[str, Any]]
@@ -146,7 +146,7 @@ def load_manifest(path: Path) -> dict[str, Any]:
         for shard in manifest["shards"]:
             Shard.from_dict(shard)
         for group in manifest["groups"]:
-            Group(**group)
+            InputGroup(**group)
     except FileNotFoundError as error:
         raise InputError(f"{path.parent} was not written by 'sentcli encode': it has no {path.name}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -163,9 +163,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         return load_manifest(folder / MANIFEST)  # says that there is none
     parts = list(found.values())
     count = parts[0]["part"]["of"]
-    missing = [n for n in range(1, count + 1) if Part(n, count).manifest not in found]
+    missing = [n for n in range(1, count + 1) if ShardShare(n, count).manifest not in found]
     if missing:
-        raise InputError(f"{folder} lacks part {missing[0]} of {count}: there is no {Part(missing[0], count).manifest}")
+        raise InputError(
+            f"{folder} lacks part {missing[0]} of {count}: there is no {ShardShare(missing[0], count).manifest}"
+        )
     for name, part in found.items():
         for key in ("part", "settings", "groups", "shard_rows", "columns", "dimension", "dtype"):
             here, first = (p["part"]["of"] if key == "part" else p[key] for p in (part, parts[0]))
@@ -174,7 +176,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     shards = sorted((shard for part in parts for shard in part["shards"]), key=lambda shard: int(shard["number"]))
     return {
         **parts[0],
-        "part": asdict(Part()),
+        "part": asdict(ShardShare()),
         "rows_done": sum(part["rows_done"] for part in parts),
         "counts": asdict(total_counts([Shard.from_dict(shard) for shard in shards])),
         "shards": shards,

@@ -13,7 +13,7 @@ from sentcli.io.dataset import MANIFEST, SHARD_FILE, Counts, Shard, read_manifes
 
 
 @dataclass(frozen=True)
-class Checked:
+class DatasetCheck:
     """What `check_dataset` found."""
 
     rows: int
@@ -29,7 +29,7 @@ class Checked:
     """What makes a damaged dataset whole again."""
 
 
-def check_dataset(folder: Path) -> Checked:
+def check_dataset(folder: Path) -> DatasetCheck:
     """Read a whole dataset and compare it with its manifest."""
     if not folder.is_dir():
         raise InputError(f"no such directory: {folder}")
@@ -51,7 +51,7 @@ def check_dataset(folder: Path) -> Checked:
     known = {name for shard in shards for name in shard.names}
     strays = [p.name for p in folder.iterdir() if SHARD_FILE.fullmatch(p.name) and p.name not in known]
     problems = [*broken.values(), *(f"{name} belongs to no shard of the manifest" for name in sorted(strays))]
-    return Checked(
+    return DatasetCheck(
         rows=manifest["rows_done"],
         rows_total=manifest["rows_total"],
         shards=len(shards),
@@ -101,7 +101,7 @@ def _misfit(folder: Path, shard: Shard, manifest: dict[str, Any], expected: tupl
     return None if count == shard.counts.rows else f"{rows} has {count} rows"
 
 
-def require_whole(checked: Checked, folder: Path) -> None:
+def require_whole(checked: DatasetCheck, folder: Path) -> None:
     """Raise the problems that were found."""
     if checked.problems:
         more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""

@@ -15,9 +15,9 @@ from sentcli.io.dataset import (
     PARTIAL,
     SHARD_FILE,
     Counts,
-    Group,
-    Part,
+    InputGroup,
     Shard,
+    ShardShare,
     difference,
     load_manifest,
     read_manifest,
@@ -27,14 +27,14 @@ from sentcli.io.dataset import (
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
-from sentcli.io.writers import NpyWriter, ParquetWriter, Plan, Vectors
+from sentcli.io.writers import NpyWriter, OutputPlan, ParquetWriter, Vectors
 
 
 @dataclass
 class Resumed:
     """What a directory holds already."""
 
-    groups: list[Group] = field(default_factory=list)
+    groups: list[InputGroup] = field(default_factory=list)
     shards: dict[int, Shard] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     """Shards that were finished and are not whole any more."""
@@ -49,11 +49,11 @@ class DatasetWriter:
     def __init__(
         self,
         folder: Path,
-        plan: Plan,
+        plan: OutputPlan,
         shard_rows: int,
-        inputs: Group,
+        inputs: InputGroup,
         *,
-        part: Part | None = None,
+        part: ShardShare | None = None,
         resume: bool = False,
         append: bool = False,
     ) -> None:
@@ -69,7 +69,7 @@ class DatasetWriter:
             append: add the inputs after those that are there, unless they are there already; parts that several
                 machines made become one.
         """
-        self.folder, self.plan, self.shard_rows, self.part = folder, plan, shard_rows, part or Part()
+        self.folder, self.plan, self.shard_rows, self.part = folder, plan, shard_rows, part or ShardShare()
         there = self._read(inputs, append=append) if resume or append else Resumed()
         self.groups, self.shards, self.damaged = there.groups, there.shards, there.damaged
         if not self.groups or (append and self.groups[-1].inputs != inputs.inputs):
@@ -102,7 +102,7 @@ class DatasetWriter:
             if stale or (ours and (partial or (number is not None and number not in self.shards))):
                 path.unlink()
 
-    def _read(self, inputs: Group, *, append: bool) -> Resumed:
+    def _read(self, inputs: InputGroup, *, append: bool) -> Resumed:
         path = self.folder / self.part.manifest
         gathered = append and self.folder.is_dir() and any(PART.fullmatch(each.name) for each in self.folder.iterdir())
         if not path.exists() and not gathered:
@@ -111,7 +111,7 @@ class DatasetWriter:
             return Resumed()
         manifest = load_manifest(path) if path.exists() else read_manifest(self.folder)
         self._compare(manifest, "settings", "shard_rows")
-        groups = [Group(**group) for group in manifest["groups"]]
+        groups = [InputGroup(**group) for group in manifest["groups"]]
         same = groups[-1].inputs == inputs.inputs
         if not same and not append:
             difference = _inputs_difference(groups[-1].inputs, inputs.inputs)
@@ -168,7 +168,7 @@ class DatasetWriter:
 
     def _open(self, number: int) -> None:
         plan = self.plan
-        size = Plan(self._size(number), plan.dimension, plan.column_types, plan.settings, plan.dtype)
+        size = OutputPlan(self._size(number), plan.dimension, plan.column_types, plan.settings, plan.dtype)
         names = shard_names(self.first_shard + number)
         vectors_path, rows_path = (self.stack.enter_context(replacing(self.folder / name)) for name in names)
         handle = self.stack.enter_context(vectors_path.open("wb"))

@@ -30,7 +30,7 @@ DTYPES = {"float32": "F32", "float16": "F16", "int8": "I8", "uint8": "U8"}
 
 
 @dataclass(frozen=True)
-class Plan:
+class OutputPlan:
     """What will be written: `rows` vectors of `dimension`, with the other columns of the input."""
 
     rows: int
@@ -63,7 +63,7 @@ def output_kind(target: str) -> str:
 
 
 @contextmanager
-def open_writer(target: str, plan: Plan) -> Iterator[Writer]:
+def open_writer(target: str, plan: OutputPlan) -> Iterator[Writer]:
     """Open the writer for one file or standard output; the file is renamed into place when the block ends well."""
     kind = output_kind(target)
     if kind == "stdout":
@@ -83,7 +83,7 @@ def open_writer(target: str, plan: Plan) -> Iterator[Writer]:
 class NpyWriter:
     """Row-major ``[rows, dim]``; the header is written first, so the row count must be known."""
 
-    def __init__(self, handle: IO[bytes], plan: Plan) -> None:
+    def __init__(self, handle: IO[bytes], plan: OutputPlan) -> None:
         self.handle, self.dtype = handle, np.dtype(plan.dtype).newbyteorder("<")
         descr = np.lib.format.dtype_to_descr(self.dtype)
         header = {"descr": descr, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
@@ -101,7 +101,7 @@ class SafetensorsWriter:
     row-major data) allows streaming.
     """
 
-    def __init__(self, handle: IO[bytes], plan: Plan) -> None:
+    def __init__(self, handle: IO[bytes], plan: OutputPlan) -> None:
         self.handle, self.dtype = handle, np.dtype(plan.dtype).newbyteorder("<")
         size = plan.rows * plan.dimension * self.dtype.itemsize
         tensor = {"dtype": DTYPES[plan.dtype], "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
@@ -133,7 +133,7 @@ class JsonlWriter:
 class ParquetWriter:
     """``id``, ``text``, the other columns and, for vectors, ``embedding`` as a fixed-size list."""
 
-    def __init__(self, path: Path, plan: Plan, *, vectors: bool = True) -> None:
+    def __init__(self, path: Path, plan: OutputPlan, *, vectors: bool = True) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 

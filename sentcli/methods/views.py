@@ -29,7 +29,7 @@ class TrainingText(Protocol):
 
 
 @dataclass(frozen=True)
-class Texts:
+class BatchTexts:
     """The texts of one batch of B rows."""
 
     views: list[list[str]]
@@ -47,7 +47,7 @@ class ViewMaker(Protocol):
     def count(self) -> int:
         """Views a sentence."""
 
-    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the texts of some rows of the corpus."""
 
     def rows_with(self, matching: int) -> int:
@@ -70,9 +70,9 @@ class Copies(_Matching):
         """Refuse no views at all."""
         checks.at_least(1, count=self.count)
 
-    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences once."""
-        return Texts([[corpus.sentences[i] for i in rows]])
+        return BatchTexts([[corpus.sentences[i] for i in rows]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +93,10 @@ class SpanMask(_Matching):
         checks.at_least(1, span=self.span)
         checks.at_least(self.span, least=self.least)
 
-    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences, and the sentences with a new span masked."""
         plain = [corpus.sentences[i] for i in rows]
-        return Texts([plain, [self.masked(text, rng) for text in plain]])
+        return BatchTexts([plain, [self.masked(text, rng) for text in plain]])
 
     def masked(self, text: str, rng: np.random.Generator) -> str:
         """Replace one span; like the authors' code, at the first place where its characters occur."""
@@ -119,12 +119,12 @@ class RandomPairs:
         """Refuse a negative number."""
         checks.at_least(1, negatives=self.negatives)
 
-    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences, and for each itself or one drawn from the whole corpus."""
         matched = np.arange(len(rows)) % (self.negatives + 1) == 0
         others = rng.integers(len(corpus.sentences), size=len(rows)).tolist()
         second = [i if same else other for i, same, other in zip(rows, matched, others, strict=True)]
-        return Texts([[corpus.sentences[i] for i in chosen] for chosen in (rows, second)], matched=matched)
+        return BatchTexts([[corpus.sentences[i] for i in chosen] for chosen in (rows, second)], matched=matched)
 
     def rows_with(self, matching: int) -> int:
         """Return the rows up to that matching one: the first of each group matches."""
@@ -137,11 +137,11 @@ class ScoredPairs(_Matching):
 
     count: ClassVar[int] = 2
 
-    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> Texts:
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return first sentences, second sentences and scores."""
         assert corpus.partners is not None and corpus.scores is not None
         views = [[column[i] for i in rows] for column in (corpus.sentences, corpus.partners)]
-        return Texts(views, labels=np.array([corpus.scores[i] for i in rows], np.float32))
+        return BatchTexts(views, labels=np.array([corpus.scores[i] for i in rows], np.float32))
 
 
 VIEWS: dict[str, type[ViewMaker]] = {

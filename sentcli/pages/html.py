@@ -24,7 +24,7 @@ LISTED = 3
 
 
 @dataclass(frozen=True)
-class Part:
+class ShownSection:
     """A section as the template shows it."""
 
     number: int
@@ -51,7 +51,7 @@ def render(page: Page, style: Style) -> str:
         told = figure is not None and figure.points is not None and len(figure.points) <= TOLD
         if told and figure is not None:
             points[number] = _points(figure, [places for _, places in panels])
-        parts.append(Part(number, section, notes, [Markup(svg) for svg, _ in panels], told))
+        parts.append(ShownSection(number, section, notes, [Markup(svg) for svg, _ in panels], told))
     css = _asset(environment, "page.css")
     script = _asset(environment, "sort.js") + (_asset(environment, "points.js") if points else "")
     listed = [part for part in parts if part.section.level == 2 and not part.section.folded]

@@ -41,7 +41,7 @@ SETTINGS = ["efConstruction", "efSearch", "nprobe"]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FaissRecipe:
     """What to build."""
 
     kind: str
@@ -57,7 +57,7 @@ class Recipe:
         return self.kind if self.kind in KINDS else f"faiss-{plain}"
 
 
-def recipe(kind: str, rows: int, dimension: int) -> Recipe:
+def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
     """Return how an index of a kind is built for a corpus of some size.
 
     Args:
@@ -77,14 +77,14 @@ def recipe(kind: str, rows: int, dimension: int) -> Recipe:
         parts = max(m for m in range(1, max(dimension // 8, 1) + 1) if dimension % m == 0)
         factories[kind] = f"OPQ{parts},IVF{clusters},PQ{parts}" + (f"x{bits}" if bits < 8 else "")
     if kind in factories:
-        return Recipe(kind, factories[kind], RESCORED.get(kind, 0))
+        return FaissRecipe(kind, factories[kind], RESCORED.get(kind, 0))
     if re.fullmatch(r"[a-z0-9]+", kind):
         raise InputError(
             f"unknown index {kind!r}{nearest(kind, list(KINDS))}; one of {', '.join(KINDS)}, or a faiss factory string "
             "such as IVF4096,Flat"
         )
     quantises = re.search(r"PQ|SQ|RQ|LSH|ITQ|AQ", kind.upper()) is not None and "RFLAT" not in kind.upper()
-    return Recipe(kind, kind, RESCORED["ivfpq"] if quantises else 0)
+    return FaissRecipe(kind, kind, RESCORED["ivfpq"] if quantises else 0)
 
 
 class FaissIndex:

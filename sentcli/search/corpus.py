@@ -17,7 +17,7 @@ from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_source
 from sentcli.search.bm25 import BM25
 from sentcli.search.neighbours import Neighbours
-from sentcli.search.rows import Row, Rows, RowsInMemory
+from sentcli.search.rows import Document, Rows, RowsInMemory
 from sentcli.search.searcher import Searcher
 from sentcli.search.ways import Way, depth, fuse
 
@@ -28,7 +28,7 @@ class Hit:
 
     rank: int
     score: float
-    row: Row
+    row: Document
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -116,7 +116,7 @@ def read_rows(name: str, options: ReadOptions) -> RowsInMemory:
     source = open_source(name)
     columns = list(survey([source], options).column_types)
     rows = [
-        Row(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
+        Document(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
         for block in blocks([source], options, columns=columns)
         for i in range(len(block))
     ]

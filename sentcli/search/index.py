@@ -16,7 +16,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import file_digest
 from sentcli.search import ann, recall
-from sentcli.search.ann import FaissIndex, Recipe
+from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import require_faiss
 from sentcli.search.index_manifest import MANIFEST, TRAINED, IndexFile, IndexManifest
 from sentcli.search.neighbours import Similarity, Vectors
@@ -110,7 +110,7 @@ def _alone(place: Path) -> Iterator[None]:
         raise InputError(f"another process builds {place}: wait for it, or end it") from error
 
 
-def check_request(request: IndexRequest, recipe: Recipe, store: Store) -> None:
+def check_request(request: IndexRequest, recipe: FaissRecipe, store: Store) -> None:
     """Refuse what cannot be built, before anything is made.
 
     Raises:
@@ -121,7 +121,7 @@ def check_request(request: IndexRequest, recipe: Recipe, store: Store) -> None:
     store.check_similarity(request.similarity)
 
 
-def check_recipe(recipe: Recipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> None:
+def check_recipe(recipe: FaissRecipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> None:
     """Refuse a factory string or a parameter that faiss does not take.
 
     Raises:
@@ -151,7 +151,7 @@ def _for_building(request: IndexRequest) -> dict[str, int]:
     return {key: value for key, value in request.settings.items() if key not in ann.EFFORTS}
 
 
-def _begun(work: Path, recipe: Recipe, store: Store, request: IndexRequest) -> IndexManifest:
+def _begun(work: Path, recipe: FaissRecipe, store: Store, request: IndexRequest) -> IndexManifest:
     """Return what an interrupted build of the same index has left, or an empty one."""
     fresh = IndexManifest(
         kind=recipe.kind,
@@ -177,7 +177,7 @@ def _begun(work: Path, recipe: Recipe, store: Store, request: IndexRequest) -> I
     return fresh
 
 
-def _train(work: Path, recipe: Recipe, store: Store, request: IndexRequest) -> str:
+def _train(work: Path, recipe: FaissRecipe, store: Store, request: IndexRequest) -> str:
     """Write an index without rows; return its checksum."""
     index = FaissIndex.empty(recipe.factory, store.dimension, request.similarity)
     for parameter, value in request.settings.items():

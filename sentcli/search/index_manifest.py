@@ -9,7 +9,7 @@ from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.json_files import write_json
-from sentcli.search.ann import Recipe
+from sentcli.search.ann import FaissRecipe
 from sentcli.search.neighbours import Similarity
 
 FORMAT = 1
@@ -70,9 +70,9 @@ class IndexManifest:
         return sum(file.bytes for file in self.files)
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> FaissRecipe:
         """How it was built."""
-        return Recipe(self.kind, self.factory, self.rescore)
+        return FaissRecipe(self.kind, self.factory, self.rescore)
 
     @classmethod
     def read(cls, place: Path) -> IndexManifest:

@@ -14,7 +14,7 @@ from sentcli.errors import DataError
 
 
 @dataclass(frozen=True)
-class Row:
+class Document:
     """One document."""
 
     id: str
@@ -28,7 +28,7 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self, positions: Sequence[int]) -> list[Row]:
+    def take(self, positions: Sequence[int]) -> list[Document]:
         """Return some rows, in the order that is asked for."""
 
     def texts(self) -> Iterator[str]:
@@ -39,12 +39,12 @@ class Rows(Protocol):
 class RowsInMemory:
     """Documents of a file that was just read."""
 
-    rows: list[Row]
+    rows: list[Document]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, positions: Sequence[int]) -> list[Row]:
+    def take(self, positions: Sequence[int]) -> list[Document]:
         """Return some rows, in the order that is asked for."""
         return [self.rows[position] for position in positions]
 
@@ -86,7 +86,7 @@ class RowsOnDisk:
     def __len__(self) -> int:
         return self._total
 
-    def take(self, positions: Sequence[int]) -> list[Row]:
+    def take(self, positions: Sequence[int]) -> list[Document]:
         """Return some rows, in the order that is asked for.
 
         Raises:
@@ -94,7 +94,7 @@ class RowsOnDisk:
         """
         wanted = np.asarray(positions, np.int64)
         owners = np.searchsorted(self._ends, wanted, side="right")
-        found: list[Row | None] = [None] * len(wanted)
+        found: list[Document | None] = [None] * len(wanted)
         for owner in np.unique(owners):
             mine = np.flatnonzero(owners == owner)
             number, group = self._groups[owner]
@@ -102,7 +102,7 @@ class RowsOnDisk:
             with _reading(self.paths[number]):
                 table = _parquet().ParquetFile(self.paths[number]).read_row_group(group)
             for place, record in zip(mine, table.take(wanted[mine] - first).to_pylist(), strict=True):
-                found[place] = Row(record.pop("id"), record.pop("text"), record)
+                found[place] = Document(record.pop("id"), record.pop("text"), record)
         return [row for row in found if row is not None]
 
     def texts(self) -> Iterator[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.search import ann, exact, recall
-from sentcli.search.ann import FaissIndex, Recipe
+from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.blocks import Blocks
 from sentcli.search.neighbours import Neighbours, Similarity, merge, prepared
 
@@ -33,7 +33,7 @@ class Searcher:
     def __init__(
         self,
         parts: Sequence[FaissIndex],
-        recipe: Recipe,
+        recipe: FaissRecipe,
         blocks: Blocks,
         similarity: Similarity = "cosine",
         device: str = "cpu",

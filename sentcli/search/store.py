@@ -194,7 +194,7 @@ class Store:
         if name is None and len(built) > 1:
             raise InputError(f"{self.folder} has the indexes {', '.join(built)}: choose one with --index, or flat")
         name = name or (built[0] if built else ann.FLAT)
-        folder = name if name in built else ann.Recipe(name, name).name
+        folder = name if name in built else ann.FaissRecipe(name, name).name
         if folder == ann.FLAT:
             return self._flat(similarity, device)
         if folder not in built:
@@ -225,7 +225,7 @@ class Store:
         similarities, prompts = {each.similarity for each in manifests}, {each.query_prompt for each in manifests}
         chosen = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
         self.check_similarity(chosen)
-        searcher = Searcher([], ann.Recipe(ann.FLAT, "Flat"), self.blocks, chosen, device)
+        searcher = Searcher([], ann.FaissRecipe(ann.FLAT, "Flat"), self.blocks, chosen, device)
         return OpenedIndex(searcher, query_prompt=prompts.pop() if len(prompts) == 1 else None)
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sentcli.methods.views import Texts
+from sentcli.methods.views import BatchTexts
 from sentcli.model.tokenizing import Tokens, pad
 
 if TYPE_CHECKING:
     from sentcli.methods.views import ViewMaker
     from sentcli.model.tokenizing import TextTokenizer
-    from sentcli.training.data import Corpus
+    from sentcli.training.data import TrainingText
 
 VIEW_STREAM = 2**31
 """Sets the random numbers of the views apart from those of the order, whose second key is the epoch."""
@@ -64,7 +64,7 @@ class Batch:
 
     views: list[Tokens]
     """B texts a view; a single one stands for all views."""
-    texts: Texts
+    texts: BatchTexts
     rows: tuple[int, ...] = ()
     """Row numbers of the data."""
 
@@ -81,7 +81,7 @@ class Batch:
 class BatchMaker:
     """Makes the batches of any step."""
 
-    corpus: Corpus
+    corpus: TrainingText
     tokenizer: TextTokenizer
     order: Order
     views: ViewMaker

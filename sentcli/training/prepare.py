@@ -18,7 +18,7 @@ from sentcli.evaluation.stores import digest
 from sentcli.io.weights import has_weights
 from sentcli.methods import Method, configure, get_method
 from sentcli.methods.method import changed
-from sentcli.methods.views import ScoredPairs, Texts
+from sentcli.methods.views import BatchTexts, ScoredPairs
 from sentcli.model import first_token, surgery
 from sentcli.model.spec import check_pooling
 from sentcli.model.tokenizing import position_limit
@@ -27,7 +27,7 @@ from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import is_first, launched, process_count
 from sentcli.training.batches import Batch, to_tensors
-from sentcli.training.data import Corpus, Subset, read_corpus, read_pairs, read_task_text
+from sentcli.training.data import Subset, TrainingText, read_corpus, read_pairs, read_task_text
 from sentcli.training.held_out_text import HeldOutText
 from sentcli.training.loop import run_order
 from sentcli.training.run_folder import check_run_folder
@@ -120,7 +120,7 @@ class Prepared:
     """Cuts texts to the training length."""
     start_fingerprint: str
     """The fingerprint of the start model."""
-    corpus: Corpus
+    corpus: TrainingText
     held_out: sts.Pairs | None
     """Pairs that are not trained on, to be scored at the end."""
     dev: Tasks | None
@@ -187,7 +187,7 @@ def prepare(request: TrainRequest) -> Prepared:
                 read_corpus([request.eval_text], text_field=request.text_field).sentences, tokenizer, model
             )
         _settle(model, settings)
-        twice = Batch([tokenizer([corpus.sentences[0]] * 2)], Texts([]))
+        twice = Batch([tokenizer([corpus.sentences[0]] * 2)], BatchTexts([]))
         _try(model, to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
@@ -197,7 +197,9 @@ def prepare(request: TrainRequest) -> Prepared:
     )
 
 
-def read_inputs(request: TrainRequest, method: Method) -> tuple[Corpus, sts.Pairs | None, Tasks | None, Tasks | None]:
+def read_inputs(
+    request: TrainRequest, method: Method
+) -> tuple[TrainingText, sts.Pairs | None, Tasks | None, Tasks | None]:
     """Check the output folder, and read and check the data.
 
     Returns:
@@ -233,12 +235,12 @@ def _check_objectives(method: Method) -> None:
         )
 
 
-def _read_data(request: TrainRequest, method: Method) -> tuple[Corpus, sts.Pairs | None]:
+def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingText, sts.Pairs | None]:
     """Return what is trained on, and pairs that are held out."""
     if method.fit is not None and not method.fit.needs_data:
         if request.data:
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
-        return Corpus([], (), 0), None
+        return TrainingText([], (), 0), None
     if not request.data:
         raise InputError("--data is missing: text files with one sentence a line, or tables")
     if isinstance(method.views, ScoredPairs):

@@ -128,7 +128,7 @@ def encode(
     from sentcli import bulk
     from sentcli.bulk.engines import parse_devices
     from sentcli.encoder.announce import load_encoder
-    from sentcli.io.dataset import Part
+    from sentcli.io.dataset import ShardShare
     from sentcli.io.readers import ReadOptions
     from sentcli.io.writers import output_kind
     from sentcli.machine import environment
@@ -139,7 +139,7 @@ def encode(
     if devices is not None and options.device != "auto":
         raise InputError("--device and --devices: give one of them")
     names = parse_devices(devices) if devices is not None else []
-    part = Part.parse(writing.shard) if writing.shard is not None else Part()
+    part = ShardShare.parse(writing.shard) if writing.shard is not None else ShardShare()
     resume, append = writing.resume, writing.append
     bulk.check_target(output, overwrite=writing.overwrite, resume=resume, append=append, part=part)
     hint = "; --on-null empty or skip accepts such rows"
@@ -153,7 +153,7 @@ def encode(
     prefix = encoder.prompt_text(prompt_name, prompt)
     smaller = _smaller(encoder, read, prefix, vectors, goes_on=resume or append)
     loaded = {"model": model, **vars(options), "backend": encoder.backend.name, "precision": encoder.backend.precision}
-    settings = bulk.Settings(
+    settings = bulk.EncodeSettings(
         shard_rows=writing.shard_rows,
         resume=resume,
         append=append,

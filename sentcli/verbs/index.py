@@ -66,7 +66,7 @@ class TextOptions:
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Build:
     """What one call is about."""
 
     inputs: list[str]
@@ -138,7 +138,7 @@ def index(
 
         return None if model is None else load_encoder(model, options)
 
-    job = _Job(inputs, folder, output, text, doc_prompt, overwrite, load)
+    job = _Build(inputs, folder, output, text, doc_prompt, overwrite, load)
     if what.type == WORDS:
         return _index_words(job, what.language or "english")
     request = IndexRequest(
@@ -165,7 +165,7 @@ def _setting(text: str) -> tuple[str, int]:
     return key.strip(), int(value)
 
 
-def _index_words(job: _Job, language: str) -> Outcome:
+def _index_words(job: _Build, language: str) -> Outcome:
     """Build the BM25 index."""
     from sentcli.machine import environment
     from sentcli.search.bm25 import check_language, described, require_bm25s
@@ -185,7 +185,7 @@ def _index_words(job: _Job, language: str) -> Outcome:
     return outcome.finish({"kind": WORDS, "index": str(store.folder), "rows": len(built)})
 
 
-def _index_vectors(job: _Job, request: IndexRequest, queries: str | None) -> Outcome:
+def _index_vectors(job: _Build, request: IndexRequest, queries: str | None) -> Outcome:
     """Build an index of faiss; what cannot be built is refused before text is encoded."""
     from sentcli.io.sources import open_source
     from sentcli.machine import environment
@@ -229,7 +229,7 @@ def _index_vectors(job: _Job, request: IndexRequest, queries: str | None) -> Out
     return outcome.finish(results, [_recall_table(manifest)] if manifest.recall is not None else [])
 
 
-def _encode(job: _Job, check: Callable[[int, int], None]) -> SentenceEncoder:
+def _encode(job: _Build, check: Callable[[int, int], None]) -> SentenceEncoder:
     """Encode files of text as `encode` does; an interrupted directory is resumed.
 
     Args:
@@ -249,7 +249,7 @@ def _encode(job: _Job, check: Callable[[int, int], None]) -> SentenceEncoder:
         raise InputError("files of text are encoded first: give the model with -m")
     check(inputs.survey.rows, encoder.dimension)
     prompt = encoder.role_prompt("document") if job.doc_prompt is None else job.doc_prompt
-    settings = bulk.Settings(resume=resume, append=append, prompt=prompt)
+    settings = bulk.EncodeSettings(resume=resume, append=append, prompt=prompt)
     with console.resumable(output), console.encoding("encoding", inputs.survey.rows) as bar:
         summary = bulk.encode_files(encoder, inputs, output, settings, progress=bar)
     console.note(f"{summary.counts.rows} rows encoded -> {output}, which has {summary.rows}")

@@ -224,7 +224,7 @@ def _geometry(
 
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
     own = shared.read_texts(texts) if texts is not None else []
-    measured = geometry.Measured(pairs, own, sts=shared.sts_tasks(data) if data is not None else {})
+    measured = geometry.GeometryInputs(pairs, own, sts=shared.sts_tasks(data) if data is not None else {})
     rows = {names[model.name]: geometry.of_model(model, measured).results for model in models}
     return geometry.sections(rows, measured)
 
@@ -233,7 +233,7 @@ def _similarity(models: Sequence[EvaluatedModel], data: Path, names: dict[str, s
     from sentcli.verbs.kinds import similarity
 
     ((name, subsets),) = shared.read_stsb(data, None, "test").items()
-    pairs = similarity.ScoredPairs.of(f"{name} test", subsets, str(data), LISTED)
+    pairs = similarity.GoldPairs.of(f"{name} test", subsets, str(data), LISTED)
     rows, cosines = {}, {}
     for model in models:
         label = names[model.name]

@@ -15,7 +15,7 @@ from sentcli.evaluation import in_domain, pair_tables
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model
 from sentcli.evaluation.retrieval import Collection, RetrievalSet, load_collection
 from sentcli.evaluation.retrieval_tasks import Bench, OnRun, score_run
-from sentcli.evaluation.retrieval_ways import Plan
+from sentcli.evaluation.retrieval_ways import SearchSettings
 from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, ModelScores, TaskScore
 from sentcli.evaluation.set_facts import canonical
 from sentcli.io.atomic import check_output, replacing
@@ -126,8 +126,8 @@ def _introduce(collection: Collection) -> None:
             )
 
 
-def _plan(search: SearchOptions, top_k: int) -> Plan:
-    return Plan(
+def _plan(search: SearchOptions, top_k: int) -> SearchSettings:
+    return SearchSettings(
         ways=tuple(search.ways),
         top_k=top_k,
         similarity=search.similarity or "cosine",
@@ -194,7 +194,7 @@ def _check_search(bench: Bench, device: str) -> None:
             console.note(f"{name} is searched exactly, without the index: {wanted}")
 
 
-def _check_factory(factory: str, plan: Plan) -> None:
+def _check_factory(factory: str, plan: SearchSettings) -> None:
     """Refuse a factory string that faiss takes for no dimension; codes of m parts want a multiple of m."""
     from sentcli.search.ann import FaissIndex
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sentcli.bulk import Settings, encode_files, read_inputs
+from sentcli.bulk import EncodeSettings, encode_files, read_inputs
 from sentcli.bulk import encode as bulk_encode
 from sentcli.bulk.engines import Job, LocalEngine, ProcessEngine
 from sentcli.io.readers import ReadOptions
@@ -63,7 +63,7 @@ def test_vectors_are_those_of_the_library(
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     out = folder / ("v" if directory else "v.npy")
     summary = encode_files(
-        encoder, read_inputs([str(source)], ReadOptions()), str(out), Settings(shard_rows=shard_rows)
+        encoder, read_inputs([str(source)], ReadOptions()), str(out), EncodeSettings(shard_rows=shard_rows)
     )
     expected, stats = encoder.encode_counted(texts)
     np.testing.assert_allclose(vectors_of(out), expected, atol=2e-6)

@@ -170,7 +170,9 @@ def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
     ]
     data = retrieval.load_set(folder)
     parts = [_neighbours(runs / f"words.{way}.trec", data) for way in ("dense", "bm25")]
-    expected = retrieval_ways.SetSearch(data, retrieval_ways.Plan(("rrf",))).run(fusion.reciprocal_rank(parts, 1000))
+    expected = retrieval_ways.SetSearch(data, retrieval_ways.SearchSettings(("rrf",))).run(
+        fusion.reciprocal_rank(parts, 1000)
+    )
     fused = _neighbours(runs / "words.rrf.trec", data)
     assert [data.ids[p] for p in fused.positions[0] if p >= 0] == list(expected["q0"])
 
@@ -373,22 +375,22 @@ def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_ran
 )
 def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
     from sentcli.errors import InputError
-    from sentcli.evaluation.retrieval_ways import Plan
+    from sentcli.evaluation.retrieval_ways import SearchSettings
     from sentcli.verbs.retrieve_sets import _check_factory
 
     if known:
-        return _check_factory(factory, Plan(("dense",)))
+        return _check_factory(factory, SearchSettings(("dense",)))
     with pytest.raises(InputError, match="faiss does not take"):
-        _check_factory(factory, Plan(("dense",)))
+        _check_factory(factory, SearchSettings(("dense",)))
 
 
 def test_the_depth_of_a_search_by_index_is_part_of_what_is_kept(tiny_bert):
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.retrieval_ways import Plan
+    from sentcli.evaluation.retrieval_ways import SearchSettings
 
     model = EvaluatedModel(str(tiny_bert))
     alone, fused, exact = (
-        Plan(ways, top_k=20, index=index).protocol("dense", model)
+        SearchSettings(ways, top_k=20, index=index).protocol("dense", model)
         for ways, index in ((("dense",), "hnsw"), (("dense", "rrf"), "hnsw"), (("dense", "rrf"), None))
     )
     assert "depth" not in alone and "depth" not in exact and fused["depth"] == 1000

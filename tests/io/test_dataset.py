@@ -8,19 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.dataset import Counts, Group, Part, read_manifest
+from sentcli.io.dataset import Counts, InputGroup, ShardShare, read_manifest
 from sentcli.io.dataset_check import check_dataset, require_whole
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block
-from sentcli.io.writers import Plan
+from sentcli.io.writers import OutputPlan
 
-PLAN = Plan(10, 3, {"n": pa.int64()}, {"model": "m"})
+PLAN = OutputPlan(10, 3, {"n": pa.int64()}, {"model": "m"})
 DATA = np.arange(30, dtype=np.float32).reshape(10, 3)
 INPUT = [{"name": "a", "sha256": "1"}]
 
 
 def writer_of(folder, plan=PLAN, shard_rows=4, inputs=INPUT, **options):
-    return DatasetWriter(folder, plan, shard_rows, Group(inputs, plan.rows, plan.rows), **options)
+    return DatasetWriter(folder, plan, shard_rows, InputGroup(inputs, plan.rows, plan.rows), **options)
 
 
 def write(folder, plan=PLAN, shard_rows=4, stop_after=None, data=DATA, **options):
@@ -115,9 +115,14 @@ def test_without_resume_old_shards_go_and_other_files_stay(tmp_path):
 @pytest.mark.parametrize(
     ("plan", "shard_rows", "inputs", "words"),
     [
-        (Plan(10, 3, PLAN.column_types, {"model": "other"}), 4, INPUT, "settings differ: model 'm' there, 'other' now"),
-        (Plan(10, 3, PLAN.column_types, {"model": "m", "prompt": "q"}), 4, INPUT, "prompt None there, 'q' now"),
-        (Plan(10, 3, {}, PLAN.settings), 4, INPUT, "columns differ: n 'int64' there, None now"),
+        (
+            OutputPlan(10, 3, PLAN.column_types, {"model": "other"}),
+            4,
+            INPUT,
+            "settings differ: model 'm' there, 'other' now",
+        ),
+        (OutputPlan(10, 3, PLAN.column_types, {"model": "m", "prompt": "q"}), 4, INPUT, "prompt None there, 'q' now"),
+        (OutputPlan(10, 3, {}, PLAN.settings), 4, INPUT, "columns differ: n 'int64' there, None now"),
         (PLAN, 5, INPUT, "shard_rows differ: 4 there, 5 now"),
         (PLAN, 4, [{"name": "b"}], "inputs differ: b: name 'a' there, 'b' now, sha256 '1' there, None now"),
     ],
@@ -208,12 +213,12 @@ def test_a_shard_of_another_place_is_found(tmp_path):
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/2", "1/2/3"])
 def test_a_share_that_is_none_is_refused(text):
     with pytest.raises(InputError, match="give I/N"):
-        Part.parse(text)
+        ShardShare.parse(text)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_parts_share_out_every_shard_once(count):
-    shards = [n for i in range(1, count + 1) for n in Part(i, count).shards(7)]
+    shards = [n for i in range(1, count + 1) for n in ShardShare(i, count).shards(7)]
     assert shards == list(range(7))
 
 
@@ -223,7 +228,7 @@ def test_parts_made_apart_are_one_dataset_when_gathered(tmp_path, count):
     gathered = tmp_path / "gathered"
     gathered.mkdir()
     for i in range(1, count + 1):
-        part = write(tmp_path / f"machine{i}", part=Part(i, count))
+        part = write(tmp_path / f"machine{i}", part=ShardShare(i, count))
         for path in part.iterdir():
             path.rename(gathered / path.name)
     assert check_dataset(gathered).problems == []
@@ -234,20 +239,20 @@ def test_parts_made_apart_are_one_dataset_when_gathered(tmp_path, count):
 
 def test_parts_in_one_folder_leave_each_other_alone(tmp_path):
     folder = tmp_path / "out"
-    write(folder, part=Part(2, 2), stop_after=1)
+    write(folder, part=ShardShare(2, 2), stop_after=1)
     (folder / ".vectors-00002.npy.99.partial").touch()  # the other machine is writing it
-    write(folder, part=Part(1, 2))
+    write(folder, part=ShardShare(1, 2))
     assert ".vectors-00002.npy.99.partial" in names(folder)
-    write(folder, part=Part(2, 2), resume=True)
+    write(folder, part=ShardShare(2, 2), resume=True)
     assert check_dataset(folder).problems == []
     assert [n for n in names(folder) if n.startswith(".")] == []
 
 
 def test_a_missing_part_and_one_of_another_dataset_are_named(tmp_path):
-    folder = write(tmp_path / "out", part=Part(1, 2))
+    folder = write(tmp_path / "out", part=ShardShare(1, 2))
     with pytest.raises(InputError, match=r"lacks part 2 of 2: there is no manifest-00002-of-00002\.json"):
         read_manifest(folder)
-    write(folder, Plan(10, 3, PLAN.column_types, {"model": "other"}), part=Part(2, 2))
+    write(folder, OutputPlan(10, 3, PLAN.column_types, {"model": "other"}), part=ShardShare(2, 2))
     with pytest.raises(InputError, match="of another dataset, settings differ: model 'm' there, 'other' now"):
         read_manifest(folder)
 
@@ -260,7 +265,7 @@ MORE = [{"name": "b", "sha256": "2"}]
 def test_rows_are_added_after_those_that_are_there(tmp_path):
     folder = write(tmp_path / "out")
     before = contents(folder)
-    plan = Plan(5, 3, PLAN.column_types, PLAN.settings)
+    plan = OutputPlan(5, 3, PLAN.column_types, PLAN.settings)
     write(folder, plan, inputs=MORE, append=True, data=DATA + 100)
     assert check_dataset(folder).problems == []
     assert np.array_equal(vectors(folder), np.concatenate([DATA, DATA[:5] + 100]))
@@ -275,7 +280,7 @@ def test_rows_are_added_after_those_that_are_there(tmp_path):
 
 
 def test_appending_the_same_rows_again_adds_nothing_and_an_interrupted_one_goes_on(tmp_path):
-    plan = Plan(5, 3, PLAN.column_types, PLAN.settings)
+    plan = OutputPlan(5, 3, PLAN.column_types, PLAN.settings)
     whole = write(write(tmp_path / "whole"), plan, inputs=MORE, append=True)
     folder = write(write(tmp_path / "out"), plan, inputs=MORE, append=True, stop_after=2)
     assert read_manifest(folder)["rows_done"] == 14

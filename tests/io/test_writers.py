@@ -17,7 +17,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
-from sentcli.io.writers import Plan, open_writer, output_kind
+from sentcli.io.writers import OutputPlan, open_writer, output_kind
 
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -35,7 +35,7 @@ def as_blocks(vectors, size, columns=None):
 
 
 def write(path, vectors, size=4, columns=None, types=None, settings=None):
-    with open_writer(str(path), Plan(*vectors.shape, types or {}, settings or {})) as writer:
+    with open_writer(str(path), OutputPlan(*vectors.shape, types or {}, settings or {})) as writer:
         for block, part in as_blocks(vectors, size, columns):
             writer.write(block, part)
     return path
@@ -126,7 +126,7 @@ def test_numbers_that_json_does_not_have_become_null(tmp_path):
 def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path, suffix):
     path = tmp_path / f"v{suffix}"
     path.write_bytes(b"old")
-    with pytest.raises(RuntimeError), open_writer(str(path), Plan(4, 2)) as writer:
+    with pytest.raises(RuntimeError), open_writer(str(path), OutputPlan(4, 2)) as writer:
         writer.write(Block(["0"], ["a"]), numbered(1, 2))
         raise RuntimeError
     assert path.read_bytes() == b"old"

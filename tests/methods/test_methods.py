@@ -15,7 +15,7 @@ from sentcli.methods import METHODS, configure, get_method
 from sentcli.methods.modules import whitening_transform
 from sentcli.methods.views import RandomPairs, SpanMask
 from sentcli.objectives import OBJECTIVES
-from sentcli.training.data import Corpus
+from sentcli.training.data import TrainingText
 from sentcli.training.prepare import TrainRequest, load_encoder, make_model, prepare
 from sentcli.training.run import run
 from tests.conftest import save_backbone
@@ -349,10 +349,10 @@ def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alon
         encoder, _ = load_encoder(method, str(tiny_lm))
         model = make_model(method, encoder).train()
         tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
-        from sentcli.methods.views import Texts
+        from sentcli.methods.views import BatchTexts
         from sentcli.training.batches import Batch, to_tensors
 
-        batch = to_tensors(Batch([tokenizer(sentences)], Texts([])), tokenizer.pad_id, 2, torch.device("cpu"))
+        batch = to_tensors(Batch([tokenizer(sentences)], BatchTexts([])), tokenizer.pad_id, 2, torch.device("cpu"))
         states = []
         hook = model.encoder.backbone.register_forward_hook(lambda module, given, out, s=states: s.append(out))
         views = model.encode_views(batch)
@@ -599,7 +599,7 @@ def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_ste
 
 
 def test_views_made_from_text(sentences):
-    corpus = Corpus([s for s in sentences if s.strip()], (), 0)
+    corpus = TrainingText([s for s in sentences if s.strip()], (), 0)
     rows = list(range(24))
     pairs = RandomPairs(negatives=7).texts(rows, corpus, np.random.default_rng(0))
     first, second = pairs.views

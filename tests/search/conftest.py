@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sentcli.io.dataset import Counts, Group
+from sentcli.io.dataset import Counts, InputGroup
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block
-from sentcli.io.writers import Plan
+from sentcli.io.writers import OutputPlan
 
 
 def clustered(rows, dimension, seed=0, clusters=40):
@@ -21,9 +21,9 @@ def clustered(rows, dimension, seed=0, clusters=40):
 def write_directory(folder, vectors, *, shard_rows=1000, append=False, settings=None):
     """Write vectors with ids r0, r1, ... and texts, as `sentcli encode` would."""
     settings = {"model": "tiny", "model_fingerprint": "f", "prompt": "", **(settings or {})}
-    plan = Plan(len(vectors), vectors.shape[1], {}, settings)
+    plan = OutputPlan(len(vectors), vectors.shape[1], {}, settings)
     name = "more" if append else "first"
-    group = Group(
+    group = InputGroup(
         [{"name": name, "format": "txt", "bytes": 1, "sha256": str(hash(vectors.tobytes()))}],
         len(vectors),
         len(vectors),

@@ -181,10 +181,10 @@ def test_the_last_layer_at_the_first_token_alone(tmp_path, sentences, kind, monk
     assert module.first_token_suffices == (kind in ("bert", "roberta", "electra"))
     assert not SentenceEncoder.load(tmp_path / kind, pooling="mean").torch_module.first_token_suffices
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
-    from sentcli.methods.views import Texts
+    from sentcli.methods.views import BatchTexts
     from sentcli.training.batches import Batch
 
-    batch = to_tensors(Batch([tokenizer(sentences[:12])], Texts([])), tokenizer.pad_id, 1, CPU)
+    batch = to_tensors(Batch([tokenizer(sentences[:12])], BatchTexts([])), tokenizer.pad_id, 1, CPU)
     module = module.double()
     found = []
     for short in (True, False):

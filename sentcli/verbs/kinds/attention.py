@@ -108,7 +108,7 @@ def attention(
         raise InputError("give models: -m")
     lines, parsed = _texts_and_trees(texts, trees, text_field, limit)
     short = shared.short_names(model)
-    measured = Measured(lines, parsed, trees, sentence, layers, slicing, first_head, seed, dropout)
+    measured = AttentionInputs(lines, parsed, trees, sentence, layers, slicing, first_head, seed, dropout)
     pairs, slices, reports = {}, {}, []
     for each in shared.models(model, load):
         name = short[each.name]
@@ -162,7 +162,7 @@ def _texts_and_trees(
 
 
 @dataclass
-class Measured:
+class AttentionInputs:
     """What the models are measured on, the same for all."""
 
     texts: list[str]

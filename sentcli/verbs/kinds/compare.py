@@ -22,7 +22,7 @@ from sentcli.verbs.kinds.shared import Analysis
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.compare import Compared
+    from sentcli.analysis.compare import NeighbourComparison
     from sentcli.verbs.outcome import Outcome
 
 LONGEST = 120
@@ -130,7 +130,9 @@ def _read(file: str, text_field: str, limit: int, stored: dict[str, Any]) -> tup
     return shared.enough(list(texts), file, total), list(texts.values())
 
 
-def _object(report: Outcome, compared: Compared, side: int, other: str, texts: list[str], top: int) -> dict[str, Any]:
+def _object(
+    report: Outcome, compared: NeighbourComparison, side: int, other: str, texts: list[str], top: int
+) -> dict[str, Any]:
     """Return the JSON of one of the two models: what they share, and its own neighbours."""
     neighbours, cosines = compared.neighbours[side], compared.cosines[side]
 
@@ -168,7 +170,9 @@ def _object(report: Outcome, compared: Compared, side: int, other: str, texts: l
     return report.to_dict()
 
 
-def sections(compared: Compared, names: tuple[str, str], texts: Sequence[str], top: int, words: str) -> list[Section]:
+def sections(
+    compared: NeighbourComparison, names: tuple[str, str], texts: Sequence[str], top: int, words: str
+) -> list[Section]:
     """Return figure and tables.
 
     Args:
@@ -189,7 +193,7 @@ def sections(compared: Compared, names: tuple[str, str], texts: Sequence[str], t
     ]
 
 
-def _numbers(compared: Compared, names: tuple[str, str]) -> Table:
+def _numbers(compared: NeighbourComparison, names: tuple[str, str]) -> Table:
     counts, n = compared.histogram, len(compared.shared)
     shares = {
         "overlap %": compared.overlap,
@@ -209,7 +213,7 @@ def _numbers(compared: Compared, names: tuple[str, str]) -> Table:
     return Table("Neighbours that both models find", columns, [row], formats=formats, notes=(note,))
 
 
-def _figure(compared: Compared, names: tuple[str, str], texts: Sequence[str]) -> Figure:
+def _figure(compared: NeighbourComparison, names: tuple[str, str], texts: Sequence[str]) -> Figure:
     import pandas as pd
 
     n, k = len(compared.shared), compared.k
@@ -248,7 +252,9 @@ def _figure(compared: Compared, names: tuple[str, str], texts: Sequence[str]) ->
     return Figure("compare", "Neighbours shared by two models", (histogram, where), data, about, points=points)
 
 
-def _listed(title: str, compared: Compared, names: tuple[str, str], texts: Sequence[str], rows: Sequence[int]) -> Table:
+def _listed(
+    title: str, compared: NeighbourComparison, names: tuple[str, str], texts: Sequence[str], rows: Sequence[int]
+) -> Table:
     lines = [
         [
             short_text(texts[row]),
@@ -268,7 +274,7 @@ def _listed(title: str, compared: Compared, names: tuple[str, str], texts: Seque
     return Table(title, columns, lines, notes=(note,), wide=wide)
 
 
-def _neighbours(compared: Compared, names: tuple[str, str], texts: Sequence[str], row: int) -> Section:
+def _neighbours(compared: NeighbourComparison, names: tuple[str, str], texts: Sequence[str], row: int) -> Section:
     """Return both lists of neighbours of one text, side by side; those in both are marked."""
     both = set(compared.neighbours[0][row].tolist()) & set(compared.neighbours[1][row].tolist())
     lines = []

@@ -96,7 +96,7 @@ def geometry(
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
     models = shared.models(names, load, rerun=rerun)
-    measured = Measured(tasks, own, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
+    measured = GeometryInputs(tasks, own, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
     reports = [of_model(each, measured) for each in models]
     reports += [_of_vectors(name, vectors, measured) for name, vectors in stored.items()]
     labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
@@ -128,7 +128,7 @@ def _say_unlogged(runs: Sequence[RunMetrics]) -> None:
 
 
 @dataclass(frozen=True)
-class Measured:
+class GeometryInputs:
     """What the models are measured on, the same for all."""
 
     pairs: dict[str, list[Pairs]]
@@ -155,7 +155,7 @@ class Measured:
         return " ".join([*parts, *([f"{rest}: {whose}."] if whose else [])])
 
 
-def of_model(model: EvaluatedModel, measured: Measured) -> Outcome:
+def of_model(model: EvaluatedModel, measured: GeometryInputs) -> Outcome:
     """Measure a model."""
     from sentcli.evaluation import sts
     from sentcli.evaluation.pair_geometry import pair_geometry
@@ -173,7 +173,7 @@ def of_model(model: EvaluatedModel, measured: Measured) -> Outcome:
     return report
 
 
-def _of_vectors(name: str, vectors: Any, measured: Measured) -> Outcome:
+def _of_vectors(name: str, vectors: Any, measured: GeometryInputs) -> Outcome:
     """Measure vectors without a model."""
     from sentcli.verbs.outcome import Outcome
 
@@ -183,7 +183,7 @@ def _of_vectors(name: str, vectors: Any, measured: Measured) -> Outcome:
 def _measure(
     report: Outcome,
     vectors: Any,
-    measured: Measured,
+    measured: GeometryInputs,
     aligned: dict[str, Any],
     average: float | None,
     described: dict[str, Any],
@@ -210,7 +210,7 @@ def _of_run(name: str, run: RunMetrics) -> Outcome:
     return Outcome("analyze", name, {"kind": "geometry"}, evaluations, environment(None, None))
 
 
-def sections(rows: dict[str, dict[str, Any]], measured: Measured) -> list[Section]:
+def sections(rows: dict[str, dict[str, Any]], measured: GeometryInputs) -> list[Section]:
     """Return tables and figures.
 
     Args:

@@ -74,7 +74,7 @@ def similarity(
         raise InputError("give models (-m) whose cosines are to be compared with gold scores")
     models = shared.models(model, load, rerun=rerun)
     ((name, subsets),) = shared.read_stsb(data, pairs, split).items()
-    scored = ScoredPairs.of(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
+    scored = GoldPairs.of(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
     names = shared.short_names(model)
     cosines, reports = {}, []
     for each in models:
@@ -87,7 +87,7 @@ def similarity(
 
 
 @dataclass(frozen=True)
-class ScoredPairs:
+class GoldPairs:
     """Sentence pairs and their gold scores."""
 
     name: str
@@ -104,7 +104,7 @@ class ScoredPairs:
     """Pairs to list, of those least and of those most agreed with."""
 
     @classmethod
-    def of(cls, name: str, subsets: list[Pairs], source: str, top: int) -> ScoredPairs:
+    def of(cls, name: str, subsets: list[Pairs], source: str, top: int) -> GoldPairs:
         """Return the pairs of all subsets.
 
         Raises:
@@ -128,7 +128,7 @@ class ScoredPairs:
         return [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
 
 
-def measure(model: EvaluatedModel, pairs: ScoredPairs) -> tuple[Values, Outcome]:
+def measure(model: EvaluatedModel, pairs: GoldPairs) -> tuple[Values, Outcome]:
     """Return the cosines of the pairs ``[n]`` and the report of a model; the correlations are those of ``sts-eval``."""
     import numpy as np
 
@@ -178,7 +178,7 @@ def measure(model: EvaluatedModel, pairs: ScoredPairs) -> tuple[Values, Outcome]
 
 
 def sections(
-    rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: ScoredPairs, words: str
+    rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: GoldPairs, words: str
 ) -> list[Section]:
     """Return figures and tables.
 
@@ -210,7 +210,7 @@ def sections(
     return made
 
 
-def _correlations(rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: ScoredPairs) -> Table:
+def _correlations(rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: GoldPairs) -> Table:
     lines = [
         [
             name,
@@ -228,7 +228,7 @@ def _correlations(rows: dict[str, dict[str, Any]], cosines: dict[str, Values], p
     return Table(title, columns, lines, formats=formats, notes=("Correlations times 100.",))
 
 
-def _follows(rows: dict[str, dict[str, Any]], pairs: ScoredPairs) -> Table:
+def _follows(rows: dict[str, dict[str, Any]], pairs: GoldPairs) -> Table:
     from sentcli.analysis.surface import followed
 
     lines = [
@@ -247,7 +247,7 @@ def _follows(rows: dict[str, dict[str, Any]], pairs: ScoredPairs) -> Table:
 
 
 def _scatter(
-    rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: ScoredPairs, bins: pd.DataFrame
+    rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: GoldPairs, bins: pd.DataFrame
 ) -> Figure:
     import pandas as pd
 
@@ -288,7 +288,7 @@ def _scatter(
     return Figure("similarity-scatter", title, panels, data, "; ".join(about), note, pd.concat(told))
 
 
-def _ridge(cosines: dict[str, Values], pairs: ScoredPairs, bins: pd.DataFrame) -> Figure:
+def _ridge(cosines: dict[str, Values], pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
     import numpy as np
     import pandas as pd
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.sweeps import SweepRun
+    from sentcli.analysis.sweeps import FinishedRun
 
 WIDE = 20.0
 """Ratio of the largest to the smallest value of a setting from which its axis is logarithmic."""
@@ -129,7 +129,7 @@ def sweep(
     return shared.write("sweep", output, made, objects, summary)
 
 
-def _object(kind: str, runs: Sequence[SweepRun], points: pd.DataFrame, choices: dict[str, Any]) -> dict[str, Any]:
+def _object(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> dict[str, Any]:
     import pandas as pd
 
     from sentcli.machine import environment
