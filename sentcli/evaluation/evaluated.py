@@ -43,6 +43,10 @@ class TextVectors:
         """Count the distinct texts that are longer than the model's maximum length."""
         return sum(bool(self.beyond[self.rows[text]]) for text in set(texts))
 
+    def zero(self, texts: Sequence[str]) -> int:
+        """Count the texts whose vector is zero, as often as they occur; their similarity to any other is 0."""
+        return int((~self.of(texts).any(axis=1)).sum())
+
 
 class Task(Protocol):
     """What models are scored on."""

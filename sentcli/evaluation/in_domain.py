@@ -68,7 +68,6 @@ class InDomainTask:
         """Rank the sentences by their similarity to each query."""
         ranks, best = rank(self.pairs, vectors, self.exclude, self.similarity)
         corpus = [*([] if self.exclude == "s2-only" else self.pairs.first), *self.pairs.second]
-        rows = np.unique([vectors.rows[text] for text in self.texts])
         among = {f"recall@{k}": _among(ranks, k) for k in self.cutoffs}
         return TaskScore(
             task=self.name,
@@ -82,7 +81,7 @@ class InDomainTask:
                 "exclude": self.exclude,
                 "bounds": {f"recall@{k}": 100 * float(_among(best, k).mean()) for k in self.cutoffs},
                 "truncated": vectors.truncated(self.texts),
-                "zero_vectors": int((~vectors.vectors[rows].any(axis=1)).sum()),
+                "zero_vectors": vectors.zero(list(set(self.texts))),
             },
             intervals={metric: significance.accuracy_interval(hits) for metric, hits in among.items()},
             draws={metric: 100 * significance.mean_draws(hits.astype(np.float64)) for metric, hits in among.items()},

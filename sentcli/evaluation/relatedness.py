@@ -75,7 +75,8 @@ class GradedTask:
         with console.counting(f"{self.name}: epochs", MAX_EPOCHS + ROUND) as finished:
             predicted, dev = train(x["train"], gold["train"], x["dev"], gold["dev"], x["test"], finished)
         score = sts.correlations(self.name, [(self.name, predicted, gold["test"])], self.draws)
-        score.facts["truncated"] = vectors.truncated(self.texts)
+        tested = [*self.splits["test"].first, *self.splits["test"].second]
+        score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(tested))
         trained = {"dev_pearson": dev, "mse": float(np.mean((predicted - gold["test"]) ** 2))}
         return replace(score, kind=self.kind, metrics=score.metrics | trained)
 

@@ -273,13 +273,13 @@ class SimilarityTask:
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Correlate the cosines of the vectors with the gold scores."""
-        predicted, zero = [], 0
+        predicted = []
         for subset in self.subsets:
             first, second = vectors.of(subset.first), vectors.of(subset.second)
-            zero += sum(int((~side.any(axis=1)).sum()) for side in (first, second))
             predicted.append((subset.name, cosine(first, second), subset.gold))
         score = correlations(self.name, predicted, self.draws, self.aggregation)
-        score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=zero)
+        pair_texts = [text for subset in self.subsets for text in (*subset.first, *subset.second)]
+        score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(pair_texts))
         return score
 
 

@@ -82,6 +82,15 @@ def test_vectors_that_are_all_equal_are_said():
         task.score(None, found)
 
 
+def test_zero_vectors_of_the_test_pairs_are_counted():
+    words = ["cat", "dog", "bird"]
+    vectors = TextVectors({word: i for i, word in enumerate(words)}, np.eye(3, dtype=np.float32), np.zeros(3, int))
+    vectors.vectors[2] = 0
+    pairs = sts.Pairs("zeros", words * 14, ["bird", *["cat"] * 41], np.linspace(0, 5, 42))
+    scores = relatedness.GradedTask("zeros", dict.fromkeys(("train", "dev", "test"), pairs)).score(None, vectors)
+    assert scores.facts["zero_vectors"] == 14 + 1
+
+
 @pytest.fixture
 def folder(tmp_path, sentences):
     words = [s for s in sentences if s.strip() and "\t" not in s]
