@@ -88,7 +88,7 @@ def train(
         eval_every: Steps between two scores.
         seed: Same seed, machine and versions: same weights.
         seeds: One run a seed, with mean and sd.
-        sweep: Many runs: a grid over any setting (docs/train.md).
+        sweep: Many runs: a grid over any setting (docs/sweeps.md).
         results: A line a finished run; runs with a line are not run again. DIR/results.jsonl by default.
         log_geometry: Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).
         log_to: Also log to this tracker.
