@@ -72,7 +72,7 @@ def test_the_first_steps_are_listed_in_order():
 
 @pytest.mark.slow
 def test_the_first_steps_run_in_order(minilm, tmp_path):
-    """As they are written, with fewer steps and on the first rows of the text that they make; what needs a network is left out."""
+    """As they are written, with fewer steps and on the first rows of their text, without a network."""
     subprocess.run([sys.executable, ROOT / "demo" / "prepare.py", "first-steps"], cwd=tmp_path, check=True)
     for name, rows in (("stdlib.txt", 128), ("docs/corpus.jsonl", 24)):
         file = tmp_path / "first-steps" / name
