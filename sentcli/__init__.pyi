@@ -350,7 +350,7 @@ def retrieve(
         from_run: Score TREC runs of other tools or days, without a model; several are compared.
         per_query: Write the scores of each query as JSON Lines.
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
-        exclude: What is no answer; docs/retrieve.md explains them.
+        exclude: What is no answer; docs/retrieval-scores.md explains them.
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
         corpus: Search a text file, or a directory that encode or index wrote.
         query: What to look for; may be given several times.
