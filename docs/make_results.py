@@ -1,4 +1,4 @@
-"""Write the tables of the pages of results from docs/results/: ``python docs/make_results.py``.
+"""Write the tables of the pages in docs/studies/ from docs/results/: ``python docs/make_results.py``.
 
 A table stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text around it is written by hand. With
 ``--check``, fail if a table is stale.
@@ -338,7 +338,7 @@ def markdown(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
-    "first-study.md": {
+    "studies/first-study.md": {
         "study": lambda: gains(study()),
         "tasks": lambda: tasks(study()),
         "rates": rates,
@@ -346,7 +346,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "shares": shares,
         "seeds": seeds,
     },
-    "results.md": {
+    "studies/results.md": {
         "main": main_table,
         "agreement": agreement,
         "searched": searched,

@@ -88,7 +88,7 @@ def train(
         eval_every: Steps between two scores.
         seed: Same seed, machine and versions: same weights.
         seeds: One run a seed, with mean and sd.
-        sweep: Many runs: a grid over any setting (docs/train.md).
+        sweep: Many runs: a grid over any setting (docs/sweeps.md).
         results: A line a finished run; runs with a line are not run again. DIR/results.jsonl by default.
         log_geometry: Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).
         log_to: Also log to this tracker.
@@ -350,7 +350,7 @@ def retrieve(
         from_run: Score TREC runs of other tools or days, without a model; several are compared.
         per_query: Write the scores of each query as JSON Lines.
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
-        exclude: What is no answer; docs/retrieve.md explains them.
+        exclude: What is no answer; docs/retrieval-scores.md explains them.
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
         corpus: Search a text file, or a directory that encode or index wrote.
         query: What to look for; may be given several times.

@@ -1,5 +1,6 @@
 """The demo's data and the documentation that it searches: ids, links, and command lines that exist."""
 
+import dataclasses
 import importlib.util
 import json
 import re
@@ -10,6 +11,7 @@ import pytest
 from typer.main import get_command
 
 from sentcli.cli.app import app
+from sentcli.methods.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -182,6 +184,15 @@ def check_command_line(line):
 @pytest.mark.parametrize("line", command_lines())
 def test_command_lines_of_the_docs_parse(line):
     check_command_line(line)
+
+
+def test_the_page_of_settings_has_every_setting_with_its_default():
+    page = (ROOT / "docs" / "train-settings.md").read_text("utf-8")
+    table = page[page.index("| key | default | meaning |") :].partition("\n\n")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", table, re.MULTILINE))
+    values = {"true": True, "false": False, "none": None}
+    read = {key: values.get(text, float(text) if text[0].isdigit() else text) for key, text in shown.items()}
+    assert read == {field.name: field.default for field in dataclasses.fields(Settings)}
 
 
 def test_every_command_is_shown_in_the_docs():

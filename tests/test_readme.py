@@ -1,4 +1,4 @@
-"""Every command of the README runs: make targets in CI, the others here."""
+"""Every command of the README and of the first steps runs: make targets in CI, the others here."""
 
 import json
 import os
@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.strip().splitlines()]
+FIRST_STEPS = [ROOT / "docs" / "start" / f"{name}.md" for name in ("install", "search", "train", "evaluate", "ship")]
 
 
 def test_every_command_is_known():
@@ -54,5 +55,45 @@ def test_the_commands_run_in_order(minilm, tmp_path, sentences):
 def test_the_python_example_runs(minilm):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(2, 384) 0.")
+
+
+@pytest.mark.parametrize("page", FIRST_STEPS, ids=lambda page: page.stem)
+def test_a_page_of_the_first_steps_is_short(page):
+    assert len(page.read_text("utf-8").split()) <= 400
+
+
+def test_the_first_steps_are_listed_in_order():
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert re.findall(r"^\d\. .*\((start/.*)\)", index, re.MULTILINE) == [f"start/{page.name}" for page in FIRST_STEPS]
+    assert sorted((ROOT / "docs" / "start").iterdir()) == sorted(FIRST_STEPS)
+
+
+@pytest.mark.slow
+def test_the_first_steps_run_in_order(minilm, tmp_path):
+    """As they are written, with fewer steps and on the first rows of their text, without a network."""
+    subprocess.run([sys.executable, ROOT / "demo" / "prepare.py", "first-steps"], cwd=tmp_path, check=True)
+    for name, rows in (("stdlib.txt", 128), ("docs/corpus.jsonl", 24)):
+        file = tmp_path / "first-steps" / name
+        file.write_text("".join(file.read_text("utf-8").splitlines(keepends=True)[:rows]), "utf-8")
+    environment = dict(os.environ)
+    if has_data := "SENTCLI_DATA" in os.environ:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "senteval").symlink_to(Path(os.environ["SENTCLI_DATA"], "senteval").resolve())
+        environment["SENTCLI_DATA_DIR"] = str(tmp_path / "data")
+    pages = [page.read_text("utf-8") for page in FIRST_STEPS]
+    blocks = [block for page in pages for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL)]
+    commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    commands = [command.replace("--max-steps 20", "--max-steps 2") for command in commands]
+    needs_data = re.compile(r"data sts\b|data get")
+    for command in commands:
+        if not command.startswith("sentcli ") or (needs_data.search(command) and not has_data):
+            continue
+        words = [sys.executable, "-m", *shlex.split(command)]
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, (command, done.stderr)
+    (example,) = re.findall(r"```python\n(.*?)```", pages[-1], re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("(2, 384) 0.")

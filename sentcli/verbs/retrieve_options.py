@@ -55,7 +55,7 @@ class PairOptions:
     ] = None
     exclude: Annotated[
         Literal["equal-text-except-gold", "own", "equal-text", "s2-only"],
-        Doc("What is no answer; docs/retrieve.md explains them."),
+        Doc("What is no answer; docs/retrieval-scores.md explains them."),
     ] = "equal-text-except-gold"
     pair_fields: Annotated[
         str | None,

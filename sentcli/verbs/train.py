@@ -110,7 +110,7 @@ class SweepOptions:
 
     seeds: Annotated[str | None, Flag(metavar="N,N,..."), Doc("One run a seed, with mean and sd.")] = None
     sweep: Annotated[
-        Path | None, Flag(metavar="FILE.toml"), Doc("Many runs: a grid over any setting (docs/train.md).")
+        Path | None, Flag(metavar="FILE.toml"), Doc("Many runs: a grid over any setting (docs/sweeps.md).")
     ] = None
     results: Annotated[
         Path | None,

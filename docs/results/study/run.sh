@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The runs of the study in docs/results.md: run.sh STEP, with the steps rates, methods, shares, stage1, stages, ablations,
+# The runs of the study in docs/studies/results.md: run.sh STEP, with the steps rates, methods, shares, stage1, stages, ablations,
 # baselines, whitening, and then transfer, retrieval and analyses of their models. All goes to study/. Interrupt a step
 # at any time and start it again; start a step of training twice, and two cores share its runs.
 # A run whose line is in docs/results/study/STEP.jsonl is not made again: remove that file first to make its models.
