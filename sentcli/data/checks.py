@@ -44,4 +44,4 @@ def require_room(folder: Path, size: int, what: str) -> None:
 
 def full(error: OSError, path: Path) -> NoRoomError:
     """Return the message of a full disk."""
-    return NoRoomError(f"{path}: {error.strerror}; make room, then the same command goes on with what is there already")
+    return NoRoomError(f"{path}: {error.strerror}; make room, then the same command continues with what is there")

@@ -1,4 +1,4 @@
-"""Writing a directory of shards, so that an interrupted run goes on and new rows can be added."""
+"""Writing a directory of shards, so that an interrupted run can be resumed and new rows can be added."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Resumed:
 class DatasetWriter:
     """Writes the shards of one part that are not there yet.
 
-    The manifest is renewed after each shard, so that a run that is killed at any moment goes on there.
+    The manifest is renewed after each shard, so that a run that is killed at any moment resumes there.
     """
 
     def __init__(

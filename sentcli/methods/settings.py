@@ -20,7 +20,7 @@ class Settings:
     learning_rate: float = 3e-5
     epochs: int = 1
     max_steps: int = 0
-    """Optimiser steps; 0 takes what the epochs give. More than one epoch's worth goes on into further epochs."""
+    """Optimiser steps; 0 takes what the epochs give. More than one epoch's worth continues into further epochs."""
     max_length: int = 32
     """Tokens a sentence in training, special ones included; encoding afterwards keeps the start model's length."""
     accumulate: int = 1

@@ -58,10 +58,10 @@ def check_run_folder(path: Path, *, overwrite: bool = False, resume: bool = Fals
     if str(path) == "-":
         raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
     if overwrite and resume:
-        raise InputError("--overwrite starts anew and --resume goes on: give one of them")
+        raise InputError("--overwrite starts anew and --resume continues: give one of them")
     empty = path.is_dir() and not any(p.name != LOCK for p in path.iterdir())
     if path.is_dir() and not (empty or overwrite or resume):
-        raise InputError(f"{path} exists; --resume goes on with it, --overwrite replaces it; or choose another -o")
+        raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it; or choose another -o")
     check_output(path, overwrite=overwrite or empty, resume=resume, folder=True)
     if path.is_dir():
         if Path.cwd().is_relative_to(path.resolve()):

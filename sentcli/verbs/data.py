@@ -167,7 +167,7 @@ def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> Got:
         with console.transferring(dataset.name) as meter:
             got = get(dataset, folder, meter, notice=console.note, **options)
     except (KeyboardInterrupt, SystemExit):
-        console.note(f"{dataset.name} is not finished: the same command goes on with it")
+        console.note(f"{dataset.name} is not finished: the same command continues it")
         raise
     if not got.files:
         console.note(f"{dataset.name} is there already: {got.folder}")

@@ -185,7 +185,7 @@ def _smaller(
 ) -> Smaller:
     """Put together what makes the vectors smaller; principal components are learned here if that is asked for.
 
-    A run that goes on with an earlier one takes the components that the earlier one has learned.
+    A run that continues an earlier one takes the components that the earlier one has learned.
     """
     from sentcli.smaller import Smaller, read_pca
 

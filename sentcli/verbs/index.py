@@ -109,7 +109,7 @@ def index(
 
     The index stands beside the vectors, its recall@10 against exact search is
     measured and kept. The same command again adds rows that came since, and
-    goes on where it was interrupted.
+    continues where it was interrupted.
 
     \b
     Examples:

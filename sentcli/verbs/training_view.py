@@ -32,7 +32,7 @@ class TrainingView:
         self.dev = ""
 
     def resumed(self, step: int, notes: list[str]) -> None:
-        """Say where the run goes on."""
+        """Say where the run continues."""
         for note in notes:
             console.warn(note)
         console.note(f"going on from the checkpoint of step {step}" if step else "no checkpoint: starting anew")
@@ -98,7 +98,7 @@ class Both:
         self.observers = observers
 
     def resumed(self, step: int, notes: list[str]) -> None:
-        """Before the first step of a run that goes on."""
+        """Before the first step of a run that is resumed."""
         for observer in self.observers:
             observer.resumed(step, notes)
 

@@ -171,7 +171,7 @@ def test_a_signal_to_the_whole_group_is_no_traceback(source, whole, tiny_bert, t
         errors = process.communicate(timeout=60)[1]
     assert process.returncode == (130 if kind == signal.SIGINT else 128 + kind)
     assert "Traceback" not in errors
-    assert f"{out} is not finished: the same command with --resume goes on with it" in errors
+    assert f"{out} is not finished: the same command with --resume continues it" in errors
     wait_for(lambda: not any(b"spawn_main" in command_of(pid) for pid in workers), "the end of the workers")
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from tests.analysis.test_sweeps import RATES, STUDY
 
-pytest.importorskip("matplotlib", reason="figures come with the extra sentcli[plots]")
-
 
 @pytest.fixture(scope="module")
 def downstream(tmp_path_factory):

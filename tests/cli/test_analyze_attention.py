@@ -10,8 +10,6 @@ from tests.analysis.test_attention import spacy_stand_in
 from tests.analysis.test_objectives_of_runs import steps, write_run
 from tests.conftest import save_backbone
 
-pytest.importorskip("matplotlib", reason="figures come with the extra sentcli[plots]")
-
 DRAWN = ("pairs.csv", "cosine-mi.png", "cosine-mi.svg", "cosine-mi.csv", "heads.png", "heads.csv", "index.html")
 
 

@@ -62,7 +62,7 @@ def test_a_stopped_download_is_gone_on_with(server, folder, run, kind):
     assert process.returncode == (130 if kind == signal.SIGINT else -signal.SIGKILL)
     if kind == signal.SIGINT:
         assert errors.splitlines()[-2:] == [
-            "wiki1m is not finished: the same command goes on with it",
+            "wiki1m is not finished: the same command continues it",
             "error: interrupted",
         ]
     there = part.stat().st_size

@@ -189,7 +189,7 @@ def test_ctrl_c_ends_with_130_and_no_model(tiny_bert, text, tmp_path):
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr and "interrupted" in stderr
-    assert "the same command with --resume goes on with it" in " ".join(stderr.split())
+    assert "the same command with --resume continues it" in " ".join(stderr.split())
     assert not (tmp_path / "m" / "model.safetensors").exists()
 
 
