@@ -1,4 +1,4 @@
-"""Exports that are made in passing, for `--backend onnx` and ``auto``, kept in the user's cache."""
+"""Exports that are made in passing: in the user's cache for `--backend onnx` and ``auto``, and beside saved models."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.cache import cache_folder
 from sentcli.machine import sums_saturate
 from sentcli.model import exported
+from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions
-from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec import EncoderSpec, read_spec
 
 EXPORTS = "exports"
 """Of the cache."""
@@ -55,11 +56,9 @@ def make(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: st
         MissingExtraError: without onnx and onnxscript.
         ExportError: if the export does not give the model's vectors, or the cache cannot be written.
     """
-    if any(importlib.util.find_spec(library) is None for library in ("onnx", "onnx_ir")):
-        raise MissingExtraError("onnx and onnxscript", "cpu", "making an ONNX export")
+    _check_tools()
     from filelock import FileLock
 
-    from sentcli.model import torch_backend
     from sentcli.onnx_export.publish import export_model
 
     try:
@@ -68,13 +67,38 @@ def make(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: st
             if is_whole(folder):  # another process was first
                 return
             shutil.rmtree(folder, ignore_errors=True)  # damaged, or half deleted by someone
-            model = torch_backend.load(name, spec, LoadOptions(backend="torch", precision="fp32", device="cpu"))
-            export_model(model, folder, precision, weights=False, runtime=runtime)
+            export_model(_source(name, spec), folder, precision, weights=False, runtime=runtime)
             prune(folder)
     except (SentcliError, OSError) as error:
         if isinstance(error, (MissingExtraError, InputError)):
             raise
         raise ExportError(str(error)) from error
+
+
+def add_beside(name: str, folder: Path) -> None:
+    """Write the ONNX export of a saved model beside its weights if it has modules that sentence-transformers lacks.
+
+    So the folder can be run without sentcli and the code of those modules.
+    """
+    spec = read_spec(folder)
+    if spec.is_sentence_transformers or not spec.includes_prompt:
+        return
+    _check_tools()
+    from sentcli.onnx_export.publish import add_export
+
+    add_export(_source(name, spec), folder)
+
+
+def _check_tools() -> None:
+    if any(importlib.util.find_spec(library) is None for library in ("onnx", "onnx_ir")):
+        raise MissingExtraError("onnx and onnxscript", "cpu", "making an ONNX export")
+
+
+def _source(name: str, spec: EncoderSpec) -> LoadedModel:
+    """Load the model that an export is made of."""
+    from sentcli.model import torch_backend
+
+    return torch_backend.load(name, spec, LoadOptions(backend="torch", precision="fp32", device="cpu"))
 
 
 def prune(keep: Path) -> None:

@@ -17,7 +17,7 @@ from sentcli.machine import sums_saturate
 from sentcli.model import exported
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
-from sentcli.model.spec import EncoderSpec, PoolingSpec, read_spec
+from sentcli.model.spec import EncoderSpec, read_spec
 from sentcli.model.tokenizing import fit, read_tokenizer
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def load(
 
 def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
     """Tell whether ``auto`` takes an export of the cache: one that is there, or one that is quickly made."""
-    prompts_count = all(part.include_prompt for part in spec.modules if isinstance(part, PoolingSpec))
-    if options.precision not in ("auto", "fp32") or not prompts_count or not has_weights(spec.folder):
+    if options.precision not in ("auto", "fp32") or not spec.includes_prompt or not has_weights(spec.folder):
         return False
     if (export_cache.place(spec, "fp32") / exported.EXPORT).exists():
         return True

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder import loading
+from sentcli.encoder import export_cache, loading
 from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
 from sentcli.model import batching, exported
 from sentcli.model.encoding import Backend, Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
+from sentcli.model.modules import DenseSpec, NormalizeSpec
 from sentcli.model.options import MIN_LENGTH, LoadOptions
-from sentcli.model.spec import DenseSpec, EncoderSpec
+from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, fit, position_limit
 
 if TYPE_CHECKING:
@@ -264,10 +265,11 @@ class SentenceEncoder:
 
     def with_normalize(self, normalize: bool) -> SentenceEncoder:
         """Return an encoder over the same weights with or without L2 normalisation at the end."""
-        from sentcli.model.torch_model import Normalize
+        from sentcli.model.torch_model import BuiltModule
 
-        kept = [module for module in self.torch_module.stack if not isinstance(module, Normalize)]
-        return self._with_stack(self.spec.with_normalize(normalize), [*kept, *([Normalize()] if normalize else [])])
+        kept = [module for module in self.torch_module.stack if not isinstance(module.spec, NormalizeSpec)]
+        added = [BuiltModule(NormalizeSpec())] if normalize else []
+        return self._with_stack(self.spec.with_normalize(normalize), [*kept, *added])
 
     def with_dense(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> SentenceEncoder:
         """Return an encoder over the same weights that ends with ``weight x + bias``.
@@ -278,10 +280,10 @@ class SentenceEncoder:
         """
         import torch
 
-        from sentcli.model.torch_model import Dense
+        from sentcli.model.torch_model import BuiltModule
 
         part = DenseSpec(weight.shape[1], weight.shape[0], activation="torch.nn.modules.linear.Identity")
-        module = Dense(part)
+        module: Any = BuiltModule(part)
         module.linear.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
         spec = replace(self.spec, modules=(*self.spec.modules, part))
         return self._with_stack(spec, [*self.torch_module.stack, module])
@@ -300,12 +302,14 @@ class SentenceEncoder:
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write a folder that ``SentenceTransformer(folder)`` and `load` open with equal vectors.
 
+        If one of the modules is unknown to sentence-transformers, the folder has the model's ONNX export instead.
+
         Raises:
             InputError: if the folder exists and `overwrite` is false.
         """
         from sentcli.model.saving import save_model
 
-        save_model(self.on_torch().loaded, Path(folder), overwrite=overwrite)
+        save_model(self.on_torch().loaded, Path(folder), export_cache.add_beside, overwrite=overwrite)
 
     def fingerprint(self) -> str:
         """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt).

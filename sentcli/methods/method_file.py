@@ -1,7 +1,8 @@
 """A method from a file of the user's own: ``--method FILE.py``.
 
 The file is Python, and it is run. So it is taken from the command line (or the call of `sentcli.train`) alone. It
-defines ``METHOD = Method(...)``, as the files in `sentcli.methods.papers` do, and perhaps objectives of its own.
+defines ``METHOD = Method(...)``, as the files in `sentcli.methods.papers` do, and perhaps objectives of its own and
+modules for the encoder.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.methods import METHODS
 from sentcli.methods.method import Method
+from sentcli.model.modules import MODULES
 from sentcli.objectives import OBJECTIVES
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -27,7 +30,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 def load_method_file(path: Path) -> Method:
     """Run a file and return its method, which knows the file's name and SHA-256.
 
-    Objectives that the file registers replace those of an earlier version of it.
+    Objectives and modules that the file registers replace those of an earlier version of it.
 
     Raises:
         InputError: if there is no such file, it fails (with the line), it defines no method, or a name is taken.
@@ -69,8 +72,10 @@ def _method(path: Path, module: ModuleType) -> Method:
 def _forget(module: str) -> None:
     """Take back what an earlier run of the file has registered."""
     sys.modules.pop(module, None)
-    for name in [name for name, kind in OBJECTIVES.items() if kind.__module__ == module]:
-        del OBJECTIVES[name]
+    registries: tuple[dict[str, Any], ...] = (OBJECTIVES, MODULES)
+    for registry in registries:
+        for name in [name for name, kind in registry.items() if kind.__module__ == module]:
+            del registry[name]
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
-from sentcli.model.spec import CNNSpec, DenseSpec, EncoderSpec, NormalizeSpec, PoolingSpec
+from sentcli.model.modules import CNNSpec, DenseSpec, NormalizeSpec, PoolingSpec
+from sentcli.model.spec import EncoderSpec
 from sentcli.objectives import checks
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class CNN:
                 )
             return spec
         cnn = CNNSpec(spec.hidden_size, self.channels, self.kernels, (1,) * len(self.kernels))
-        width = self.channels * len(self.kernels)
+        width = cnn.output_width(spec.hidden_size)
         activation = [DenseSpec(width, width, bias=False, activation=RELU, on_tokens=True)] if self.relu else []
         end = [NormalizeSpec()] if spec.normalizes else []
         return replace(spec, modules=(cnn, *activation, PoolingSpec(("mean",)), *end), assumed_pooling=False)

@@ -15,7 +15,8 @@ from sentcli.errors import InputError
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import read_json
 from sentcli.io.weights import has_weights, weight_files
-from sentcli.model.spec import EncoderSpec, ModuleSpec, read_spec
+from sentcli.model.modules import ModuleSpec
+from sentcli.model.spec import EncoderSpec, read_spec
 
 EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
 FORMAT = 1

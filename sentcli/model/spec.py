@@ -12,17 +12,8 @@ from typing import Any
 
 from sentcli.errors import InputError, nearest
 from sentcli.io.json_files import read_json
-
-TOKEN_POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-LEGACY_POOLING_KEYS = {
-    "cls": "pooling_mode_cls_token",
-    "max": "pooling_mode_max_tokens",
-    "mean": "pooling_mode_mean_tokens",
-    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
-    "weightedmean": "pooling_mode_weightedmean_tokens",
-    "lasttoken": "pooling_mode_lasttoken",
-}
-"""In the order in which sentence-transformers concatenates them."""
+from sentcli.model.modules import MODULES, CNNSpec, DenseSpec, LayerMeanSpec, ModuleSpec, NormalizeSpec, PoolingSpec
+from sentcli.model.modules.base import OWN
 
 POOLINGS = {
     "cls": "the last layer's first token",
@@ -42,58 +33,6 @@ def check_pooling(name: str) -> None:
     """Refuse an unknown pooling."""
     if name not in POOLINGS:
         raise InputError(f"unknown pooling {name!r}{nearest(name, list(POOLINGS))}; one of: {', '.join(POOLINGS)}")
-
-
-@dataclass(frozen=True)
-class PoolingSpec:
-    """Token vectors ``[B, T, d]`` to ``[B, d * len(modes)]``."""
-
-    modes: tuple[str, ...] = ("mean",)
-    include_prompt: bool = True
-
-
-@dataclass(frozen=True)
-class LayerMeanSpec:
-    """Weighted mean over the hidden states ``layer_start..last`` (0 is the embedding layer), before pooling."""
-
-    layer_start: int
-    weights: tuple[float, ...] | None = None
-    """None: read from the folder."""
-    folder: Path | None = None
-
-
-@dataclass(frozen=True)
-class CNNSpec:
-    """Convolutions over the token vectors, outputs concatenated (IS-BERT)."""
-
-    in_dim: int
-    out_channels: int
-    kernel_sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    folder: Path | None = None
-
-
-@dataclass(frozen=True)
-class DenseSpec:
-    """A linear layer and an activation on the sentence vector."""
-
-    in_features: int
-    out_features: int
-    bias: bool = True
-    activation: str = "torch.nn.modules.activation.Tanh"
-    folder: Path | None = None
-    from_head: bool = False
-    """The weights are the head stored with the checkpoint (``mlp.dense.*`` or ``pooler.dense.*``)."""
-    on_tokens: bool = False
-    """On every token vector, before the pooling."""
-
-
-@dataclass(frozen=True)
-class NormalizeSpec:
-    """L2 normalisation."""
-
-
-ModuleSpec = PoolingSpec | LayerMeanSpec | CNNSpec | DenseSpec | NormalizeSpec
 
 
 @dataclass(frozen=True)
@@ -120,11 +59,34 @@ class EncoderSpec:
         return int(self.config.get("hidden_size") or self.config.get("dim") or 0)
 
     @property
+    def layers(self) -> int:
+        """Number of the transformer's layers."""
+        return int(self.config.get("num_hidden_layers") or self.config.get("n_layers") or 0)
+
+    @property
+    def widths(self) -> list[int]:
+        """Width of the vectors that go into each module."""
+        widths = [self.hidden_size]
+        for module in self.modules[:-1]:
+            widths.append(module.output_width(widths[-1]))
+        return widths
+
+    @property
+    def includes_prompt(self) -> bool:
+        """Whether the tokens of a prompt are pooled like the others."""
+        return all(module.include_prompt for module in self.modules)
+
+    @property
+    def is_sentence_transformers(self) -> bool:
+        """Whether sentence-transformers has all of its modules."""
+        return all(module.in_sentence_transformers for module in self.modules)
+
+    @property
     def pooling(self) -> str:
         """The name that `--pooling` would use, or a description for a combination."""
         modules = [m for m in self.modules if not isinstance(m, NormalizeSpec)]
-        pooling = next(m for m in modules if isinstance(m, PoolingSpec))
-        name = "+".join(pooling.modes)
+        pooling = next(m for m in modules if m.pools)
+        name = "+".join(pooling.modes if isinstance(pooling, PoolingSpec) else (pooling.name,))
         if isinstance(modules[0], LayerMeanSpec):
             mixed = modules[0]
             published = {0: "first-last-avg", 1: "layer1-last-avg"}.get(mixed.layer_start)
@@ -137,6 +99,7 @@ class EncoderSpec:
         if isinstance(modules[0], CNNSpec):
             relu = any(isinstance(m, DenseSpec) and m.on_tokens for m in modules)
             name = f"cnn{'-relu' * relu}+{name}"
+        name += "".join(f"+{m.name}" for m in modules if not (m.in_sentence_transformers or m.pools))
         dense = [m for m in modules if isinstance(m, DenseSpec) and not m.on_tokens]
         if len(dense) == 1 and dense[0].from_head:
             return f"{name}-head"
@@ -169,15 +132,13 @@ class EncoderSpec:
         check_pooling(name)
         if name == self.pooling:
             return replace(self, assumed_pooling=False)
-        include_prompt = next(m for m in self.modules if isinstance(m, PoolingSpec)).include_prompt
         modules: list[ModuleSpec] = []
         if name in ("first-last-avg", "layer1-last-avg"):
             start = 0 if name == "first-last-avg" else 1
-            layers = int(self.config.get("num_hidden_layers") or self.config.get("n_layers") or 0)
-            between = (0.0,) * (layers - start - 1)
+            between = (0.0,) * (self.layers - start - 1)
             modules.append(LayerMeanSpec(start, (1.0, *between, 1.0)))
         token_pooling = {"first-last-avg": "mean", "layer1-last-avg": "mean", "cls-head": "cls"}.get(name, name)
-        modules.append(PoolingSpec((token_pooling,), include_prompt))
+        modules.append(PoolingSpec((token_pooling,), self.includes_prompt))
         if name == "cls-head":
             modules.append(DenseSpec(self.hidden_size, self.hidden_size, from_head=True))
         if self.normalizes:
@@ -207,15 +168,15 @@ def read_spec(folder: Path) -> EncoderSpec:
 def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
     entries = read_json(folder / "modules.json")
     try:
-        named = [(entry["type"].rsplit(".", 1)[-1], folder / entry["path"]) for entry in entries]
+        named = [(_module_name(entry["type"]), folder / entry["path"]) for entry in entries]
     except (TypeError, KeyError) as error:
         raise InputError(f"{folder / 'modules.json'} is not a list of modules") from error
     if not named or named[0][0] != "Transformer":
         first = named[0][0] if named else "nothing"
         raise InputError(f"{folder}: the first module is {first}; only Transformer encoders are supported")
     transformer = named[0][1]
-    modules = [module for name, path in named[1:] if (module := _read_module(name, path)) is not None]
-    if not any(isinstance(m, PoolingSpec) for m in modules):
+    modules = [_read_module(name, path) for name, path in named[1:] if name != "Dropout"]  # which does not encode
+    if not any(module.pools for module in modules):
         raise InputError(f"{folder}: modules.json names no Pooling, so its output is not one vector a text")
     settings = read_json(transformer / "sentence_bert_config.json", default={})
     prompting = read_json(folder / "config_sentence_transformers.json", default={})
@@ -238,57 +199,19 @@ def _read_config(folder: Path, missing: str) -> dict[str, Any]:
     return config
 
 
-def _read_module(name: str, path: Path) -> ModuleSpec | None:
-    if name == "Normalize":
-        return NormalizeSpec()
-    if name == "Dropout":  # does nothing when encoding
-        return None
-    if name == "Pooling":
-        return _read_pooling(read_json(path / "config.json"))
-    if name == "WeightedLayerPooling":
-        config = read_json(path / "config.json")
-        return LayerMeanSpec(int(config["layer_start"]), _layer_weights(path), folder=path)
-    if name == "CNN":
-        config = read_json(path / "cnn_config.json")
-        kernels = tuple(config["kernel_sizes"])
-        width = config.get("in_embedding_dimension") or config["in_word_embedding_dimension"]
-        return CNNSpec(
-            width,
-            config["out_channels"],
-            kernels,
-            tuple(config.get("stride_sizes") or [1] * len(kernels)),
-            path,
+def _module_name(kind: str) -> str:
+    return kind if kind.startswith(OWN) else kind.rsplit(".", 1)[-1]
+
+
+def _read_module(name: str, path: Path) -> ModuleSpec:
+    if name in MODULES:
+        return MODULES[name].read(path)
+    if name.startswith(OWN):
+        raise InputError(
+            f"{path.parent}: module {name} is not one of this package: import the file that defines it first, or run "
+            "the model.onnx beside it with onnxruntime"
         )
-    if name == "Dense":
-        config = read_json(path / "config.json")
-        activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-        places = ("sentence_embedding", "token_embeddings")
-        source = config.get("module_input_name") or places[0]
-        if config.get("use_residual") or source not in places or (config.get("module_output_name") or source) != source:
-            raise InputError(f"{path}: a Dense module with a residual or with other inputs is not supported")
-        widths = config["in_features"], config["out_features"]
-        return DenseSpec(*widths, config.get("bias", True), activation, path, on_tokens=source == places[1])
     raise InputError(
         f"{path.parent}: module {name} is not supported; "
         "Transformer, Pooling, WeightedLayerPooling, CNN, Dense, Dropout and Normalize are"
     )
-
-
-def _layer_weights(folder: Path) -> tuple[float, ...] | None:
-    """Read the weights of a mean over layers, if they are stored as safetensors."""
-    if not (folder / "model.safetensors").exists():
-        return None
-    from safetensors.numpy import load_file
-
-    return tuple(float(weight) for weight in load_file(folder / "model.safetensors")["layer_weights"])
-
-
-def _read_pooling(config: dict[str, Any]) -> PoolingSpec:
-    modes = config.get("pooling_mode")
-    if modes is None:
-        modes = [mode for mode, key in LEGACY_POOLING_KEYS.items() if config.get(key)] or ["mean"]
-    modes = (modes,) if isinstance(modes, str) else tuple(modes)
-    unknown = [mode for mode in modes if mode not in TOKEN_POOLINGS]
-    if unknown:
-        raise InputError(f"pooling {unknown[0]!r} is not supported; one of: {', '.join(TOKEN_POOLINGS)}")
-    return PoolingSpec(modes, bool(config.get("include_prompt", True)))

@@ -2,192 +2,51 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from sentcli.errors import InputError, one_line
 from sentcli.io.weights import has_weights, load_state_dict
-from sentcli.model import attention, first_token, stored_heads, surgery
-from sentcli.model.spec import (
-    CNNSpec,
-    DenseSpec,
-    EncoderSpec,
-    LayerMeanSpec,
-    ModuleSpec,
-    NormalizeSpec,
-    PoolingSpec,
-)
-from sentcli.precision import widened
+from sentcli.model import attention, first_token, surgery
+from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
+from sentcli.model.spec import EncoderSpec
 
 
-@dataclass
-class Features:
-    """What flows from module to module."""
-
-    tokens: Tensor
-    """Last layer, later what a CNN or a mean over layers made of it: ``[B, T, d]``."""
-    mask: Tensor
-    """1 for real tokens ``[B, T]``."""
-    prompt_length: int = 0
-    hidden_states: tuple[Tensor, ...] = ()
-    """Embedding layer first, each ``[B, T, d]``; only if a module asked."""
-    attentions: dict[int, Tensor] = field(default_factory=dict)
-    """Layer number to ``[B, heads, T, T]``, for the layers that were asked for."""
-    sentence: Tensor | None = None
-    """``[B, d]`` from the pooling on."""
-
-
-class Pooling(nn.Module):
-    """Token vectors to one vector a text; several modes are concatenated. Sums are taken in float32."""
-
-    def __init__(self, spec: PoolingSpec) -> None:
-        super().__init__()
-        self.spec = spec
-
-    def forward(self, features: Features) -> Features:
-        """Set `features.sentence` ``[B, d * modes]``."""
-        mask = features.mask
-        if features.prompt_length and not self.spec.include_prompt:
-            mask = mask.clone()
-            mask[:, : features.prompt_length] = 0
-        pooled = [pool(features.tokens, mask, features.mask, mode) for mode in self.spec.modes]
-        features.sentence = torch.cat(pooled, dim=-1)
-        return features
-
-
-def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tensor:
-    """Pool ``[B, T, d]`` over the positions where `mask` ``[B, T]`` is 1, as sentence-transformers does.
+class BuiltModule(nn.Module):
+    """A module of the spec with its torch parts as attributes; what it computes stands in the spec's class.
 
     Args:
-        tokens: token vectors.
-        mask: positions to pool.
-        position_mask: the real tokens, prompt included: positions in `weightedmean` count from the first of them.
-        mode: one of TOKEN_POOLINGS.
+        spec: of the module.
+        width: of the vectors that go in.
+        layers: of the transformer.
     """
-    rows = torch.arange(tokens.shape[0], device=tokens.device)
-    if mode == "cls":
-        return tokens[rows, mask.argmax(dim=1)]
-    if mode == "lasttoken":
-        last = mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
-        return tokens[rows, last]
-    if mode == "max":
-        return tokens.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
-    wide = widened(tokens)
-    weights = mask.to(wide.dtype)
-    if mode == "weightedmean":
-        weights = weights * position_mask.cumsum(dim=1).to(wide.dtype)
-    total = torch.einsum("btd,bt->bd", wide, weights)
-    count = weights.sum(dim=1, keepdim=True).clamp(min=1e-9)
-    return (total / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)).to(tokens.dtype)
 
-
-class LayerMean(nn.Module):
-    """Weighted mean of the hidden states from one layer on (first-last-avg is weights 1, 0, ..., 0, 1)."""
-
-    def __init__(self, spec: LayerMeanSpec, layers: int) -> None:
+    def __init__(self, spec: ModuleSpec, width: int = 0, layers: int = 0) -> None:
         super().__init__()
-        self.layer_start = spec.layer_start
-        weights = spec.weights or (1.0,) * (layers + 1 - spec.layer_start)
-        self.layer_weights = nn.Parameter(torch.tensor(weights))
+        self.spec = spec
+        for name, part in spec.parts(width, layers).items():
+            setattr(self, name, part)
 
     def forward(self, features: Features) -> Features:
-        """Replace `features.tokens` ``[B, T, d]``."""
-        states = features.hidden_states[self.layer_start :]
-        weights = (self.layer_weights / self.layer_weights.sum()).tolist()
-        mixed = torch.zeros_like(features.tokens)
-        for weight, state in zip(weights, states, strict=True):
-            if weight:
-                mixed = mixed + weight * state
-        features.tokens = mixed
+        """Change what the module before has made."""
+        self.spec.forward(features, self)
         return features
-
-
-class CNN(nn.Module):
-    """Parallel 1-D convolutions over the tokens, outputs concatenated (Kim 2014, as used by IS-BERT)."""
-
-    def __init__(self, spec: CNNSpec) -> None:
-        super().__init__()
-        sizes = zip(spec.kernel_sizes, spec.strides, strict=True)
-        self.convs = nn.ModuleList(
-            nn.Conv1d(spec.in_dim, spec.out_channels, kernel, stride, padding=(kernel - 1) // 2)
-            for kernel, stride in sizes
-        )
-        self.blank_padding = True
-
-    def forward(self, features: Features) -> Features:
-        """Replace `features.tokens` by ``[B, T, out_channels * kernels]``."""
-        columns = features.tokens.transpose(1, 2)
-        if self.blank_padding and not self.training:
-            # A vector must not depend on the batch: with padding as zeros, it is that of the sentence alone. The
-            # reference code lets the convolutions see the backbone's output at padding; so does training here.
-            columns = columns * features.mask.unsqueeze(1).to(columns.dtype)
-        features.tokens = torch.cat([conv(columns) for conv in self.convs], dim=1).transpose(1, 2)
-        return features
-
-
-class Dense(nn.Module):
-    """A linear layer and an activation on the sentence vector, or on each token vector."""
-
-    def __init__(self, spec: DenseSpec) -> None:
-        super().__init__()
-        self.linear = nn.Linear(spec.in_features, spec.out_features, bias=spec.bias)
-        self.activation = _activation(spec.activation)
-        self.on_tokens = spec.on_tokens
-        if spec.on_tokens:  # only carries an activation that sentence-transformers has no module of its own for
-            nn.init.eye_(self.linear.weight)
-            self.linear.requires_grad_(False)
-
-    def forward(self, features: Features) -> Features:
-        """Replace `features.sentence` ``[B, out_features]`` or `features.tokens` ``[B, T, out_features]``."""
-        if self.on_tokens:
-            features.tokens = self.activation(self.linear(features.tokens))
-        else:
-            features.sentence = self.activation(self.linear(features.sentence))
-        return features
-
-
-class Normalize(nn.Module):
-    """L2 normalisation of the sentence vector; a zero vector stays zero."""
-
-    def forward(self, features: Features) -> Features:
-        """Replace `features.sentence` ``[B, d]``."""
-        assert features.sentence is not None
-        features.sentence = functional.normalize(features.sentence, dim=-1)
-        return features
-
-
-def _activation(name: str) -> nn.Module:
-    """Build ``torch.nn....Tanh`` by name; names outside torch.nn are refused, they could be any code."""
-    module, _, attribute = name.rpartition(".")
-    if module != "torch.nn" and not module.startswith("torch.nn.modules"):
-        raise InputError(f"activation function {name!r} is not one of torch.nn")
-    try:
-        built = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError, TypeError) as error:
-        raise InputError(f"unknown activation function {name!r}") from error
-    if not isinstance(built, nn.Module):
-        raise InputError(f"activation function {name!r} is not a torch module")
-    return built
 
 
 class TorchEncoder(nn.Module):
     """Token ids to sentence vectors ``[B, dim]``."""
 
-    def __init__(self, backbone: nn.Module, modules: list[nn.Module]) -> None:
+    def __init__(self, backbone: nn.Module, modules: list[BuiltModule]) -> None:
         super().__init__()
         self.backbone = backbone
         self.stack = nn.ModuleList(modules)
-        self.needs_hidden_states = any(isinstance(module, LayerMean) for module in modules)
-        pools_first = bool(modules) and isinstance(modules[0], Pooling) and modules[0].spec.modes == ("cls",)
-        self.first_token_suffices = pools_first and first_token.install(backbone)
+        self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
+        self.first_token_suffices = modules[0].spec.first_token_suffices and first_token.install(backbone)
         """Whether the sentence vector needs no more than position 0 of the last layer."""
 
     def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
@@ -242,7 +101,7 @@ class TorchEncoder(nn.Module):
                 raise InputError(f"a {kind} model gives no attention weights, which this method compares")
             features.attentions = {layer: output.attentions[layer] for layer in attention_layers}
         for module in self.stack:
-            if normalize or not isinstance(module, Normalize):
+            if normalize or not isinstance(module.spec, NormalizeSpec):
                 features = module(features)
         return features
 
@@ -256,7 +115,7 @@ def build(spec: EncoderSpec, *, untrained: bool = False) -> TorchEncoder:
     """
     state = {} if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
     backbone = load_backbone(spec.folder, state)
-    modules = [_build_module(module, spec, state) for module in spec.modules]
+    modules = [_build_module(m, width, spec, state) for m, width in zip(spec.modules, spec.widths, strict=True)]
     return TorchEncoder(backbone, modules).float().eval()
 
 
@@ -289,26 +148,9 @@ def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
     return model_
 
 
-def _build_module(spec: ModuleSpec, encoder: EncoderSpec, state: dict[str, Tensor]) -> nn.Module:
-    module: nn.Module
-    match spec:
-        case PoolingSpec():
-            return Pooling(spec)
-        case NormalizeSpec():
-            return Normalize()
-        case LayerMeanSpec():
-            layers = int(encoder.config.get("num_hidden_layers") or encoder.config.get("n_layers") or 0)
-            module = LayerMean(spec, layers)
-        case CNNSpec():
-            module = CNN(spec)
-        case DenseSpec():
-            module = Dense(spec)
-    weights: dict[str, Tensor] | None = None
-    if isinstance(spec, DenseSpec) and spec.from_head:
-        head = stored_heads.head_weights(encoder.folder, state)
-        weights = {f"linear.{name}": value for name, value in head.items()}
-    elif spec.folder is not None:
-        weights = load_state_dict(spec.folder)
+def _build_module(spec: ModuleSpec, width: int, encoder: EncoderSpec, state: dict[str, Tensor]) -> BuiltModule:
+    module = BuiltModule(spec, width, encoder.layers)
+    weights = spec.stored_weights(encoder.folder, state)
     if weights is not None:
         try:
             module.load_state_dict(weights)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.errors import InputError
-from sentcli.model.spec import CNNSpec
 from sentcli.objectives import checks
 
 if TYPE_CHECKING:
@@ -48,8 +47,7 @@ class Parts:
     @property
     def token_width(self) -> int:
         """Return the length of a token vector, after the convolutions if there are some."""
-        cnn = [module for module in self.spec.modules if isinstance(module, CNNSpec)]
-        return cnn[0].out_channels * len(cnn[0].kernel_sizes) if cnn else self.spec.hidden_size
+        return next(width for part, width in zip(self.spec.modules, self.spec.widths, strict=True) if part.pools)
 
     @property
     def backbone(self) -> Any:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sentcli.errors import InputError
 from sentcli.model.encoding import LoadedModel
-from sentcli.model.spec import PoolingSpec
-from sentcli.onnx_export import graph, heads, transformer
+from sentcli.onnx_export import graph, transformer
 
 PRECISIONS = ("fp32", "fp16", "int8")
 
@@ -30,12 +29,12 @@ class Builder:
         """
         if precision not in PRECISIONS:
             raise InputError(f"unknown precision {precision!r}; one of: {', '.join(PRECISIONS)}")
-        if not all(part.include_prompt for part in model.spec.modules if isinstance(part, PoolingSpec)):
+        if not model.spec.includes_prompt:
             raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
         self.model, self.precision, self.work, self.reduce_range = model, precision, work, reduce_range
         self.token_types = model.tokenizer.has_type_ids
         family = transformer.family_of(model.torch_module.backbone)
-        self.written = family is not None and heads.can_write(model.spec)
+        self.written = family is not None and all(part.has_onnx for part in model.spec.modules)
         self.linear_names: list[str] = []
         """The layers that int8 may quantise, known after the first `build`."""
 
@@ -54,8 +53,11 @@ class Builder:
     def _write(self, path: Path, keep: Collection[str]) -> None:
         spec, module = self.model.spec, self.model.torch_module
         recorded = graph.Graph(self.precision, token_types=self.token_types, keep=keep, reduce_range=self.reduce_range)
-        states = transformer.write(recorded, module.backbone, first_token_only=heads.pools_first_token(spec))
-        vectors, dimension = heads.write(recorded, states, spec, module.stack)
+        states = transformer.write(recorded, module.backbone, first_token_only=spec.modules[0].first_token_suffices)
+        vectors = states.tokens
+        for number, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True)):
+            vectors = part.write_onnx(recorded, states, vectors, f"module.{number}", built)
+        dimension = spec.modules[-1].output_width(spec.widths[-1])
         self.linear_names = recorded.linear_names
         graph.save(recorded.model(vectors, dimension, str(spec.config.get("model_type", "encoder"))), path)
 

@@ -57,9 +57,10 @@ class Graph:
         """Add a node and return its output."""
         return self.tape.op(kind, inputs, attributes, domain=domain)
 
-    def weight(self, name: str, array: Array) -> Value:
-        """Return an array as an initializer; one of a name that is there already is used again."""
+    def weight(self, name: str, values: Any) -> Value:
+        """Return an array or tensor as an initializer; one of a name that is there already is used again."""
         if name not in self._weights:
+            array = values if isinstance(values, np.ndarray) else array_of(values)
             self._weights[name] = self.tape.initializer(ir.tensor(np.asarray(array, order="C")), name=name)
         return self._weights[name]
 

@@ -107,6 +107,14 @@ def export_model(
     return Exported(folder, export, size, verification)
 
 
+def add_export(model: LoadedModel, folder: Path) -> None:
+    """Write the export in fp32 of the model that is saved in a folder beside its weights."""
+    with tempfile.TemporaryDirectory(prefix=".tmp", dir=folder) as work:
+        exported = export_model(model, Path(work) / "export", weights=False)
+        for name in (*exported.export.sha256, EXPORT):
+            (exported.folder / name).replace(folder / name)
+
+
 class _Maker:
     """Builds an export in a folder and compares it with its model."""
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.errors import SentcliError
-from sentcli.model.torch_model import Features, TorchEncoder
+from sentcli.model.modules import Features
+from sentcli.model.torch_model import TorchEncoder
 from sentcli.onnx_export.graph import OUTPUT
 
 

@@ -20,11 +20,13 @@ from filelock import FileLock, Timeout
 from safetensors.torch import load_file
 from torch import nn
 
+from sentcli.encoder.export_cache import add_beside
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import finite, write_json
 from sentcli.io.weights import save_weights
+from sentcli.model.exported import EXPORT, ONNX
 from sentcli.model.saving import write_model_files
 from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first
@@ -42,7 +44,7 @@ IN_PROGRESS = (METRICS, RUN, LOCK, "best-*.safetensors", "checkpoint-*", "tensor
 OWN_FILES = (
     *IN_PROGRESS, CONFIG, FAILED, HEAD_FOLDER, "README.md", WEIGHTS, "config.json", "modules.json",
     "sentence_bert_config.json", "config_sentence_transformers.json", "*token*.json", "vocab.*", "merges.txt",
-    "*.model", "[0-9]_*", ".*.partial", ".tmp*", "best.safetensors",
+    "*.model", "[0-9]_*", EXPORT, f"{ONNX}*", ".*.partial", ".tmp*", "best.safetensors",
 )  # fmt: skip
 """What a run leaves in its folder: --overwrite removes a folder only if it holds nothing else."""
 SHOWN = 6
@@ -256,6 +258,7 @@ class RunFolder:
             (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
             save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
         write_model_files(encoder.on_torch().loaded, self.path)
+        add_beside(encoder.model, self.path)
         self._tidy()
 
     def keep_results(self, results: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ from sentcli.precision import computing_in, widened
 
 if TYPE_CHECKING:
     from sentcli.methods import Method
-    from sentcli.model.torch_model import Features, TorchEncoder
+    from sentcli.model.modules import Features
+    from sentcli.model.torch_model import TorchEncoder
     from sentcli.objectives import Parts
 
 Inputs: TypeAlias = dict[str, Tensor]

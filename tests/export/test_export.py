@@ -13,7 +13,7 @@ import torch
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.model.exported import read_export
-from sentcli.model.spec import DenseSpec, NormalizeSpec, PoolingSpec
+from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec
 from sentcli.onnx_export import publish, transformer, verify
 from sentcli.onnx_export.graph import Graph
 from tests.conftest import save_backbone

@@ -8,8 +8,7 @@ import onnxruntime
 import pytest
 
 from sentcli import SentenceEncoder
-from sentcli.model.spec import (
-    POOLINGS,
+from sentcli.model.modules import (
     TOKEN_POOLINGS,
     CNNSpec,
     DenseSpec,
@@ -17,6 +16,7 @@ from sentcli.model.spec import (
     NormalizeSpec,
     PoolingSpec,
 )
+from sentcli.model.spec import POOLINGS
 from sentcli.model.tokenizing import pad
 from sentcli.onnx_export import tracing
 from sentcli.onnx_export.publish import export_model

@@ -13,7 +13,7 @@ import torch
 from sentcli.analysis import alignment, uniformity
 from sentcli.evaluation import sts
 from sentcli.methods.heads import TanhLayer, WhiteningHead
-from sentcli.model.torch_model import Features
+from sentcli.model.modules import Features
 from sentcli.objectives import (
     Contrastive,
     Parts,
@@ -304,21 +304,21 @@ def test_jensen_shannon_loss():
 
 def test_cnn():
     from sentcli.methods.modules import RELU
-    from sentcli.model.spec import CNNSpec, DenseSpec
-    from sentcli.model.torch_model import CNN, Dense
+    from sentcli.model.modules import CNNSpec, DenseSpec
+    from sentcli.model.torch_model import BuiltModule
 
     z = golden("isbert_cnn")
     weights = {key.removeprefix("sd."): torch.tensor(z[key]) for key in z.files if key.startswith("sd.")}
     convolutions = [weights[f"convs.{i}.weight"] for i in range(len(weights) // 2)]
     channels, width, _ = convolutions[0].shape
     kernels = tuple(w.shape[2] for w in convolutions)
-    cnn = CNN(CNNSpec(width, channels, kernels, (1,) * len(kernels))).double()
+    cnn = BuiltModule(CNNSpec(width, channels, kernels, (1,) * len(kernels))).double()
     cnn.load_state_dict(weights)
     x = torch.tensor(z["x"])
     features = cnn(Features(x, torch.ones(x.shape[:2])))
     close(features.tokens.detach(), z["code_out_no_relu"])
     # the paper's ReLU, as the module that stands for it in a saved model
     out = channels * len(kernels)
-    relu = Dense(DenseSpec(out, out, bias=False, activation=RELU, on_tokens=True)).double()
+    relu = BuiltModule(DenseSpec(out, out, bias=False, activation=RELU, on_tokens=True)).double()
     assert not any(p.requires_grad for p in relu.parameters())
     close(relu(features).tokens.detach(), z["paper_out_relu"])

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from sentcli.methods import METHODS, configure
-from sentcli.model.spec import CNNSpec, EncoderSpec, PoolingSpec
-from sentcli.model.torch_model import CNN, Pooling, TorchEncoder
+from sentcli.model.modules import CNNSpec, PoolingSpec
+from sentcli.model.spec import EncoderSpec
+from sentcli.model.torch_model import BuiltModule, TorchEncoder
 from sentcli.objectives import Parts, Vocabulary
 from sentcli.training.training_model import TrainingModel
 
@@ -42,7 +43,8 @@ def tiny_bert(z):
 
 def build(z, method, *settings, modules=None):
     """The training model of a method with the stored start weights, in float64 and training mode."""
-    encoder = TorchEncoder(tiny_bert(z), [*(modules or []), Pooling(PoolingSpec(("mean" if modules else "cls",)))])
+    pooling = BuiltModule(PoolingSpec(("mean" if modules else "cls",)))
+    encoder = TorchEncoder(tiny_bert(z), [*(modules or []), pooling])
     specs = (cnn_spec(z),) if modules else ()
     spec = EncoderSpec(Path("nowhere"), (*specs, PoolingSpec()), config={"hidden_size": int(z["hidden"])})
     vocabulary = Vocabulary(int(z["vocab"]), 4, frozenset({0, 2, 3, 4}), 0)
@@ -136,7 +138,7 @@ def test_informin_cl():
 
 def test_is_bert():
     z = np.load(FOLDER / "traj_isbert.npz")
-    cnn = CNN(cnn_spec(z))
+    cnn = BuiltModule(cnn_spec(z))
     model = build(z, "is-bert", modules=[cnn])
     cnn.load_state_dict(start(z, "init.cnn."))
     recorded = follow(z, model)

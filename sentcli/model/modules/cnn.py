@@ -1,0 +1,77 @@
+"""Parallel 1-D convolutions over the tokens, outputs concatenated (Kim 2014, as used by IS-BERT)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentcli.model.modules.base import Features, ModuleSpec
+
+
+@dataclass(frozen=True)
+class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
+    """Convolutions over the token vectors: ``[B, T, in_dim]`` to ``[B, T, out_channels * kernels]``."""
+
+    in_dim: int
+    out_channels: int
+    kernel_sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    config_file = "cnn_config.json"
+
+    def output_width(self, width: int) -> int:
+        """Return the width of all convolutions together."""
+        return self.out_channels * len(self.kernel_sizes)
+
+    def parts(self, width: int, layers: int) -> dict[str, Any]:
+        """Make the convolutions."""
+        from torch import nn
+
+        sizes = zip(self.kernel_sizes, self.strides, strict=True)
+        convolutions = [
+            nn.Conv1d(self.in_dim, self.out_channels, kernel, stride, padding=(kernel - 1) // 2)
+            for kernel, stride in sizes
+        ]
+        return {"convs": nn.ModuleList(convolutions), "blank_padding": True}
+
+    def forward(self, features: Features, parts: Any) -> None:
+        """Replace `features.tokens`."""
+        import torch
+
+        columns = features.tokens.transpose(1, 2)
+        if parts.blank_padding and not parts.training:
+            # A vector must not depend on the batch: with padding as zeros, it is that of the sentence alone. The
+            # reference code lets the convolutions see the backbone's output at padding; so does training here.
+            columns = columns * features.mask.unsqueeze(1).to(columns.dtype)
+        features.tokens = torch.cat([conv(columns) for conv in parts.convs], dim=1).transpose(1, 2)
+
+    def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
+        """Write the convolutions; padding is blanked, so that a vector does not depend on the batch."""
+        import onnx_ir as ir
+
+        real = graph.op("Unsqueeze", graph.cast(states.mask, ir.DataType.FLOAT), graph.integers(1))
+        columns = graph.op("Mul", graph.op("Transpose", value, perm=[0, 2, 1]), real)
+        convolved = []
+        for i, conv in enumerate(parts.convs):
+            weight, bias = (graph.weight(f"{name}.{i}.{part}", getattr(conv, part)) for part in ("weight", "bias"))
+            pads, strides = [conv.padding[0]] * 2, list(conv.stride)
+            convolved.append(graph.op("Conv", columns, weight, bias, pads=pads, strides=strides))
+        return graph.op("Transpose", graph.op("Concat", *convolved, axis=1), perm=[0, 2, 1])
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> CNNSpec:
+        """Read sentence-transformers' names of the facts, those of its later releases too."""
+        kernels = tuple(config["kernel_sizes"])
+        width = config.get("in_embedding_dimension") or config["in_word_embedding_dimension"]
+        strides = tuple(config.get("stride_sizes") or [1] * len(kernels))
+        return cls(width, config["out_channels"], kernels, strides, folder=folder)
+
+    def to_config(self, width: int, parts: Any) -> dict[str, Any]:
+        """Return sentence-transformers' names of the facts."""
+        return {
+            "in_word_embedding_dimension": self.in_dim,
+            "out_channels": self.out_channels,
+            "kernel_sizes": list(self.kernel_sizes),
+            "stride_sizes": list(self.strides),
+        }

@@ -1,0 +1,109 @@
+"""A dense layer on the sentence vector, or on each token vector."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import InputError
+from sentcli.model.modules.base import Features, ModuleSpec
+from sentcli.model.stored_heads import head_weights
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from sentcli.io.weights import StateDict
+
+OPERATORS = {"Identity": None, "Tanh": "Tanh", "ReLU": "Relu", "Sigmoid": "Sigmoid", "GELU": "Gelu"}
+"""ONNX has these for activations, by the name of their torch module; with another one, the encoder is traced."""
+
+
+@dataclass(frozen=True)
+class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
+    """A linear layer and an activation on the sentence vector."""
+
+    in_features: int
+    out_features: int
+    bias: bool = True
+    activation: str = "torch.nn.modules.activation.Tanh"
+    from_head: bool = False
+    """The weights are the head stored with the checkpoint (``mlp.dense.*`` or ``pooler.dense.*``)."""
+    on_tokens: bool = False
+    """On every token vector, before the pooling."""
+
+    @property
+    def has_onnx(self) -> bool:
+        """Whether ONNX has the activation."""
+        return self._activation_name in OPERATORS
+
+    @property
+    def _activation_name(self) -> str:
+        return self.activation.rpartition(".")[2]
+
+    def output_width(self, width: int) -> int:
+        """Return the number of outputs."""
+        return self.out_features
+
+    def parts(self, width: int, layers: int) -> dict[str, Any]:
+        """Make the linear layer and its activation."""
+        from torch import nn
+
+        linear = nn.Linear(self.in_features, self.out_features, bias=self.bias)
+        if self.on_tokens:  # only carries an activation that sentence-transformers has no module of its own for
+            nn.init.eye_(linear.weight)
+            linear.requires_grad_(False)
+        return {"linear": linear, "activation": _activation(self.activation)}
+
+    def forward(self, features: Features, parts: Any) -> None:
+        """Replace `features.sentence` ``[B, out_features]`` or `features.tokens` ``[B, T, out_features]``."""
+        place = "tokens" if self.on_tokens else "sentence"
+        setattr(features, place, parts.activation(parts.linear(getattr(features, place))))
+
+    def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
+        """Write the layer; it is small and stays in fp32."""
+        value = graph.op("MatMul", value, graph.weight(f"{name}.weight", parts.linear.weight.T))
+        if self.bias:
+            value = graph.op("Add", value, graph.weight(f"{name}.bias", parts.linear.bias))
+        operator = OPERATORS[self._activation_name]
+        return value if operator is None else graph.op(operator, value)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> DenseSpec:
+        """Read sentence-transformers' names of the facts."""
+        activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+        places = ("sentence_embedding", "token_embeddings")
+        source = config.get("module_input_name") or places[0]
+        if config.get("use_residual") or source not in places or (config.get("module_output_name") or source) != source:
+            raise InputError(f"{folder}: a Dense module with a residual or with other inputs is not supported")
+        widths = config["in_features"], config["out_features"]
+        return cls(*widths, config.get("bias", True), activation, on_tokens=source == places[1], folder=folder)
+
+    def stored_weights(self, transformer: Path, state: StateDict) -> StateDict | None:
+        """Return the weights of its own folder, or of the head that was trained with the checkpoint."""
+        if not self.from_head:
+            return super().stored_weights(transformer, state)
+        return {f"linear.{name}": value for name, value in head_weights(transformer, state).items()}
+
+    def to_config(self, width: int, parts: Any) -> dict[str, Any]:
+        """Return sentence-transformers' names of the facts."""
+        place = {"module_input_name": "token_embeddings"} if self.on_tokens else {}
+        widths = {"in_features": self.in_features, "out_features": self.out_features}
+        return {**widths, "bias": self.bias, "activation_function": self.activation, **place}
+
+
+def _activation(name: str) -> nn.Module:
+    """Build ``torch.nn....Tanh`` by name; names outside torch.nn are refused, they could be any code."""
+    from torch import nn
+
+    module, _, attribute = name.rpartition(".")
+    if module != "torch.nn" and not module.startswith("torch.nn.modules"):
+        raise InputError(f"activation function {name!r} is not one of torch.nn")
+    try:
+        built = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise InputError(f"unknown activation function {name!r}") from error
+    if not isinstance(built, nn.Module):
+        raise InputError(f"activation function {name!r} is not a torch module")
+    return built

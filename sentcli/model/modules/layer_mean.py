@@ -1,0 +1,63 @@
+"""The mean over several layers, before the pooling (first-last-avg is weights 1, 0, ..., 0, 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentcli.model.modules.base import Features, ModuleSpec
+
+
+@dataclass(frozen=True)
+class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transformers=True):
+    """Weighted mean over the hidden states ``layer_start..last`` (0 is the embedding layer), before pooling."""
+
+    layer_start: int
+    weights: tuple[float, ...] | None = None
+    """None: read from the folder."""
+
+    needs_layers = True
+
+    def parts(self, width: int, layers: int) -> dict[str, Any]:
+        """Make the weights."""
+        import torch
+
+        weights = self.weights or (1.0,) * (layers + 1 - self.layer_start)
+        return {"layer_weights": torch.nn.Parameter(torch.tensor(weights))}
+
+    def forward(self, features: Features, parts: Any) -> None:
+        """Replace `features.tokens` ``[B, T, d]``."""
+        import torch
+
+        states = features.hidden_states[self.layer_start :]
+        mixed = torch.zeros_like(features.tokens)
+        for weight, state in zip((parts.layer_weights / parts.layer_weights.sum()).tolist(), states, strict=True):
+            if weight:
+                mixed = mixed + weight * state
+        features.tokens = mixed
+
+    def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
+        """Write the sum; a layer of weight 0 is left out."""
+        weights = parts.layer_weights.detach().cpu().float().numpy()
+        mixed = None
+        for share, state in zip((weights / weights.sum()).tolist(), states.layers[self.layer_start :], strict=True):
+            if share:
+                part = graph.op("Mul", state, graph.number(share))
+                mixed = part if mixed is None else graph.op("Add", mixed, part)
+        return mixed
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> LayerMeanSpec:
+        """Read the first layer, and the weights if they are stored as safetensors."""
+        weights = None
+        if (folder / "model.safetensors").exists():
+            from safetensors.numpy import load_file
+
+            weights = tuple(float(weight) for weight in load_file(folder / "model.safetensors")["layer_weights"])
+        return cls(int(config["layer_start"]), weights, folder=folder)
+
+    def to_config(self, width: int, parts: Any) -> dict[str, Any]:
+        """Return sentence-transformers' names of the facts."""
+        layers = len(parts.layer_weights) - 1 + self.layer_start
+        return {"word_embedding_dimension": width, "layer_start": self.layer_start, "num_hidden_layers": layers}

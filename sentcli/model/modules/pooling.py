@@ -1,0 +1,133 @@
+"""Pooling: the vectors of the tokens become one vector a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import InputError
+from sentcli.model.modules.base import Features, ModuleSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TOKEN_POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+LEGACY_POOLING_KEYS = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+"""In the order in which sentence-transformers concatenates them."""
+
+
+@dataclass(frozen=True)
+class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
+    """Token vectors ``[B, T, d]`` to ``[B, d * len(modes)]``: several modes are concatenated."""
+
+    modes: tuple[str, ...] = ("mean",)
+    include_prompt: bool = True
+
+    pools = True
+
+    @property
+    def first_token_suffices(self) -> bool:
+        """Whether it reads position 0 alone."""
+        return self.modes == ("cls",)
+
+    def output_width(self, width: int) -> int:
+        """Return the width of all modes together."""
+        return width * len(self.modes)
+
+    def forward(self, features: Features, parts: Any) -> None:
+        """Set `features.sentence` ``[B, d * modes]``."""
+        import torch
+
+        mask = features.mask
+        if features.prompt_length and not self.include_prompt:
+            mask = mask.clone()
+            mask[:, : features.prompt_length] = 0
+        features.sentence = torch.cat([pool(features.tokens, mask, features.mask, mode) for mode in self.modes], dim=-1)
+
+    def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
+        """Write the pooling; texts are padded on the right."""
+        pooled = [_write_mode(graph, value, states.mask, mode) for mode in self.modes]
+        return pooled[0] if len(pooled) == 1 else graph.op("Concat", *pooled, axis=-1)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], folder: Path) -> PoolingSpec:
+        """Read the modes in either of the ways in which sentence-transformers has written them."""
+        modes = config.get("pooling_mode")
+        if modes is None:
+            modes = [mode for mode, key in LEGACY_POOLING_KEYS.items() if config.get(key)] or ["mean"]
+        modes = (modes,) if isinstance(modes, str) else tuple(modes)
+        unknown = [mode for mode in modes if mode not in TOKEN_POOLINGS]
+        if unknown:
+            raise InputError(f"pooling {unknown[0]!r} is not supported; one of: {', '.join(TOKEN_POOLINGS)}")
+        return cls(modes, bool(config.get("include_prompt", True)))
+
+    def to_config(self, width: int, parts: Any) -> dict[str, Any]:
+        """Write the modes as releases from 2 on read them, where they can."""
+        if list(self.modes) == [mode for mode in LEGACY_POOLING_KEYS if mode in self.modes]:
+            modes: dict[str, Any] = {key: mode in self.modes for mode, key in LEGACY_POOLING_KEYS.items()}
+        else:  # another order, which only sentence-transformers from 5 on can name
+            modes = {"pooling_mode": list(self.modes)}
+        return {"word_embedding_dimension": width, **modes, "include_prompt": self.include_prompt}
+
+
+def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tensor:
+    """Pool ``[B, T, d]`` over the positions where `mask` ``[B, T]`` is 1, as sentence-transformers does.
+
+    Sums are taken in float32.
+
+    Args:
+        tokens: token vectors.
+        mask: positions to pool.
+        position_mask: the real tokens, prompt included: positions in `weightedmean` count from the first of them.
+        mode: one of TOKEN_POOLINGS.
+    """
+    import torch
+
+    from sentcli.precision import widened
+
+    rows = torch.arange(tokens.shape[0], device=tokens.device)
+    if mode == "cls":
+        return tokens[rows, mask.argmax(dim=1)]
+    if mode == "lasttoken":
+        last = mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
+        return tokens[rows, last]
+    if mode == "max":
+        return tokens.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
+    wide = widened(tokens)
+    weights = mask.to(wide.dtype)
+    if mode == "weightedmean":
+        weights = weights * position_mask.cumsum(dim=1).to(wide.dtype)
+    total = torch.einsum("btd,bt->bd", wide, weights)
+    count = weights.sum(dim=1, keepdim=True).clamp(min=1e-9)
+    return (total / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)).to(tokens.dtype)
+
+
+def _write_mode(graph: Any, tokens: Any, mask: Any, mode: str) -> Any:
+    """Write what `pool` computes."""
+    import numpy as np
+    import onnx_ir as ir
+
+    if mode == "cls":
+        return graph.op("Gather", tokens, graph.integer(0), axis=1)
+    if mode == "lasttoken":
+        last = graph.op("Sub", graph.op("ReduceSum", mask, graph.integers(1), keepdims=1), graph.integer(1))
+        return graph.op("GatherND", tokens, last, batch_dims=1)
+    if mode == "max":
+        real = graph.cast(graph.op("Unsqueeze", mask, graph.integers(2)), ir.DataType.BOOL)
+        lowest = graph.number(float(np.finfo(np.float32).min))
+        return graph.op("ReduceMax", graph.op("Where", real, tokens, lowest), graph.integers(1), keepdims=0)
+    weights = graph.cast(mask, ir.DataType.FLOAT)
+    if mode == "weightedmean":
+        weights = graph.op("Mul", weights, graph.op("CumSum", weights, graph.integer(1)))
+    row = graph.op("Unsqueeze", weights, graph.integers(1))
+    total = graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.integers(1))
+    count = graph.op("Max", graph.op("ReduceSum", weights, graph.integers(1), keepdims=1), graph.number(1e-9))
+    return graph.op("Div", total, graph.op("Sqrt", count) if mode == "mean_sqrt_len_tokens" else count)
