@@ -52,7 +52,7 @@ def made(batch, mini, *, steps=1, **settings):
 
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
-    from sentcli.training.data import TrainingText
+    from sentcli.training.data import TrainingSentences
     from sentcli.training.loop import Gradients
     from sentcli.training.memory import keep_freed_memory
     from sentcli.training.optimizer import make_optimizer
@@ -64,7 +64,7 @@ def made(batch, mini, *, steps=1, **settings):
     encoder, _ = load_encoder(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
-    corpus = TrainingText(wiki(batch * steps), (), 0)
+    corpus = TrainingSentences(wiki(batch * steps), (), 0)
     inputs = []
     for step in range(steps):
         texts = method.views.texts(list(range(step * batch, (step + 1) * batch)), corpus, None)

@@ -55,7 +55,7 @@ def ours(method, sentences):
 
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
-    from sentcli.training.data import TrainingText
+    from sentcli.training.data import TrainingSentences
     from sentcli.training.loop import Gradients
     from sentcli.training.memory import keep_freed_memory
     from sentcli.training.optimizer import make_optimizer
@@ -66,7 +66,7 @@ def ours(method, sentences):
     model = make_model(method, encoder).train()
     gradients = Gradients(model, make_optimizer(model, method.settings), method.settings)
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
-    corpus = TrainingText(sentences, (), 0)
+    corpus = TrainingSentences(sentences, (), 0)
 
     def run():
         import numpy as np

@@ -19,7 +19,7 @@ from sentcli.model.tokenizing import Tokens, pad
 if TYPE_CHECKING:
     from sentcli.methods.views import ViewMaker
     from sentcli.model.tokenizing import TextTokenizer
-    from sentcli.training.data import TrainingText
+    from sentcli.training.data import TrainingSentences
 
 VIEW_STREAM = 2**31
 """Sets the random numbers of the views apart from those of the order, whose second key is the epoch."""
@@ -81,7 +81,7 @@ class Batch:
 class BatchMaker:
     """Makes the batches of any step."""
 
-    corpus: TrainingText
+    corpus: TrainingSentences
     tokenizer: TextTokenizer
     order: Order
     views: ViewMaker

@@ -66,7 +66,7 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class TrainingText:
+class TrainingSentences:
     """Sentences to train on, or pairs of them."""
 
     sentences: Sequence[str]
@@ -81,7 +81,7 @@ class TrainingText:
     """The scores of pairs, between 0 and 1."""
 
 
-def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingText:
+def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
     """Read sentences, one a line or one a row of a table.
 
     Args:
@@ -99,7 +99,7 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
         raise InputError(f"no sentence to train on in {', '.join(files)}")
     chosen = subset.rows(len(texts))
     about = _described([(Path(n).name, s.path) for n, s in zip(files, sources, strict=True)], taken, chosen)
-    return TrainingText(texts if len(chosen) == len(texts) else texts.select(chosen), about, collector.blank)
+    return TrainingSentences(texts if len(chosen) == len(texts) else texts.select(chosen), about, collector.blank)
 
 
 def _described(
@@ -115,7 +115,7 @@ def _described(
 
 def read_pairs(
     files: Sequence[str], *, subset: Subset | None = None, hold_out: str | None = None
-) -> tuple[TrainingText, sts.Pairs | None]:
+) -> tuple[TrainingSentences, sts.Pairs | None]:
     """Read scored pairs of sentences.
 
     Args:
@@ -152,7 +152,7 @@ def read_pairs(
     chosen = rest[subset.rows(len(rest))]
     sentences, partners, scores = (list(column) for column in zip(*(rows[i] for i in chosen), strict=True))
     about = _described([(path.name, path) for path in paths], taken, chosen)
-    corpus = TrainingText(sentences, about, 0, partners, scores)
+    corpus = TrainingSentences(sentences, about, 0, partners, scores)
     return corpus, None if hold_out is None else sts.scored(hold_out, [rows[i] for i in held_out])
 
 
@@ -222,7 +222,7 @@ def _pairs(name: str) -> tuple[Path, Iterator[tuple[str, str, float]]]:
 
 def read_task_text(
     name: str, data: Sequence[str], *, subset: Subset | None = None, hold_out: str | None = None
-) -> TrainingText:
+) -> TrainingSentences:
     """Read the distinct sentences of some tasks without their labels, as IS-BERT's paper does ("IS-BERT-task").
 
     Those of tasks come in an order that depends on their text alone, so that a subset of the first is as good as any:
@@ -249,7 +249,7 @@ def read_task_text(
         sentences.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
     chosen = [sentences[row] for row in (subset or Subset()).rows(len(sentences))]
     whole = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    return TrainingText(chosen, ({"file": f"text of {name}", "sha256": whole, "sentences": len(chosen)},), 0)
+    return TrainingSentences(chosen, ({"file": f"text of {name}", "sha256": whole, "sentences": len(chosen)},), 0)
 
 
 def _sentences(task: Examples) -> list[str]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.batches import Batch
-    from sentcli.training.data import TrainingText
+    from sentcli.training.data import TrainingSentences
     from sentcli.training.observer import Observer
     from sentcli.training.run_folder import RunFolder
     from sentcli.training.training_model import Inputs
@@ -57,7 +57,7 @@ def train(
     model: TrainingModel,
     tokenizer: TextTokenizer,
     method: Method,
-    corpus: TrainingText,
+    corpus: TrainingSentences,
     folder: RunFolder,
     *,
     score: Score | None = None,

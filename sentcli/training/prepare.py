@@ -27,7 +27,7 @@ from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import is_first, launched, process_count
 from sentcli.training.batches import Batch, to_tensors
-from sentcli.training.data import Subset, TrainingText, read_corpus, read_pairs, read_task_text
+from sentcli.training.data import Subset, TrainingSentences, read_corpus, read_pairs, read_task_text
 from sentcli.training.held_out_text import HeldOutText
 from sentcli.training.loop import run_order
 from sentcli.training.run_folder import check_run_folder
@@ -120,7 +120,7 @@ class Prepared:
     """Cuts texts to the training length."""
     start_fingerprint: str
     """The fingerprint of the start model."""
-    corpus: TrainingText
+    corpus: TrainingSentences
     held_out: sts.Pairs | None
     """Pairs that are not trained on, to be scored at the end."""
     dev: Tasks | None
@@ -199,7 +199,7 @@ def prepare(request: TrainRequest) -> Prepared:
 
 def read_inputs(
     request: TrainRequest, method: Method
-) -> tuple[TrainingText, sts.Pairs | None, Tasks | None, Tasks | None]:
+) -> tuple[TrainingSentences, sts.Pairs | None, Tasks | None, Tasks | None]:
     """Check the output folder, and read and check the data.
 
     Returns:
@@ -235,12 +235,12 @@ def _check_objectives(method: Method) -> None:
         )
 
 
-def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingText, sts.Pairs | None]:
+def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences, sts.Pairs | None]:
     """Return what is trained on, and pairs that are held out."""
     if method.fit is not None and not method.fit.needs_data:
         if request.data:
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
-        return TrainingText([], (), 0), None
+        return TrainingSentences([], (), 0), None
     if not request.data:
         raise InputError("--data is missing: text files with one sentence a line, or tables")
     if isinstance(method.views, ScoredPairs):

@@ -15,7 +15,7 @@ from sentcli.methods import METHODS, configure, get_method
 from sentcli.methods.modules import whitening_transform
 from sentcli.methods.views import RandomPairs, SpanMask
 from sentcli.objectives import OBJECTIVES
-from sentcli.training.data import TrainingText
+from sentcli.training.data import TrainingSentences
 from sentcli.training.prepare import TrainRequest, load_encoder, make_model, prepare
 from sentcli.training.run import run
 from tests.conftest import save_backbone
@@ -599,7 +599,7 @@ def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_ste
 
 
 def test_views_made_from_text(sentences):
-    corpus = TrainingText([s for s in sentences if s.strip()], (), 0)
+    corpus = TrainingSentences([s for s in sentences if s.strip()], (), 0)
     rows = list(range(24))
     pairs = RandomPairs(negatives=7).texts(rows, corpus, np.random.default_rng(0))
     first, second = pairs.views
