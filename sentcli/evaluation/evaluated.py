@@ -191,14 +191,16 @@ def score_model(
     scores.tasks = model.measure(tasks, keep=keep)
     described = model.described
     facts = [task.facts for task in scores.tasks]
-    truncated, zero = (sum(each.get(key, 0) for each in facts) for key in ("truncated", "zero_vectors"))
+    truncated = sum(each.get("truncated", 0) for each in facts)
+    zero = [each["zero_vectors"] for each in facts if "zero_vectors" in each]  # not every task counts them
     settings = {key: value for key, value in described.items() if key != "device"}
-    scores.protocol = {**protocol, **settings, "truncated_texts": truncated, "zero_vectors": zero}
+    counts = {"truncated_texts": truncated} | ({"zero_vectors": sum(zero)} if zero else {})
+    scores.protocol = {**protocol, **settings, **counts}
     scores.environment = environment(described.get("device", "cpu"), described.get("precision"), seed)
     scores.cached = model.remembered[before:]
     warn_truncated(described.get("max_length"), truncated, what="texts (each counted once for each task)")
-    if zero:
-        console.warn(f"the vectors of {zero} sentences are zero; their similarities count as 0")
+    if any(zero):
+        console.warn(f"the vectors of {sum(zero)} sentences are zero; their similarities count as 0")
     if scores.cached:
         console.note(f"{len(scores.cached)} of {len(tasks)} tasks were measured before (--rerun measures again)")
     model.release()
