@@ -152,6 +152,7 @@ alone = info_nce(*whole, groups=torch.tensor([0, 1, 2, 3, 0, 5, 6, 7]))
 torch.testing.assert_close(mine_of_two / 2, alone)
 for part, full in ((a, c), (b, d)):  # data parallelism averages gradients over the processes
     torch.testing.assert_close(part.grad / 2, full.grad[mine])
+dist.destroy_process_group()
 """
 
 
