@@ -24,7 +24,7 @@ class Table:
     rows: Sequence[Sequence[Any]]
     """Numbers and texts; None is a number that is not known."""
     formats: Mapping[str, str] = field(default_factory=dict)
-    """Format specifications of columns, such as ``+.2f``; else ``.2f``, and ``,d`` for whole numbers."""
+    """Format specifications of columns, such as ``+.2f``; else `number`, and ``,d`` for whole numbers."""
     ranked: Sequence[str] = ()
     """Columns whose best and second best entry are marked: of each, the higher number is the better one."""
     intervals: Mapping[tuple[int, str], tuple[float, float]] = field(default_factory=dict)
@@ -40,6 +40,13 @@ class Table:
     """Columns of long text, which may need several lines."""
     texts: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """How single entries are shown, by row and place in it, where that is not as a format says: such as ``< 0.001``."""
+    number: str = ".2f"
+    """The format of numbers that are not whole."""
+
+    @classmethod
+    def of_rows(cls, title: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Table:
+        """Return the table of rows that all have the same keys, which are the columns."""
+        return cls(title, list(rows[0]), [list(row.values()) for row in rows], **more)
 
     @classmethod
     def of_frame(cls, title: str, frame: pd.DataFrame, **more: Any) -> Table:
@@ -74,7 +81,7 @@ class Table:
             return str(value)
         if math.isinf(value):
             return "\N{INFINITY}" if value > 0 else f"{MINUS}\N{INFINITY}"
-        text = format(value, self.formats.get(name, ",d" if isinstance(value, int) else ".2f"))
+        text = format(value, self.formats.get(name, ",d" if isinstance(value, int) else self.number))
         deviation = self.deviations.get((row, name))
         text = text if deviation is None else f"{text} \N{PLUS-MINUS SIGN} {deviation:.2f}"
         return text.replace("-", MINUS)
@@ -85,7 +92,7 @@ class Table:
         measured = len(self.rows) - self.published
         if self.columns[i] not in self.ranked or row >= measured or self.rows[row][i] is None:
             return ""
-        pattern = self.formats.get(self.columns[i], ".2f")
+        pattern = self.formats.get(self.columns[i], self.number)
         values = [None if r[i] is None else float(format(r[i], pattern)) for r in self.rows[:measured]]
         best = sorted({value for value in values if value is not None}, reverse=True)
         if sum(value is not None for value in values) < 2:
@@ -99,7 +106,7 @@ class Table:
     def interval_text(self, row: int, column: str | int) -> str:
         """Return the 95 % interval of an entry in words, as exact as the entry; empty if it has none."""
         ends = self.interval(row, column)
-        pattern = self.formats.get(self.columns[self._place(column)], ".2f")
+        pattern = self.formats.get(self.columns[self._place(column)], self.number)
         return "" if ends is None else " to ".join(format(end, pattern) for end in ends).replace("-", MINUS)
 
     def _place(self, column: str | int) -> int:

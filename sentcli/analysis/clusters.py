@@ -100,9 +100,9 @@ def match(reference: Groups, groups: Groups, free: int) -> Groups:
         free: the first number that no group has yet.
     """
     from scipy.optimize import linear_sum_assignment
+    from sklearn.metrics.cluster import contingency_matrix
 
-    table = np.zeros((int(groups.max()) + 1, int(reference.max()) + 1), np.int64)
-    np.add.at(table, (groups, reference), 1)
+    table = contingency_matrix(groups, reference)
     numbers = np.full(len(table), -1)
     for own, other in zip(*linear_sum_assignment(table, maximize=True), strict=True):
         either = table[own].sum() + table[:, other].sum() - table[own, other]
@@ -121,9 +121,9 @@ def purity(groups: Groups, labels: Groups) -> float:
         groups: 0, 1, ... ``[n]``.
         labels: 0, 1, ... ``[n]``.
     """
-    table = np.zeros((int(groups.max()) + 1, int(labels.max()) + 1), np.int64)
-    np.add.at(table, (groups, labels), 1)
-    return float(table.max(axis=1).sum() / len(groups))
+    from sklearn.metrics.cluster import contingency_matrix
+
+    return float(contingency_matrix(groups, labels).max(axis=1).sum() / len(groups))
 
 
 def adjusted_mutual_information(groups: Groups, labels: Groups) -> float:

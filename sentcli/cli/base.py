@@ -54,7 +54,7 @@ def _annotation(argument: Argument) -> Any:
     """Return the type of an argument with what Typer is told of it."""
     flag = argument.flag
     told: dict[str, Any] = {"help": argument.help, "metavar": flag.metavar, "rich_help_panel": flag.panel}
-    told["show_default"] = flag.show_default and argument.default is not None and not argument.required
+    told["show_default"] = argument.default is not None and not argument.required
     for bound in argument.bounds:
         told["min" if isinstance(bound, Ge) else "max"] = bound.ge if isinstance(bound, Ge) else bound.le
     if flag.positional:

@@ -9,15 +9,7 @@ from typing import Any
 
 from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER, ModelScores, ScoreKind, TaskScore
 
-MODEL_SETTINGS = (
-    "pooling",
-    "normalize",
-    "max_length",
-    "precision",
-    "backend",
-    "query_prompt",
-    "document_prompt",
-)
+MODEL_SETTINGS = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
 """Of the model in a protocol: these may differ between the rows of a table, and are told with the row."""
 FUSION_SETTINGS = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
 """Settings that only some ways of searching have."""

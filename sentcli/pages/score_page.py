@@ -54,10 +54,7 @@ def score_tables_of(
 
 
 def write_score_page(
-    runs: Sequence[ModelScores],
-    files: Sequence[Path],
-    choices: Choices | None = None,
-    inside: Sequence[Section] = (),
+    runs: Sequence[ModelScores], files: Sequence[Path], choices: Choices | None = None, inside: Sequence[Section] = ()
 ) -> None:
     """Write a page of scores; the figure of a table goes into HTML only, where nothing has to lie beside the file."""
     style = choices.style if choices is not None else None
@@ -67,11 +64,7 @@ def write_score_page(
 
 
 def score_page(
-    runs: Sequence[ModelScores],
-    choices: Choices | None = None,
-    inside: Sequence[Section] = (),
-    *,
-    figures: bool = True,
+    runs: Sequence[ModelScores], choices: Choices | None = None, inside: Sequence[Section] = (), *, figures: bool = True
 ) -> Page:
     """Make a page of scores.
 

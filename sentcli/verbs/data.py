@@ -67,9 +67,7 @@ def get(
     ],
     data_dir: DataDir = None,
     source: Annotated[
-        str | None,
-        Flag(metavar="URL"),
-        Doc("Another address: of the archive, or, with / at its end, of a folder."),
+        str | None, Flag(metavar="URL"), Doc("Another address: of the archive, or, with / at its end, of a folder.")
     ] = None,
     given: Annotated[
         Path | None, Flag(name="--from", metavar="FILE"), Doc("An archive or file that you have already.")

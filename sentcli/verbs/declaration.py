@@ -37,7 +37,6 @@ class Flag:
     metavar: str | None = None
     panel: str | None = None
     """The heading that ``--help`` shows it under."""
-    show_default: bool = True
     positional: bool = False
     """Given without a name."""
     lists: Callable[[], None] | None = None
@@ -103,7 +102,7 @@ REPORT = Argument(
     name="report",
     type=list[Path] | None,
     default=None,
-    flag=Flag(metavar="FILE", panel="Output", show_default=False),
+    flag=Flag(metavar="FILE", panel="Output"),
     help="Write a page for people: a .html, .md or .tex file; several are written.",
     bounds=(),
 )

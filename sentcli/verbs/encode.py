@@ -59,9 +59,7 @@ class WriteOptions:
 
     shard_rows: Annotated[int, Ge(1), Doc("Rows in a shard of a directory output.")] = 100_000
     shard: Annotated[
-        str | None,
-        Flag(metavar="I/N"),
-        Doc("Make only this share of the shards; N machines make one directory."),
+        str | None, Flag(metavar="I/N"), Doc("Make only this share of the shards; N machines make one directory.")
     ] = None
     resume: Annotated[bool, Doc("Continue a directory output where it stopped.")] = False
     append: Annotated[bool, Doc("Add the rows of INPUT to a finished directory.")] = False
@@ -83,9 +81,7 @@ def encode(
     model: OptionalModel = None,
     reading: Annotated[InputOptions, Group("Input")] = InputOptions(),
     prompt_name: Annotated[
-        str | None,
-        Flag(panel="Model"),
-        Doc("Put one of the model's prompts in front of each text, such as query."),
+        str | None, Flag(panel="Model"), Doc("Put one of the model's prompts in front of each text, such as query.")
     ] = None,
     prompt: Annotated[str | None, Flag(panel="Model"), Doc("Put this text in front of each text.")] = None,
     options: Annotated[LoadOptions, Group("Model")] = LoadOptions(),
@@ -103,9 +99,7 @@ def encode(
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
     check: Annotated[
-        Path | None,
-        Flag(metavar="DIR", panel="Output"),
-        Doc("Encode nothing: verify a directory that encode wrote."),
+        Path | None, Flag(metavar="DIR", panel="Output"), Doc("Encode nothing: verify a directory that encode wrote.")
     ] = None,
 ) -> Outcome:
     """Turn text files into vectors: row i of the output is row i of the input.

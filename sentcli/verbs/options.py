@@ -9,8 +9,8 @@ from annotated_doc import Doc
 from sentcli.verbs.declaration import Flag
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
-Models = Annotated[list[str], Flag("-m", show_default=False), Doc(f"{MODEL_HELP}; several are compared.")]
-Model = Annotated[str, Flag("-m", show_default=False), Doc(f"{MODEL_HELP}.")]
+Models = Annotated[list[str], Flag("-m"), Doc(f"{MODEL_HELP}; several are compared.")]
+Model = Annotated[str, Flag("-m"), Doc(f"{MODEL_HELP}.")]
 OptionalModel = Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")]
 TextField = Annotated[str, Doc("Column that holds the text.")]
 IdField = Annotated[str | None, Doc("Column that holds the id: id, else _id, else the row number.")]

@@ -36,21 +36,15 @@ class PageOptions:
     title: Annotated[str | None, Doc("Of the page.")] = None
     group: Annotated[
         list[str] | None,
-        Flag(metavar="LABEL=NAME", show_default=False),
+        Flag(metavar="LABEL=NAME"),
         Doc(
             "Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files "
             "and may have *."
         ),
     ] = None
-    name: Annotated[
-        list[str] | None, Flag(metavar="LABEL=NAME", show_default=False), Doc("What to call a model or file.")
-    ] = None
+    name: Annotated[list[str] | None, Flag(metavar="LABEL=NAME"), Doc("What to call a model or file.")] = None
     bold: Annotated[bool, Doc("Mark the best of each column.")] = True
-    intervals: Annotated[
-        bool | None,
-        Flag(show_default=False),
-        Doc("95 % intervals; default: in HTML only, where there is room."),
-    ] = None
+    intervals: Annotated[bool | None, Doc("95 % intervals; default: in HTML only, where there is room.")] = None
 
 
 @dataclass(frozen=True)
@@ -104,11 +98,7 @@ def report(
         Flag(metavar="FILE|RUN|MODEL...", positional=True),
         Doc("JSON of sts-eval, senteval or retrieve; folders of training runs; models."),
     ],
-    output: Annotated[
-        list[Path],
-        Flag("-o", metavar="FILE", show_default=False),
-        Doc("A .html, .md or .tex file; several are written."),
-    ],
+    output: Annotated[list[Path], Flag("-o", metavar="FILE"), Doc("A .html, .md or .tex file; several are written.")],
     choices: Annotated[PageOptions, Group("Page")] = PageOptions(),
     data: shared.Data = None,
     texts: shared.TextsFile = None,
@@ -162,7 +152,7 @@ def report(
 
 def _sort(names: Sequence[str]) -> Named:
     """Tell files of results, training runs and models apart."""
-    from sentcli.analysis.run_metrics import is_run
+    from sentcli.analysis.runs import is_run
 
     if twice := next((name for name in names if list(names).count(name) > 1), None):
         raise InputError(f"{twice} is named twice")
@@ -224,30 +214,26 @@ def _geometry(
 
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
     own = shared.read_texts(texts) if texts is not None else []
-    measured = geometry.GeometryInputs(pairs, own, sts=shared.sts_tasks(data) if data is not None else {})
-    rows = {names[model.name]: geometry.of_model(model, measured).results for model in models}
-    return geometry.sections(rows, measured)
+    inputs = geometry.GeometryInputs(pairs, own, sts=shared.sts_tasks(data) if data is not None else {})
+    return geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
 
 
 def _similarity(models: Sequence[EvaluatedModel], data: Path, names: dict[str, str]) -> list[Section]:
     from sentcli.verbs.kinds import similarity
 
     ((name, subsets),) = shared.read_stsb(data, None, "test").items()
-    pairs = similarity.GoldPairs.of(f"{name} test", subsets, str(data), LISTED)
-    rows, cosines = {}, {}
+    pairs = similarity.GoldPairs(f"{name} test", subsets, str(data), LISTED)
     for model in models:
-        label = names[model.name]
-        cosines[label], outcome = similarity.measure(model, pairs)
-        rows[label] = outcome.results
-    return similarity.sections(rows, cosines, pairs, f"{len(pairs.gold):,} pairs of {pairs.name}.")
+        pairs.measure(model, names[model.name])
+    return pairs.sections()
 
 
 def _map(models: Sequence[EvaluatedModel], texts: str, names: dict[str, str]) -> list[Section]:
-    from sentcli.analysis.mapping import MapSettings
+    from sentcli.analysis.maps import MapSettings
     from sentcli.verbs.kinds import map as mapping
 
-    maps = mapping.Maps(shared.read_texts(texts, limit=MAPPED), MapSettings())
+    maps = mapping.Maps(shared.read_texts(texts, limit=MAPPED), None, MapSettings())
     for model in models:
         maps.add(model, names[model.name])
     words = f"The first {len(maps.texts):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters of "
-    return mapping.sections(maps, f"{words}k-means.")
+    return maps.sections(f"{words}k-means.")

@@ -19,9 +19,7 @@ from sentcli.verbs.scoring import Evaluation, ScoringOptions
 @verb("retrieve", pages=True)
 def retrieve(
     model: Annotated[
-        list[str] | None,
-        Flag("-m", show_default=False),
-        Doc(f"{MODEL_HELP}; --beir and --in-domain compare several."),
+        list[str] | None, Flag("-m"), Doc(f"{MODEL_HELP}; --beir and --in-domain compare several.")
     ] = None,
     sets: Annotated[SetOptions, Group("Score sets")] = SetOptions(),
     pairs: Annotated[PairOptions, Group("Score pairs")] = PairOptions(),

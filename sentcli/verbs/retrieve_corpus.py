@@ -248,12 +248,7 @@ def _words(store: Store, language: str | None) -> BM25:
 
 
 def _read_file(
-    options: CorpusOptions,
-    search: SearchOptions,
-    encoder: SentenceEncoder | None,
-    way: Way,
-    query: str,
-    document: str,
+    options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way, query: str, document: str
 ) -> Opened:
     from sentcli.encoder.announce import warn_truncated
     from sentcli.io.readers import ReadOptions

@@ -69,9 +69,7 @@ class CorpusOptions:
     """A corpus that is searched, and what is looked for."""
 
     corpus: Annotated[
-        str | None,
-        Flag(metavar="FILE|DIR"),
-        Doc("Search a text file, or a directory that encode or index wrote."),
+        str | None, Flag(metavar="FILE|DIR"), Doc("Search a text file, or a directory that encode or index wrote.")
     ] = None
     query: Annotated[list[str] | None, Flag(metavar="TEXT"), Doc("What to look for; may be given several times.")] = (
         None
@@ -85,9 +83,7 @@ class CorpusOptions:
     text_field: Annotated[str, Doc("Column of the corpus that holds the text.")] = "text"
     id_field: Annotated[str | None, Doc("Column of the corpus that holds the id.")] = None
     hits: Annotated[
-        str | None,
-        Flag(metavar="FILE"),
-        Doc("Write the hits as JSON Lines, one query a line; - is standard output."),
+        str | None, Flag(metavar="FILE"), Doc("Write the hits as JSON Lines, one query a line; - is standard output.")
     ] = None
 
 

@@ -10,7 +10,7 @@ from annotated_doc import Doc
 
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.declaration import Group, verb
 from sentcli.verbs.options import Models
 from sentcli.verbs.scoring import Evaluation, ScoringOptions, names
 
@@ -18,9 +18,7 @@ from sentcli.verbs.scoring import Evaluation, ScoringOptions, names
 @verb("senteval", pages=True)
 def senteval(
     model: Models,
-    data: Annotated[
-        Path, Flag(show_default=False), Doc("A SentEval data/downstream folder, or senteval once it is fetched.")
-    ],
+    data: Annotated[Path, Doc("A SentEval data/downstream folder, or senteval once it is fetched.")],
     tasks: Annotated[
         str | None,
         Doc(

@@ -134,7 +134,7 @@ class LogOptions:
 
 @verb("train")
 def train(
-    output: Annotated[Path, Flag("-o", metavar="DIR", show_default=False), Doc("The folder of the trained model.")],
+    output: Annotated[Path, Flag("-o", metavar="DIR"), Doc("The folder of the trained model.")],
     method: Annotated[str | None, Flag(metavar="NAME|FILE.py"), Doc(METHODS_HELP)] = None,
     model: OptionalModel = None,
     data: Annotated[

@@ -14,8 +14,7 @@ from sentcli.verbs.kinds.geometry import training_curves
 from sentcli.verbs.kinds.objectives import term_sections
 
 if TYPE_CHECKING:
-    from sentcli.analysis.loss_terms import LossTerms
-    from sentcli.analysis.run_metrics import RunMetrics
+    from sentcli.analysis.runs import LossTerms, RunMetrics
 
 RESULTS = {
     "start_dev_spearman": "dev at the start",
@@ -47,8 +46,7 @@ def read_run(folder: Path) -> TrainedRun:
     Raises:
         InputError: if it has logged nothing; DataError for a damaged file.
     """
-    from sentcli.analysis.loss_terms import read_terms
-    from sentcli.analysis.run_metrics import read_config, read_metrics
+    from sentcli.analysis.runs import read_config, read_metrics, read_terms
 
     metrics = read_metrics(folder)
     return TrainedRun(metrics, read_config(folder), read_terms(folder) if metrics.steps else None)

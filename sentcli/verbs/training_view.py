@@ -171,15 +171,7 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
 
     more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
     tested = [key for key in more if any(summary.mean.get(key) is not None for summary in summaries)]
-    columns = [
-        *head,
-        "seeds",
-        "start",
-        "best dev",
-        "at step",
-        "last dev",
-        *(more[key] for key in tested),
-    ]
+    columns = [*head, "seeds", "start", "best dev", "at step", "last dev", *(more[key] for key in tested)]
     scores = ["start_dev_spearman", "best_dev_spearman", "best_step", "final_dev_spearman", *tested]
     rows = []
     for summary in summaries:

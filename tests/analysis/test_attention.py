@@ -12,14 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.analysis import trees
-from sentcli.analysis.attention_pairs import (
+from sentcli.analysis.attention import (
     AttentionPairs,
+    DropoutViews,
     attention_pairs,
+    by_head,
     equal_pairs,
     equally_long_pairs,
+    pair_information,
+    slices_of,
     tree_pairs,
 )
-from sentcli.analysis.attention_views import DropoutViews, by_head, pair_information, slices_of
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 

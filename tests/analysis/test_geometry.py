@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.analysis import spectrum, uniformity
-from sentcli.analysis.summary import hubness
+from sentcli.analysis.spectrum import hubness
 from sentcli.evaluation.all_pairs import all_pairs
 
 

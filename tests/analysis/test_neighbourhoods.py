@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.analysis import clusters, gold, neighbourhoods
-from sentcli.analysis.compare import compare
-from sentcli.analysis.mapping import MapSettings, mapped
-from sentcli.analysis.tsne import fitting_perplexity, tsne
-from sentcli.analysis.whitening import Whitening
+from sentcli.analysis import clusters, gold, neighbours
+from sentcli.analysis.maps import MapSettings, Whitening, fitting_perplexity, mapped, tsne
+from sentcli.analysis.neighbours import compare
 from sentcli.errors import InputError, MissingExtraError
 from sentcli.evaluation.all_pairs import all_pairs
 
@@ -46,13 +44,13 @@ def test_shared_counts_the_intersection_of_every_row(rows, k, seed):
     rng = np.random.default_rng(seed)
     first, second = (np.stack([rng.permutation(12)[:k] for _ in range(rows)]) for _ in range(2))
     expected = [len(set(a) & set(b)) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
-    assert neighbourhoods.shared(first, second).tolist() == expected
-    assert neighbourhoods.overlap(first, second) == pytest.approx(np.mean(expected) / k)
+    assert neighbours.shared(first, second).tolist() == expected
+    assert neighbours.overlap(first, second) == pytest.approx(np.mean(expected) / k)
 
 
 def test_same_group_by_hand():
-    neighbours, groups = np.array([[1, 2], [0, 2], [0, 1]]), np.array([0, 0, 1])
-    assert neighbourhoods.same_group(neighbours, groups) == pytest.approx((0.5 + 0.5 + 0) / 3)
+    near, groups = np.array([[1, 2], [0, 2], [0, 1]]), np.array([0, 0, 1])
+    assert neighbours.same_group(near, groups) == pytest.approx((0.5 + 0.5 + 0) / 3)
 
 
 def test_a_model_has_its_own_neighbours_whatever_its_scale_or_rotation():
@@ -89,7 +87,7 @@ def test_of_texts_that_share_as_many_those_with_near_neighbours_come_first():
     shared = found.shared[rows].tolist()
     assert shared == sorted(shared)
     none = [row for row in rows if found.shared[row] == 0]
-    sure = sum(neighbourhoods.sureness(cosines) for cosines in found.cosines)
+    sure = sum(neighbours.sureness(cosines) for cosines in found.cosines)
     assert sure[none].tolist() == sorted(sure[none], reverse=True)
 
 
@@ -165,7 +163,7 @@ def test_many_texts_need_another_library(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "openTSNE", None)
-    monkeypatch.setattr("sentcli.analysis.tsne.MANY", 15)
+    monkeypatch.setattr("sentcli.analysis.maps.MANY", 15)
     with pytest.raises(MissingExtraError, match=r"more than 15 texts needs openTSNE.*sentcli\[maps\]"):
         tsne(normal(16, 4))
     assert len(tsne(normal(15, 4)).positions) == 15
@@ -173,12 +171,12 @@ def test_many_texts_need_another_library(monkeypatch):
 
 def test_the_other_library_makes_a_map_too(monkeypatch):
     pytest.importorskip("openTSNE")
-    monkeypatch.setattr("sentcli.analysis.tsne.MANY", 50)
+    monkeypatch.setattr("sentcli.analysis.maps.MANY", 50)
     vectors, numbers = grouped()
     found = tsne(vectors, 10)
     assert found.library == "openTSNE"
-    near = neighbourhoods.nearest_on_map(found.positions, 5)
-    assert neighbourhoods.same_group(near, numbers) > 0.95
+    near = neighbours.nearest_on_map(found.positions, 5)
+    assert neighbours.same_group(near, numbers) > 0.95
 
 
 # Whitening

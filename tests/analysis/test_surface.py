@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sentcli.analysis.surface import followed, surface
+from sentcli.analysis.gold import followed, surface
 
 
 def test_features_of_pairs():

@@ -3,7 +3,7 @@
     SENTCLI_DATA=data python docs/results/study/plain_simcse.py [--positions absent|shuffled] [--masked 0.4]
         [--pooling mean] [--dropout 0.3]
 
-Prints STS-B dev, Spearman times 100, of the gold scores and of four surface features (sentcli.analysis.surface), while
+Prints STS-B dev, Spearman times 100, of the gold scores and of four surface features (sentcli.analysis.gold), while
 a fp32 model trains for 120 steps of 64 sentences of Wikipedia.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 from transformers import AutoTokenizer, BertModel
 
-from sentcli.analysis.surface import followed, surface
+from sentcli.analysis.gold import followed, surface
 from sentcli.evaluation import sts
 
 MODEL = Path(__file__).parents[3] / "models" / "sentcli-bert-mini"

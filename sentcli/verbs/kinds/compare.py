@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,15 +16,14 @@ from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis
+from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.compare import NeighbourComparison
-    from sentcli.verbs.outcome import Outcome
+    from sentcli.analysis.neighbours import NeighbourComparison
 
 LONGEST = 120
 """Characters of a text in a table."""
@@ -34,25 +34,23 @@ def compare(
     texts: Annotated[
         str,
         Doc("Texts, one a line or a row of a table; of vectors, those that they were made of."),
-        Flag(metavar="FILE", show_default=False, panel=shared.INPUT),
+        Flag(metavar="FILE", panel=shared.INPUT),
     ],
     output: shared.Output,
     sides: Annotated[
         list[str] | None,
         Doc("Two models; or vectors of the texts: a .npy file, a directory of encode."),
-        Flag(metavar="[A] [B]", show_default=False, positional=True),
+        Flag(metavar="[A] [B]", positional=True),
     ] = None,
-    model: Annotated[
-        list[str] | None, Doc("The same as A and B: a model or vectors."), Flag("-m", show_default=False)
-    ] = None,
+    model: Annotated[list[str] | None, Doc("The same as A and B: a model or vectors."), Flag("-m")] = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 50_000,
     neighbours: Annotated[int, Ge(1), Doc("Nearest texts of each text that are compared.")] = 10,
     top: Annotated[int, Ge(1), Doc("Texts to list, of the most and of the least changed.")] = 10,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
+    load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> Analysis:
+) -> shared.Analysis:
     """Texts whose nearest neighbours differ most between two models.
 
     Finds the nearest texts of every text by cosine in both models, counts those
@@ -66,10 +64,7 @@ def compare(
       sentcli analyze compare old.npy new.npy --texts sentences.txt --neighbours 5 -o versions
       sentcli analyze compare minilm encoded/ --texts docs.parquet --text-field body -o compare
     """  # noqa: D301
-    import numpy as np
-
-    from sentcli.analysis.compare import compare as compare_vectors
-    from sentcli.verbs.outcome import Outcome
+    from sentcli.analysis.neighbours import compare as compare_vectors
 
     shared.check(output, overwrite=overwrite)
     given = [*(sides or []), *(model or [])]
@@ -77,32 +72,28 @@ def compare(
         raise InputError(f"compare needs two models or vectors, and {len(given)} were given: A B, or -m A -m B")
     if given[0] == given[1]:
         raise InputError(f"{given[0]} is given twice")
-    models = {each.name: each for each in shared.models([x for x in given if not _is_vectors(x)], load, rerun=rerun)}
-    stored = {name: shared.stored_vectors(name) for name in given if name not in models}
+    on_disk = [name for name in given if Path(name).suffix == ".npy" or (Path(name) / "manifest.json").is_file()]
+    models = {each.name: each for each in shared.models([x for x in given if x not in on_disk], load, rerun=rerun)}
+    stored = {name: shared.stored_vectors(Path(name)) for name in on_disk}
     lines, rows = _read(texts, text_field, limit, stored)
-    vectors, reports = [], []
-    for name in given:
-        report = Outcome("analyze", name)
-        if name in models:
-            vectors.append(shared.vectors_of(models[name], lines).of(lines))
-        else:
-            vectors.append(np.asarray(stored[name][rows]))
-        reports.append(shared.describe(report, models[name].described if name in models else {}, {}))
+    reports = [Outcome("analyze", name) for name in given]
+    first, second = (
+        stored[name][rows] if name in stored else shared.vectors_of(models[name], lines).of(lines) for name in given
+    )
     with console.working(f"neighbours of {len(lines):,} texts"):
-        compared = compare_vectors(vectors[0], vectors[1], neighbours)
+        compared = compare_vectors(first, second, neighbours)
     short = shared.short_names(given)
+    comparison = Comparison(compared, (short[given[0]], short[given[1]]), lines, top)
+    for side, report in enumerate(reports):
+        protocol = {
+            "kind": "compare",
+            "compared_with": given[1 - side],
+            "similarity": "cosine",
+            "neighbours": compared.k,
+        }
+        shared.finish(report, protocol, comparison.results(side), models.get(report.model))
     words = f"{len(lines):,} distinct texts of {texts}; their {compared.k} nearest others by cosine."
-    objects = [
-        _object(report, compared, side, reports[1 - side].model, lines, top) for side, report in enumerate(reports)
-    ]
-    made = sections(compared, (short[given[0]], short[given[1]]), lines, top, words)
-    return shared.write("compare", output, made, objects)
-
-
-def _is_vectors(name: str) -> bool:
-    """Say whether a name is that of vectors on disk, not of a model."""
-    path = Path(name)
-    return path.suffix == ".npy" or (path / "manifest.json").is_file()
+    return shared.write("compare", output, comparison.sections(words), reports)
 
 
 def _read(file: str, text_field: str, limit: int, stored: dict[str, Any]) -> tuple[list[str], list[int]]:
@@ -130,164 +121,145 @@ def _read(file: str, text_field: str, limit: int, stored: dict[str, Any]) -> tup
     return shared.enough(list(texts), file, total), list(texts.values())
 
 
-def _object(
-    report: Outcome, compared: NeighbourComparison, side: int, other: str, texts: list[str], top: int
-) -> dict[str, Any]:
-    """Return the JSON of one of the two models: what they share, and its own neighbours."""
-    neighbours, cosines = compared.neighbours[side], compared.cosines[side]
+@dataclass(frozen=True)
+class Comparison:
+    """The neighbours of some texts in two models, as they are shown."""
 
-    def listed(rows: list[int]) -> list[dict[str, Any]]:
+    compared: NeighbourComparison
+    names: tuple[str, str]
+    texts: Sequence[str]
+    """``[n]``."""
+    top: int
+    """Texts to list, of the most and of the least changed."""
+
+    def results(self, side: int) -> dict[str, Any]:
+        """Return the numbers of one of the two models for JSON: what they share, and its own neighbours."""
+        compared, texts = self.compared, self.texts
+        neighbours, cosines = compared.neighbours[side].tolist(), compared.cosines[side].tolist()
+
+        def listed(rows: list[int]) -> list[dict[str, Any]]:
+            near = {row: zip(neighbours[row], cosines[row], strict=True) for row in rows}
+            return [
+                {
+                    "text": texts[row],
+                    "shared": int(compared.shared[row]),
+                    "neighbours": [{"text": texts[other], "cosine": cosine} for other, cosine in near[row]],
+                }
+                for row in rows
+            ]
+
+        return {
+            "texts": len(texts),
+            "overlap": compared.overlap,
+            "overlap_by_chance": compared.by_chance,
+            "jaccard": compared.jaccard,
+            "same_nearest": compared.same_nearest,
+            "histogram": compared.histogram.tolist(),
+            "mean_neighbour_cosine": float(compared.cosines[side].mean()),
+            "most_changed": listed(compared.most_changed(self.top)),
+            "least_changed": listed(compared.least_changed(self.top)),
+        }
+
+    def sections(self, words: str) -> list[Section]:
+        """Return figure and tables; `words` say which texts they are."""
+        most, least = self.compared.most_changed(self.top), self.compared.least_changed(self.top)
         return [
-            {
-                "text": texts[row],
-                "shared": int(compared.shared[row]),
-                "neighbours": [
-                    {"text": texts[near], "cosine": float(cosine)}
-                    for near, cosine in zip(neighbours[row], cosines[row], strict=True)
-                ],
-            }
+            Section("Shared neighbours", (words,), self._numbers(), file="overlap"),
+            Section("How many neighbours texts share", figure=self._figure()),
+            Section("Most changed", table=self._listed("Most changed", most), file="most-changed"),
+            *map(self._neighbours, most),
+            Section("Least changed", table=self._listed("Least changed", least), file="least-changed"),
+        ]
+
+    def _numbers(self) -> Table:
+        compared, n = self.compared, len(self.texts)
+        note = (
+            f"Overlap: mean share of a text's {compared.k} nearest texts by cosine that are the same in both models; "
+            f"{100 * compared.by_chance:.1f} % if they were drawn at random. Jaccard: the same, of all that it has in "
+            "either."
+        )
+        row = {
+            "models": " and ".join(self.names),
+            "texts": n,
+            "neighbours": compared.k,
+            "overlap %": 100 * compared.overlap,
+            "Jaccard %": 100 * compared.jaccard,
+            "same nearest %": 100 * compared.same_nearest,
+            "none shared %": 100 * (float(compared.histogram[0]) / n),
+            "all shared %": 100 * (float(compared.histogram[-1]) / n),
+        }
+        return Table.of_rows("Neighbours that both models find", [row], number=".1f", notes=(note,))
+
+    def _figure(self) -> Figure:
+        import pandas as pd
+
+        compared, k, n = self.compared, self.compared.k, len(self.texts)
+        shares = 100 * compared.histogram / n
+        first, second = (cosines.mean(axis=1) for cosines in compared.cosines)
+        titles = ("Texts by shared neighbours", "Mean cosine of the neighbours")
+        line = pd.DataFrame({"panel": titles[0], "series": "texts", "x": range(k + 1), "y": shares})
+        place = {"x": first, "y": second, "value": compared.shared, "label": self.texts}
+        dots = pd.DataFrame({"panel": titles[1], "series": "texts", **place})
+
+        def histogram(axes: Axes) -> None:
+            axes.plot(line["x"], line["y"], **style.line(0))
+            label = f"of {k} neighbours, those that both models find"
+            axes.set(title=titles[0], xlabel=label, ylabel="texts (%)", ylim=(0, 1.08 * float(shares.max())))
+            style.whole_numbers(axes)
+
+        def where(axes: Axes) -> None:
+            look: Any = {"s": 14 if n <= 500 else 7, "linewidths": 0}
+            points = axes.scatter(dots["x"], dots["y"], c=dots["value"], vmin=0, vmax=k, **look)
+            x, y = (f"cosine in {short_text(name, 36)}" for name in self.names)
+            axes.set(title=titles[1], xlabel=x, ylabel=y)
+            style.colour_bar(axes, points, "shared neighbours")
+
+        about = (
+            f"{self.names[0]} and {self.names[1]} share {compared.overlap * k:.1f} of {k} neighbours on average; "
+            f"{shares[0]:.1f} % of the texts share none, {shares[-1]:.1f} % all"
+        )
+        few = compared.shared <= k // 3
+        if few.any() and not few.all():
+            near = ", ".join(
+                f"{mean[few].mean():.2f} against {mean[~few].mean():.2f} in {name}"
+                for mean, name in zip((first, second), self.names, strict=True)
+            )
+            about += f". Mean cosine of the neighbours where at most {k // 3} are shared, and elsewhere: {near}"
+        groups = [f"{count} of {k} shared" for count in compared.shared]
+        points = pd.DataFrame({"panel": 1, "x": first, "y": second, "text": self.texts, "group": groups})
+        data = pd.concat([line, dots])
+        return Figure("compare", "Neighbours shared by two models", (histogram, where), data, about, points=points)
+
+    def _listed(self, title: str, rows: Sequence[int]) -> Table:
+        compared = self.compared
+        lines = [
+            [
+                *(short_text(self.texts[i]) for i in (row, *(each[row, 0] for each in compared.neighbours))),
+                int(compared.shared[row]),
+                *(float(cosines[row, 0]) for cosines in compared.cosines),
+            ]
             for row in rows
         ]
+        wide = ["text", *(f"nearest in {name}" for name in self.names)]
+        columns = [*wide, "shared", *(f"cosine in {name}" for name in self.names)]
+        note = (
+            f"Shared: of {compared.k} neighbours. Of texts that share as many, those come first whose neighbours are "
+            "nearest in both models: mean cosine, where each rank weighs 0.8 of the one before, in standard deviations "
+            "over texts."
+        )
+        return Table(title, columns, lines, notes=(note,), wide=wide)
 
-    report.protocol = {
-        "kind": "compare",
-        "compared_with": other,
-        "similarity": "cosine",
-        "neighbours": compared.k,
-        **report.protocol,
-    }
-    report.results = {
-        "texts": len(texts),
-        "overlap": compared.overlap,
-        "overlap_by_chance": compared.by_chance,
-        "jaccard": compared.jaccard,
-        "same_nearest": compared.same_nearest,
-        "histogram": compared.histogram.tolist(),
-        "mean_neighbour_cosine": float(cosines.mean()),
-        "most_changed": listed(compared.most_changed(top)),
-        "least_changed": listed(compared.least_changed(top)),
-    }
-    return report.to_dict()
-
-
-def sections(
-    compared: NeighbourComparison, names: tuple[str, str], texts: Sequence[str], top: int, words: str
-) -> list[Section]:
-    """Return figure and tables.
-
-    Args:
-        compared: the neighbours in both models.
-        names: of the two models.
-        texts: ``[n]``.
-        top: texts to list, of the most and of the least changed.
-        words: which texts they are.
-    """
-    most, least = compared.most_changed(top), compared.least_changed(top)
-    changed = _listed("Most changed", compared, names, texts, most)
-    return [
-        Section("Shared neighbours", (words,), table=_numbers(compared, names), file="overlap"),
-        Section("How many neighbours texts share", figure=_figure(compared, names, texts)),
-        Section("Most changed", table=changed, file="most-changed"),
-        *(_neighbours(compared, names, texts, row) for row in most),
-        Section("Least changed", table=_listed("Least changed", compared, names, texts, least), file="least-changed"),
-    ]
-
-
-def _numbers(compared: NeighbourComparison, names: tuple[str, str]) -> Table:
-    counts, n = compared.histogram, len(compared.shared)
-    shares = {
-        "overlap %": compared.overlap,
-        "Jaccard %": compared.jaccard,
-        "same nearest %": compared.same_nearest,
-        "none shared %": float(counts[0]) / n,
-        "all shared %": float(counts[-1]) / n,
-    }
-    note = (
-        f"Overlap: mean share of a text's {compared.k} nearest texts by cosine that are the same in both models; "
-        f"{100 * compared.by_chance:.1f} % if they were drawn at random. Jaccard: the same, of all that it has in "
-        "either."
-    )
-    row = [" and ".join(names), n, compared.k, *(100 * share for share in shares.values())]
-    columns = ["models", "texts", "neighbours", *shares]
-    formats = dict.fromkeys(shares, ".1f")
-    return Table("Neighbours that both models find", columns, [row], formats=formats, notes=(note,))
-
-
-def _figure(compared: NeighbourComparison, names: tuple[str, str], texts: Sequence[str]) -> Figure:
-    import pandas as pd
-
-    n, k = len(compared.shared), compared.k
-    shares = 100 * compared.histogram / n
-    first, second = (cosines.mean(axis=1) for cosines in compared.cosines)
-    titles = ("Texts by shared neighbours", "Mean cosine of the neighbours")
-    line = {"panel": titles[0], "series": "texts", "x": range(k + 1), "y": shares}
-    dots = {"panel": titles[1], "series": "texts", "x": first, "y": second, "value": compared.shared, "label": texts}
-    data = pd.concat([pd.DataFrame(line), pd.DataFrame(dots)])
-
-    def histogram(axes: Axes) -> None:
-        axes.plot(range(k + 1), shares, **style.line(0))
-        label = f"of {k} neighbours, those that both models find"
-        axes.set(title=titles[0], xlabel=label, ylabel="texts (%)", ylim=(0, 1.08 * float(shares.max())))
-        style.whole_numbers(axes)
-
-    def where(axes: Axes) -> None:
-        points = axes.scatter(first, second, s=14 if n <= 500 else 7, c=compared.shared, vmin=0, vmax=k, linewidths=0)
-        x, y = (f"cosine in {short_text(name, 36)}" for name in names)
-        axes.set(title=titles[1], xlabel=x, ylabel=y)
-        style.colour_bar(axes, points, "shared neighbours")
-
-    few = compared.shared <= k // 3
-    near = ", ".join(
-        f"{mean[few].mean():.2f} against {mean[~few].mean():.2f} in {name}"
-        for mean, name in zip((first, second), names, strict=True)
-        if few.any() and not few.all()
-    )
-    about = (
-        f"{names[0]} and {names[1]} share {compared.overlap * k:.1f} of {k} neighbours on average; "
-        f"{shares[0]:.1f} % of the texts share none, {shares[-1]:.1f} % all"
-        + (f". Mean cosine of the neighbours where at most {k // 3} are shared, and elsewhere: {near}" if near else "")
-    )
-    told = {"panel": 1, "x": first, "y": second, "text": texts}
-    points = pd.DataFrame(told).assign(group=[f"{count} of {k} shared" for count in compared.shared])
-    return Figure("compare", "Neighbours shared by two models", (histogram, where), data, about, points=points)
-
-
-def _listed(
-    title: str, compared: NeighbourComparison, names: tuple[str, str], texts: Sequence[str], rows: Sequence[int]
-) -> Table:
-    lines = [
-        [
-            short_text(texts[row]),
-            *(short_text(texts[neighbours[row, 0]]) for neighbours in compared.neighbours),
-            int(compared.shared[row]),
-            *(float(cosines[row, 0]) for cosines in compared.cosines),
-        ]
-        for row in rows
-    ]
-    wide = ["text", *(f"nearest in {name}" for name in names)]
-    columns = [*wide, "shared", *(f"cosine in {name}" for name in names)]
-    note = (
-        f"Shared: of {compared.k} neighbours. Of texts that share as many, those come first whose neighbours are "
-        "nearest in both models: mean cosine, where each rank weighs 0.8 of the one before, in standard deviations "
-        "over texts."
-    )
-    return Table(title, columns, lines, notes=(note,), wide=wide)
-
-
-def _neighbours(compared: NeighbourComparison, names: tuple[str, str], texts: Sequence[str], row: int) -> Section:
-    """Return both lists of neighbours of one text, side by side; those in both are marked."""
-    both = set(compared.neighbours[0][row].tolist()) & set(compared.neighbours[1][row].tolist())
-    lines = []
-    for rank in range(compared.k):
-        line: list[Any] = [rank + 1]
-        for neighbours, cosines in zip(compared.neighbours, compared.cosines, strict=True):
-            other = int(neighbours[row, rank])
-            text = short_text(texts[other]) + (" (in both)" if other in both else "")
-            line += [text, float(cosines[row, rank])]
-        lines.append(line)
-    columns = ["rank", names[0], f"cosine in {names[0]}", names[1], f"cosine in {names[1]}"]
-    title = f"Neighbours of: {short_text(texts[row], 90)}"
-    return Section(title, table=Table(title, columns, lines, wide=names), level=3, folded=True)
+    def _neighbours(self, row: int) -> Section:
+        """Return both lists of neighbours of one text, side by side; those in both are marked."""
+        near = [each[row].tolist() for each in self.compared.neighbours]
+        cosines = [each[row].tolist() for each in self.compared.cosines]
+        both = set(near[0]) & set(near[1])
+        told = [[short_text(self.texts[i]) + (" (in both)" if i in both else "") for i in each] for each in near]
+        ranks = range(1, self.compared.k + 1)
+        lines = list(zip(ranks, told[0], cosines[0], told[1], cosines[1], strict=True))
+        columns = ["rank", *(column for name in self.names for column in (name, f"cosine in {name}"))]
+        title = f"Neighbours of: {short_text(self.texts[row], 90)}"
+        return Section(title, table=Table(title, columns, lines, wide=self.names), level=3, folded=True)
 
 
 def short_text(text: str, longest: int = LONGEST) -> str:

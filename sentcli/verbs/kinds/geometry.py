@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,17 +16,17 @@ from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis
+from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.run_metrics import RunMetrics
+    from sentcli.analysis.runs import RunMetrics
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts import Pairs
-    from sentcli.verbs.outcome import Outcome
 
 ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
 LOGGED = {
@@ -46,7 +45,7 @@ def geometry(
     paths: Annotated[
         list[Path] | None,
         Doc("Folders of training runs, whose curves are drawn too; or vectors: .npy files, directories of encode."),
-        Flag(metavar="[PATH]...", show_default=False, positional=True),
+        Flag(metavar="[PATH]...", positional=True),
     ] = None,
     model: shared.Models = None,
     data: shared.Data = None,
@@ -62,10 +61,10 @@ def geometry(
     ] = "4",
     neighbours: Annotated[int, Ge(1), Doc("Nearest ones that hubness counts.")] = 10,
     sts: Annotated[bool, Doc("Score the seven STS tasks of --data, for the colours.")] = True,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
+    load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> Analysis:
+) -> shared.Analysis:
     """Alignment, uniformity, anisotropy, spectrum and hubs of models, runs or vectors.
 
     Alignment and uniformity (Wang and Isola) are SimCSE's: positives are the
@@ -81,10 +80,13 @@ def geometry(
       sentcli analyze geometry vectors.npy encoded/ -o spectrum
       sentcli analyze geometry -m minilm --texts sentences.txt --pairs pairs.tsv --positives-above 0.8 -o own
     """  # noqa: D301
-    from sentcli.analysis.run_metrics import is_run, read_metrics
+    from sentcli.analysis.runs import is_run, read_metrics
 
     shared.check(output, overwrite=overwrite)
-    above = _above(positives_above)
+    try:
+        above = None if positives_above == "all" else float(positives_above)
+    except ValueError as error:
+        raise InputError(f"--positives-above {positives_above}: expected a gold score such as 4, or all") from error
     runs = {str(path): read_metrics(path) for path in paths or [] if is_run(path)}
     stored = {str(path): shared.stored_vectors(path) for path in paths or [] if not is_run(path)}
     trained = [run for run in runs if (Path(run) / "config.json").exists()]
@@ -96,35 +98,23 @@ def geometry(
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
     models = shared.models(names, load, rerun=rerun)
-    measured = GeometryInputs(tasks, own, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
-    reports = [of_model(each, measured) for each in models]
-    reports += [_of_vectors(name, vectors, measured) for name, vectors in stored.items()]
+    inputs = GeometryInputs(tasks, own, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
+    reports = [inputs.of_model(each) for each in models]
+    reports += [inputs.of_vectors(Outcome("analyze", name), vectors) for name, vectors in stored.items()]
     labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
-    rows = {labels[report.model]: report.results for report in reports}
-    reports += [_of_run(name, run) for name, run in runs.items() if name not in names]
-    _say_unlogged(list(runs.values()))
-    made = sections(rows, measured)
-    if runs:
-        curves = training_curves({labels[name]: run for name, run in runs.items()})
-        made.append(Section("While training", figure=curves))
-    return shared.write("geometry", output, made, [report.to_dict() for report in reports])
-
-
-def _above(text: str) -> float | None:
-    if text == "all":
-        return None
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InputError(f"--positives-above {text}: expected a gold score such as 4, or all") from error
-
-
-def _say_unlogged(runs: Sequence[RunMetrics]) -> None:
-    for run in runs:
+    made = sections({labels[report.model]: report.results for report in reports}, inputs)
+    for name, run in runs.items():
+        if name not in names:
+            evaluations = {"evaluations": list(run.evaluations)}
+            reports.append(shared.finish(Outcome("analyze", name), {"kind": "geometry"}, evaluations))
         if not run.evaluations:
             console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
         elif not run.column("uniformity")[0]:
             console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
+    if runs:
+        curves = training_curves({labels[name]: run for name, run in runs.items()})
+        made.append(Section("While training", figure=curves))
+    return shared.write("geometry", output, made, reports)
 
 
 @dataclass(frozen=True)
@@ -144,152 +134,130 @@ class GeometryInputs:
     @property
     def words(self) -> str:
         """The choices in words."""
-        parts = []
-        for name, subsets in self.pairs.items():
-            which = "every pair" if self.above is None else f"the pairs with a gold score above {self.above:g}"
-            parts.append(
-                f"Alignment: {which} of {name} ({sum(map(len, subsets)):,} pairs). Uniformity: its distinct sentences."
-            )
-        rest = "Everything else" if self.pairs else "Everything"
-        whose = f"{len(self.texts):,} distinct texts" if self.texts else "the same sentences" if self.pairs else ""
-        return " ".join([*parts, *([f"{rest}: {whose}."] if whose else [])])
+        which = "every pair" if self.above is None else f"the pairs with a gold score above {self.above:g}"
+        parts = [
+            f"Alignment: {which} of {name} ({sum(map(len, subsets)):,} pairs). Uniformity: its distinct sentences."
+            for name, subsets in self.pairs.items()
+        ]
+        if self.texts or self.pairs:
+            whose = f"{len(self.texts):,} distinct texts" if self.texts else "the same sentences"
+            parts.append(f"{'Everything else' if self.pairs else 'Everything'}: {whose}.")
+        return " ".join(parts)
+
+    def of_model(self, model: EvaluatedModel) -> Outcome:
+        """Measure a model."""
+        from sentcli.evaluation import sts
+        from sentcli.evaluation.pair_geometry import pair_geometry
+
+        report = Outcome("analyze", model.name)
+        subsets = [subset for task in self.pairs.values() for subset in task]
+        sentences = sts.sentences(subsets)
+        with console.encoding_texts(len({*sentences, *self.texts})) as progress:
+            vectors = model.encode([*sentences, *self.texts], progress)
+        average = shared.sts_average(model, self.sts)
+        model.release()
+        aligned = pair_geometry(vectors, subsets, self.above).to_dict() if subsets else {}
+        return self.of_vectors(report, vectors.of(self.texts or sentences), model, aligned, average)
+
+    def of_vectors(
+        self,
+        report: Outcome,
+        vectors: Any,
+        model: EvaluatedModel | None = None,
+        aligned: dict[str, Any] | None = None,
+        average: float | None = None,
+    ) -> Outcome:
+        """Measure vectors, those of a model or some without one."""
+        from sentcli.analysis.spectrum import geometry
+
+        with console.working(f"{report.model}: geometry of {len(vectors):,} vectors"):
+            results = geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
+        protocol = {
+            "kind": "geometry",
+            "pairs": list(self.pairs),
+            "positives_above": self.above,
+            "texts": len(self.texts) or None,
+        }
+        return shared.finish(report, protocol, results, model)
 
 
-def of_model(model: EvaluatedModel, measured: GeometryInputs) -> Outcome:
-    """Measure a model."""
-    from sentcli.evaluation import sts
-    from sentcli.evaluation.pair_geometry import pair_geometry
-    from sentcli.verbs.outcome import Outcome
-
-    report = Outcome("analyze", model.name)
-    subsets = [subset for task in measured.pairs.values() for subset in task]
-    sentences = sts.sentences(subsets)
-    with console.encoding_texts(len({*sentences, *measured.texts})) as progress:
-        vectors = model.encode([*sentences, *measured.texts], progress)
-    average = shared.sts_average(model, measured.sts)
-    aligned = pair_geometry(vectors, subsets, measured.above).to_dict() if subsets else {}
-    _measure(report, vectors.of(measured.texts or sentences), measured, aligned, average, model.described)
-    model.release()
-    return report
-
-
-def _of_vectors(name: str, vectors: Any, measured: GeometryInputs) -> Outcome:
-    """Measure vectors without a model."""
-    from sentcli.verbs.outcome import Outcome
-
-    return _measure(Outcome("analyze", name), vectors, measured, {}, None, {})
-
-
-def _measure(
-    report: Outcome,
-    vectors: Any,
-    measured: GeometryInputs,
-    aligned: dict[str, Any],
-    average: float | None,
-    described: dict[str, Any],
-) -> Outcome:
-    from sentcli.analysis.summary import geometry
-
-    with console.working(f"{report.model}: geometry of {len(vectors):,} vectors"):
-        report.results = {**geometry(vectors, measured.neighbours), **aligned, "sts_average": average}
-    protocol = {
-        "kind": "geometry",
-        "pairs": list(measured.pairs),
-        "positives_above": measured.above,
-        "texts": len(measured.texts) or None,
-    }
-    return shared.describe(report, described, protocol)
-
-
-def _of_run(name: str, run: RunMetrics) -> Outcome:
-    """Return the report of a run that is not measured as a model."""
-    from sentcli.machine import environment
-    from sentcli.verbs.outcome import Outcome
-
-    evaluations = {"evaluations": list(run.evaluations)}
-    return Outcome("analyze", name, {"kind": "geometry"}, evaluations, environment(None, None))
-
-
-def sections(rows: dict[str, dict[str, Any]], measured: GeometryInputs) -> list[Section]:
+def sections(rows: dict[str, dict[str, Any]], inputs: GeometryInputs) -> list[Section]:
     """Return tables and figures.
 
     Args:
         rows: the results of each model, by its short name.
-        measured: what they were measured on.
+        inputs: what they were measured on.
     """
     import pandas as pd
 
     if not rows:
         return []
     frame = pd.DataFrame([{"model": name, "alignment": None, **results} for name, results in rows.items()])
-    title = "Geometry of the vectors"
-    made = [
-        Section(title, text=(measured.words,), table=_table(frame), file="geometry"),
-    ]
-    if frame["alignment"].notna().any():
-        made.append(Section("Alignment against uniformity", figure=_scatter(frame[frame["alignment"].notna()])))
+    made = [Section("Geometry of the vectors", (inputs.words,), _table(frame), file="geometry")]
+    aligned = frame[frame["alignment"].notna()]
+    if len(aligned):
+        made.append(Section("Alignment against uniformity", figure=_scatter(aligned)))
     made.append(Section("Spectrum", figure=_spectrum(frame)))
-    return [*made, Section("Hubs", table=_hubs(frame), file="hubs")]
+    return [*made, Section("Hubs", table=_hubs(rows), file="hubs")]
 
 
-def _table(frame: Any) -> Table:
-    shown = frame[["model", "sts_average", "alignment", "uniformity", "anisotropy", "isotropy", "isotropy_whitened"]]
-    shown = shown.assign(rank=frame["effective_rank"], share=100 * frame["first_direction"])
-    optional = [name for name in ("sts_average", "alignment") if frame[name].isna().all()]
+def _table(frame: pd.DataFrame) -> Table:
     heads = {
+        "model": "model",
         "sts_average": "STS average",
+        "alignment": "alignment",
+        "uniformity": "uniformity",
         "anisotropy": "mean cosine",
+        "isotropy": "isotropy",
         "isotropy_whitened": "isotropy whitened",
-        "rank": "effective rank",
-        "share": "first direction %",
+        "effective_rank": "effective rank",
+        "first_direction": "first direction %",
     }
+    absent = [heads[name] for name in ("sts_average", "alignment") if frame[name].isna().all()]
+    shown = frame.assign(first_direction=100 * frame["first_direction"])[list(heads)].rename(columns=heads)
     dimensions = ", ".join(dict.fromkeys(map(str, frame["dimension"])))
     note = (
         "Mean cosine: of all pairs (anisotropy). Isotropy: 1 if no direction is preferred (Mu and Viswanath). "
         f"Effective rank: of {dimensions} dimensions (Roy and Vetterli). First direction: its share of the variance."
     )
-    four = ("alignment", "uniformity", "mean cosine", "isotropy", "isotropy whitened")
-    formats = dict.fromkeys(four, ".4f") | {"effective rank": ".1f", "first direction %": ".1f"}
-    shown = shown.drop(columns=optional).rename(columns=heads)
-    return Table.of_frame("Geometry of the vectors", shown, formats=formats, notes=(note,))
+    formats = {"STS average": ".2f", "effective rank": ".1f", "first direction %": ".1f"}
+    title = "Geometry of the vectors"
+    return Table.of_frame(title, shown.drop(columns=absent), formats=formats, number=".4f", notes=(note,))
 
 
-def _hubs(frame: Any) -> Table:
-    import pandas as pd
-
-    hubs = pd.DataFrame(list(frame["hubness"]))
-    shown = pd.DataFrame(
+def _hubs(rows: dict[str, dict[str, Any]]) -> Table:
+    hubs = {name: results["hubness"] for name, results in rows.items()}
+    shown = [
         {
-            "model": frame["model"],
-            "skewness": hubs["skewness"],
-            "antihubs %": 100 * hubs["antihubs"],
-            "greatest hub": hubs["largest"],
+            "model": name,
+            "skewness": each["skewness"],
+            "antihubs %": 100 * each["antihubs"],
+            "greatest hub": each["largest"],
         }
-    )
+        for name, each in hubs.items()
+    ]
     note = (
-        f"Of how many others a text is one of the {hubs['k'][0]} nearest: skewness of the counts, share of texts that "
-        "are no neighbour of any other, and the largest count."
+        f"Of how many others a text is one of the {next(iter(hubs.values()))['k']} nearest: skewness of the counts, "
+        "share of texts that are no neighbour of any other, and the largest count."
     )
-    return Table.of_frame("Hubs", shown, notes=(note,))
+    return Table.of_rows("Hubs", shown, notes=(note,))
 
 
-def _scatter(frame: Any) -> Figure:
-    import pandas as pd
-
+def _scatter(frame: pd.DataFrame) -> Figure:
     data = frame[["model", "uniformity", "alignment", "sts_average"]]
+    scored = data["sts_average"].notna()
     about = "; ".join(
         f"{row.model}: alignment {row.alignment:.3f}, uniformity {row.uniformity:.3f}"
-        + (f", STS {row.sts_average:.2f}" if pd.notna(row.sts_average) else "")
-        for row in data.itertuples()
+        + (f", STS {row.sts_average:.2f}" if has_score else "")
+        for row, has_score in zip(data.itertuples(), scored, strict=True)
     )
 
     def draw(axes: Axes) -> None:
         look: dict[str, Any] = {"s": 60, "edgecolors": style.INK, "linewidths": 0.6}
-        if data["sts_average"].notna().all():
-            dots = axes.scatter(data["uniformity"], data["alignment"], c=data["sts_average"].astype(float), **look)
+        look |= {"c": data["sts_average"].astype(float)} if scored.all() else {"color": style.colour(0)}
+        dots = axes.scatter(data["uniformity"], data["alignment"], **look)
+        if scored.all():
             style.colour_bar(axes, dots, "STS average (Spearman × 100)")
-        else:
-            axes.scatter(data["uniformity"], data["alignment"], color=style.colour(0), **look)
         _names(axes, list(data["uniformity"]), list(data["alignment"]), list(data["model"]))
         axes.set(title="Lower left is better", xlabel=UNIFORMITY, ylabel=ALIGNMENT)
 
@@ -314,16 +282,13 @@ def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None
         placed.append((across[i], height))
         side = -1 if across[i] > 0.5 else 1
         raised = 4 + (height - up[i]) * 3.5 * 72 * 0.6  # points; axes take about so much of a panel
-        where: Any = {
-            "xytext": (7 * side, raised),
-            "textcoords": "offset points",
-            "ha": "right" if side < 0 else "left",
-        }
+        where: Any = {"xytext": (7 * side, raised), "textcoords": "offset points"}
+        where["ha"] = "right" if side < 0 else "left"
         axes.annotate(style.short(names[i]), (x[i], y[i]), fontsize=8, **where).set_in_layout(False)
     axes.margins(x=0.15, y=0.12)
 
 
-def _spectrum(frame: Any) -> Figure:
+def _spectrum(frame: pd.DataFrame) -> Figure:
     import pandas as pd
 
     parts, words = [], []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,20 +16,16 @@ from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis
+from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.mapping import Map, MapSettings
-    from sentcli.analysis.whitening import Whitening
+    from sentcli.analysis.maps import Map, MapSettings, Whitening
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.verbs.outcome import Outcome
 
 LABELS_SHOWN = 12
 """Labels at most that have colours; where there are more, clusters have them."""
@@ -39,18 +35,14 @@ AROUND = 0.08
 
 @verb("map")
 def map_(
-    texts: Annotated[
-        str,
-        Doc("Texts, one a line or a row of a table."),
-        Flag(metavar="TEXTS", show_default=False, positional=True),
-    ],
+    texts: Annotated[str, Doc("Texts, one a line or a row of a table."), Flag(metavar="TEXTS", positional=True)],
     output: shared.Output,
     model: shared.Models = None,
     text_field: shared.TextField = "text",
     label_field: Annotated[
         str | None,
         Doc("Column of a table with labels: clusters are compared with them, and up to 12 of them are colours."),
-        Flag(metavar="COLUMN", show_default=False, panel=shared.INPUT),
+        Flag(metavar="COLUMN", panel=shared.INPUT),
     ] = None,
     limit: shared.Limit = 2000,
     clusters: Annotated[int, Ge(2), Doc("k of k-means.")] = 10,
@@ -59,13 +51,13 @@ def map_(
     whiten: Annotated[
         str | None,
         Doc("A second map of each model: all columns whitened together, or in N shuffled groups (WhitenedCSE)."),
-        Flag(metavar="zca|groups:N", show_default=False),
+        Flag(metavar="zca|groups:N"),
     ] = None,
     seed: Annotated[int, Doc("Of clusters, map and groups of columns.")] = 42,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
+    load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> Analysis:
+) -> shared.Analysis:
     """Texts on a plane, with their clusters: one map for each model.
 
     Places texts by t-SNE and colours them by their cluster (k-means of the
@@ -80,9 +72,7 @@ def map_(
       sentcli analyze map news.csv --text-field title --label-field topic -m minilm -o news
       sentcli analyze map sentences.txt -m runs/simcse --whiten groups:128 -o whitened
     """  # noqa: D301
-    from sentcli.analysis import tsne
-    from sentcli.analysis.mapping import MapSettings
-    from sentcli.analysis.whitening import Whitening
+    from sentcli.analysis.maps import MapSettings, Whitening, require
 
     shared.check(output, overwrite=overwrite)
     if not model:
@@ -90,24 +80,23 @@ def map_(
     settings = MapSettings(clusters, perplexity, seed, neighbours)
     whitening = Whitening.parse(whiten) if whiten is not None else None
     models = shared.models(model, load, rerun=rerun)
-    lines, labels = _read(texts, text_field, label_field, limit)
-    if len(lines) < clusters:
-        raise InputError(f"--clusters {clusters}: {texts} has only {len(lines)} distinct texts")
-    tsne.require(len(lines))
-    maps = Maps(lines, settings, labels, whitening)
+    maps = Maps(*_read(texts, text_field, label_field, limit), settings, whitening)
+    if len(maps.texts) < clusters:
+        raise InputError(f"--clusters {clusters}: {texts} has only {len(maps.texts)} distinct texts")
+    require(len(maps.texts))
     names = shared.short_names(model)
     reports = [maps.add(each, names[each.name]) for each in models]
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     words = (
-        f"{len(lines):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; k-means "
-        f"with {clusters} clusters; seed {seed}.{whitened}"
+        f"{len(maps.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "
+        f"k-means with {clusters} clusters; seed {seed}.{whitened}"
     )
     for report in reports:
         report.results["shared_neighbours"] = maps.shared_with(names[report.model])
-    return shared.write("map", output, sections(maps, words), [report.to_dict() for report in reports])
+    return shared.write("map", output, maps.sections(words), reports)
 
 
-def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tuple[list[str], Labels | None]:
+def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tuple[list[str], pd.Series | None]:
     """Return distinct texts and their labels.
 
     Raises:
@@ -115,6 +104,8 @@ def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tu
     """
     if label_field is None:
         return shared.read_texts(file, text_field, limit), None
+    import pandas as pd
+
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sources import open_source
 
@@ -129,42 +120,31 @@ def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tu
         labels.setdefault(row.text, "" if row.extras[label_field] is None else str(row.extras[label_field]))
         if len(labels) == limit:
             break
-    return shared.enough(list(labels), file, total), Labels.of(label_field, list(labels.values()))
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What is known about the texts."""
-
-    column: str
-    names: Sequence[str]
-    """The labels, the most frequent first."""
-    numbers: npt.NDArray[np.int64]
-    """The label of each text ``[n]``."""
-
-    @classmethod
-    def of(cls, column: str, labels: Sequence[str]) -> Labels:
-        """Return the labels of some texts."""
-        import numpy as np
-
-        names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        if len(names) == 1:
-            console.warn(f"all texts have the same label {names[0]!r} in {column}")
-        return cls(column, [str(names[i]) or "(none)" for i in order], np.argsort(order)[numbers])
+    texts = shared.enough(list(labels), file, total)
+    if len(set(labels.values())) == 1:
+        console.warn(f"all texts have the same label {labels[texts[0]]!r} in {label_field}")
+    frequent = pd.Series(sorted(labels.values())).value_counts(sort=False).sort_values(ascending=False, kind="stable")
+    return texts, pd.Series(pd.Categorical(labels.values(), frequent.index), name=label_field)
 
 
 class Maps:
-    """The maps of the same texts by several models, with clusters that are matched with those of the first."""
+    """The maps of the same texts by several models, with clusters that are matched with those of the first.
+
+    Args:
+        texts: ``[n]``.
+        labels: what is known about the texts; the categories are ordered, the most frequent first.
+        settings: the choices.
+        whitening: makes a second map of each model.
+    """
 
     def __init__(
         self,
-        texts: Sequence[str],
+        texts: list[str],
+        labels: pd.Series | None,
         settings: MapSettings,
-        labels: Labels | None = None,
         whitening: Whitening | None = None,
     ) -> None:
-        self.texts, self.settings, self.labels, self.whitening = texts, settings, labels, whitening
+        self.texts, self.labels, self.settings, self.whitening = texts, labels, settings, whitening
         self.maps: dict[str, Map] = {}
 
     @property
@@ -174,32 +154,30 @@ class Maps:
 
     def add(self, model: EvaluatedModel, name: str) -> Outcome:
         """Map the texts with a model, and with its whitened vectors."""
-        from sentcli.verbs.outcome import Outcome
-
         report = Outcome("analyze", model.name)
         vectors = shared.vectors_of(model, self.texts).of(self.texts)
         if self.whitening is not None:
             self.whitening.check(*vectors.shape)
-        report.results = {"texts": len(self.texts), **self._map(name, vectors).to_dict()}
+        results = {"texts": len(self.texts), **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
             whitened = self.whitening.apply(vectors, self.settings.seed)
-            report.results["whitened"] = self._map(f"{name}, whitened", whitened).to_dict()
+            results["whitened"] = self._map(f"{name}, whitened", whitened).to_dict()
         protocol = {
             "kind": "map",
             **asdict(self.settings),
             "perplexity": self.perplexity,
             "tsne": self.maps[name].layout.library,
-            "label_field": self.labels.column if self.labels else None,
+            "label_field": self.labels.name if self.labels is not None else None,
             "whitening": str(self.whitening) if self.whitening else None,
         }
-        return shared.describe(report, model.described, protocol, self.settings.seed)
+        return shared.finish(report, protocol, results, model, self.settings.seed)
 
     def _map(self, name: str, vectors: Any) -> Map:
-        from sentcli.analysis.mapping import mapped
+        from sentcli.analysis.maps import mapped
 
         groups = [each.groups for each in self.maps.values()]
         free = 1 + max((int(each.max()) for each in groups), default=-1)
-        numbers = self.labels.numbers if self.labels else None
+        numbers = self.labels.cat.codes.to_numpy() if self.labels is not None else None
         with console.working(f"{name}: clusters and map of {len(vectors):,} vectors"):
             try:
                 made = mapped(vectors, self.texts, self.settings, numbers, groups[0] if groups else None, free)
@@ -211,73 +189,63 @@ class Maps:
 
     def shared_with(self, name: str) -> dict[str, float]:
         """Return the mean share of neighbours that a map has in common with every other, 0 to 1."""
-        from sentcli.analysis.neighbourhoods import overlap
+        from sentcli.analysis.neighbours import overlap
 
         own = self.maps[name].neighbours
         return {other: overlap(own, each.neighbours) for other, each in self.maps.items() if other != name}
 
-
-def sections(maps: Maps, words: str) -> list[Section]:
-    """Return figure and tables.
-
-    Args:
-        maps: at least one.
-        words: which texts were taken, and how.
-    """
-    made = [
-        Section("Maps", text=(words,), figure=_figure(maps)),
-        Section("Numbers", table=_numbers(maps), file="maps"),
-    ]
-    if len(maps.maps) > 1:
-        made.append(Section("Shared neighbours", table=_shared(maps), file="shared-neighbours"))
-    for i, (name, each) in enumerate(maps.maps.items(), 1):
-        title = f"Clusters of {name}"
-        made.append(Section(title, table=_clusters(title, each), file=f"clusters-{i}", folded=True))
-    return made
+    def sections(self, words: str) -> list[Section]:
+        """Return figure and tables of at least one map; `words` say which texts were taken, and how."""
+        made = [Section("Maps", (words,), figure=_figure(self)), Section("Numbers", table=_numbers(self), file="maps")]
+        if len(self.maps) > 1:
+            made.append(Section("Shared neighbours", table=_shared(self), file="shared-neighbours"))
+        for i, (name, each) in enumerate(self.maps.items(), 1):
+            title = f"Clusters of {name}"
+            made.append(Section(title, table=_clusters(title, each), file=f"clusters-{i}", folded=True))
+        return made
 
 
 def _figure(maps: Maps) -> Figure:
     import pandas as pd
 
-    labels = maps.labels if maps.labels is not None and len(maps.labels.names) <= LABELS_SHOWN else None
-    dots = pd.concat([_dots(number, name, maps, labels) for number, name in enumerate(maps.maps)])
-    places = [] if labels else [_places(name, dots[dots["panel"] == name]) for name in maps.maps]
+    labels = maps.labels if maps.labels is not None and len(maps.labels.cat.categories) <= LABELS_SHOWN else None
+    dots = {name: _dots(each, maps.texts, labels) for name, each in maps.maps.items()}
+    places = {} if labels is not None else {name: _places(each) for name, each in dots.items()}
     about = "; ".join(
         f"{name}: of 10 nearest points, {10 * each.measures['map_purity']:.1f} are in the same cluster, and of 10 "
         f"nearest texts by cosine {10 * each.measures['neighbour_overlap']:.1f} are among the nearest points"
         for name, each in maps.maps.items()
     )
-    note = f"Colour and marker: {labels.column if labels else 'cluster of the vectors (k-means)'}"
+    note = f"Colour and marker: {'cluster of the vectors (k-means)' if labels is None else labels.name}"
     if labels is None:
         note += ", the same in all panels where they share texts enough; words: what sets a cluster apart"
-    panels = [
-        partial(_draw, name, dots[dots["panel"] == name], None if labels else places[number])
-        for number, name in enumerate(maps.maps)
-    ]
-    data = pd.concat([dots, *places])[["panel", "series", "x", "y", "label"]]
-    points = pd.DataFrame(
-        {"panel": dots["number"], "x": dots["x"], "y": dots["y"], "group": dots["series"], "text": dots["label"]}
+    panels = [partial(_draw, name, each, places.get(name)) for name, each in dots.items()]
+    shown = [each.assign(panel=name) for drawn in (dots, places) for name, each in drawn.items()]
+    told = [each.assign(panel=number) for number, each in enumerate(dots.values())]
+    points = pd.concat(told).rename(columns={"series": "group", "group": "number", "label": "text"})
+    data, points = (
+        pd.concat(shown)[["panel", "series", "x", "y", "label"]],
+        points[["panel", "x", "y", "group", "text"]],
     )
     return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, points, size=(4.6, 4.375))
 
 
-def _dots(number: int, name: str, maps: Maps, labels: Labels | None) -> pd.DataFrame:
+def _dots(each: Map, texts: Sequence[str], labels: pd.Series | None) -> pd.DataFrame:
     """Return the place, the text and the cluster or label of each point of a map."""
     import pandas as pd
 
-    each = maps.maps[name]
     if labels is None:
         groups = each.groups
         titles = {row.number - 1: f"{row.number} {', '.join(row.words)}".strip() for row in each.clusters.itertuples()}
     else:
-        groups, titles = labels.numbers, dict(enumerate(labels.names))
+        groups = labels.cat.codes.to_numpy()
+        titles = {i: name or "(none)" for i, name in enumerate(labels.cat.categories)}
     x, y = each.layout.positions.T
-    frame = pd.DataFrame({"number": number, "panel": name, "group": groups, "x": x, "y": y, "label": maps.texts})
-    frame["series"] = frame["group"].map(titles)
-    return frame.sort_values("group", kind="stable")
+    frame = pd.DataFrame({"group": groups, "x": x, "y": y, "label": texts})
+    return frame.assign(series=frame["group"].map(titles)).sort_values("group", kind="stable")
 
 
-def _places(name: str, dots: pd.DataFrame) -> pd.DataFrame:
+def _places(dots: pd.DataFrame) -> pd.DataFrame:
     """Return where the number of each cluster stands: amid most of its points."""
     import pandas as pd
     from scipy.spatial import KDTree
@@ -287,7 +255,7 @@ def _places(name: str, dots: pd.DataFrame) -> pd.DataFrame:
     for group, part in dots.groupby("group"):
         points = part[["x", "y"]].to_numpy()
         x, y = points[KDTree(points).query_ball_point(points, near, return_length=True).argmax()]
-        rows.append({"panel": name, "series": "clusters", "x": x, "y": y, "label": str(group + 1)})
+        rows.append({"series": "clusters", "x": x, "y": y, "label": str(group + 1)})
     return pd.DataFrame(rows)
 
 

@@ -16,9 +16,9 @@ from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis
+from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sentcli.analysis.group_spectrum import GroupSpectra
-    from sentcli.analysis.loss_terms import LossTerms
-    from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.verbs.outcome import Outcome
+    from sentcli.analysis.runs import LossTerms
 
 STEP = "optimiser step"
 PERCENTILES = {"y": 50, "low": 5, "high": 95}
@@ -38,9 +36,7 @@ PERCENTILES = {"y": 50, "low": 5, "high": 95}
 @verb("objectives")
 def objectives(
     runs: Annotated[
-        list[Path],
-        Doc("Folders of training runs, finished or not."),
-        Flag(metavar="RUN...", show_default=False, positional=True),
+        list[Path], Doc("Folders of training runs, finished or not."), Flag(metavar="RUN...", positional=True)
     ],
     output: shared.Output,
     model: shared.Models = None,
@@ -51,10 +47,10 @@ def objectives(
         int, Ge(0), Doc("Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.")
     ] = 0,
     seed: Annotated[int, Ge(0), Doc("Of the order of the columns.")] = 0,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(normalize=False),
+    load: shared.Load = LoadOptions(normalize=False),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> Analysis:
+) -> shared.Analysis:
     """Loss terms of training runs, their shares of the gradient, and the groups that whitening works on.
 
     Training measures every 50 steps which part each term has in the gradient at
@@ -69,8 +65,8 @@ def objectives(
       sentcli analyze objectives runs/whitenedcse -m minilm --pooling cls --texts sentences.txt -o groups
       sentcli analyze objectives runs/whitenedcse --texts sentences.txt --groups 32 -o thirty-two
     """  # noqa: D301
-    from sentcli.analysis.loss_terms import read_terms
-    from sentcli.verbs.outcome import Outcome
+    from sentcli.analysis.group_spectrum import group_spectra
+    from sentcli.analysis.runs import read_terms
 
     shared.check(output, overwrite=overwrite)
     if twice := next((path for path in runs if runs.count(path) > 1), None):
@@ -78,26 +74,6 @@ def objectives(
     if model and texts is None:
         raise InputError("-m is for the whitening groups, which need --texts")
     terms = {str(path): read_terms(path) for path in runs}
-    _say(terms)
-    names = [*(model or []), *(name for name, run in terms.items() if run.finished)] if texts else []
-    if texts and not names:
-        raise InputError("--texts: none of the runs is finished, so there is no model: -m names one")
-    lines = shared.read_texts(texts, text_field, limit) if texts else []
-    short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
-    reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
-    count = groups or next((run.groups for run in terms.values() if run.groups), 0)
-    spectra = {}
-    for each in shared.models(names, load, rerun=rerun):
-        name = each.name
-        report = reports.setdefault(name, Outcome("analyze", name, {"kind": "objectives"}, {}))
-        spectra[short[name]] = _spectra(each, lines, count, seed, report)
-    _say_pooling([report.protocol.get("pooling") for report in reports.values()])
-    words = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
-    made = [*term_sections({short[name]: run for name, run in terms.items()}), *_group_sections(spectra, words)]
-    return shared.write("objectives", output, made, [report.to_dict() for report in reports.values()])
-
-
-def _say(terms: dict[str, LossTerms]) -> None:
     for name, run in terms.items():
         if not run.finished:
             console.warn(f"{name} is not finished: its last step is {run.steps:,}")
@@ -105,24 +81,28 @@ def _say(terms: dict[str, LossTerms]) -> None:
             console.note(f"{name}: its loss is {run.terms[0].name} alone, whose share of the gradient is 100 %")
         elif not run.measured:
             console.warn(f"{name} logged no shares of the gradient: train with --set share_every=50")
-
-
-def _say_pooling(poolings: Sequence[str | None]) -> None:
-    kinds = dict.fromkeys(pooling for pooling in poolings if pooling)
-    if len(kinds) > 1:
-        console.warn(f"the models pool differently ({', '.join(kinds)}), which moves the groups: --pooling sets one")
-
-
-def _spectra(model: EvaluatedModel, texts: list[str], groups: int, seed: int, report: Outcome) -> GroupSpectra:
-    """Measure the groups of a model and write them into its report."""
-    from sentcli.analysis.group_spectrum import group_spectra
-
-    vectors = shared.vectors_of(model, texts).of(texts)
-    spectra = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
-    report.results = {**report.results, "whitening": spectra.to_dict()}
-    chosen = {"texts": len(texts), "groups": len(spectra.eigenvalues), "seed": seed}
-    shared.describe(report, model.described, report.protocol | chosen, seed)
-    return spectra
+    names = [*(model or []), *(name for name, run in terms.items() if run.finished)] if texts else []
+    if texts and not names:
+        raise InputError("--texts: none of the runs is finished, so there is no model: -m names one")
+    lines = shared.read_texts(texts, text_field, limit) if texts else []
+    short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
+    reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
+    groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
+    spectra = {}
+    for each in shared.models(names, load, rerun=rerun):
+        report = reports.setdefault(each.name, Outcome("analyze", each.name, {"kind": "objectives"}, {}))
+        vectors = shared.vectors_of(each, lines).of(lines)
+        measured = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
+        chosen = {"texts": len(lines), "groups": len(measured.eigenvalues), "seed": seed}
+        results = report.results | {"whitening": measured.to_dict()}
+        shared.finish(report, report.protocol | chosen, results, each, seed)
+        spectra[short[each.name]] = measured
+    poolings = dict.fromkeys(r.protocol["pooling"] for r in reports.values() if "pooling" in r.protocol)
+    if len(poolings) > 1:
+        console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
+    words = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
+    made = [*term_sections({short[name]: run for name, run in terms.items()}), *_group_sections(spectra, words)]
+    return shared.write("objectives", output, made, list(reports.values()))
 
 
 def term_sections(runs: dict[str, LossTerms]) -> list[Section]:
@@ -136,28 +116,33 @@ def term_sections(runs: dict[str, LossTerms]) -> list[Section]:
 
 
 def _terms_table(runs: dict[str, LossTerms]) -> Table:
+    import pandas as pd
+
     rows = []
     for name, run in runs.items():
         for term in run.terms:
-            shares = [100 * share for share in term.shares]
-            spread = [_mean(shares), min(shares), max(shares)] if shares else [None] * 3
             tenth = max(1, len(term.values) // 10)
-            means = [_mean(part) if part else None for part in (term.values[:tenth], term.values[-tenth:])]
-            rows.append([name, term.name, term.weight, *spread, len(shares), *means])
-    columns = ("run", "term", "weight", "share %", "least %", "greatest %", "measured")
-    ends = ("term, first steps", "term, last steps")
-    formats = dict.fromkeys(columns[3:6], ".3g") | {"weight": "g"} | dict.fromkeys(ends, ".4g")
+            share, values = 100 * pd.Series(term.shares, dtype=float), pd.Series(term.values, dtype=float)
+            rows.append(
+                {
+                    "run": name,
+                    "term": term.name,
+                    "weight": term.weight,
+                    "share %": share.mean(),
+                    "least %": share.min(),
+                    "greatest %": share.max(),
+                    "measured": len(share),
+                    "term, first steps": values[:tenth].mean(),
+                    "term, last steps": values[-tenth:].mean(),
+                }
+            )
+    formats = {"weight": "g", "term, first steps": ".4g", "term, last steps": ".4g"}
     note = (
         "Share: norm of the weighted term's gradient at the encoder over the sum of these norms, the mean of the steps "
         "where training measured it (--set share_every). Terms are unweighted: means of the first and the last tenth."
     )
-    return Table("Terms of the loss", (*columns, *ends), rows, formats=formats, notes=(note,))
-
-
-def _mean(values: Sequence[float]) -> float:
-    import numpy as np
-
-    return float(np.mean(values))
+    frame = pd.DataFrame(rows)
+    return Table.of_frame("Terms of the loss", frame, formats=formats, number=".3g", notes=(note,))
 
 
 def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
@@ -187,7 +172,7 @@ def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
 def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
     import pandas as pd
 
-    from sentcli.analysis.loss_terms import thinned
+    from sentcli.analysis.runs import thinned
 
     parts, about = [], []
     for name in dict.fromkeys(term.name for run in runs.values() for term in run.terms):
@@ -227,19 +212,24 @@ def _group_sections(spectra: dict[str, GroupSpectra], words: str) -> list[Sectio
 def _groups_table(spectra: dict[str, GroupSpectra]) -> Table:
     import numpy as np
 
-    rows = []
-    for name, each in spectra.items():
-        ends = (each.eigenvalues.max(), each.eigenvalues.min(), np.median(each.conditions), each.conditions.max())
-        whole = float(each.by_count[1][0]) if 1 in each.by_count else None
-        rows.append([name, *each.eigenvalues.shape, *map(float, ends), whole])
-    sizes = ("model", "groups", "columns")
-    values = ("largest eigenvalue", "smallest", "condition, median", "condition, largest", "condition of all columns")
+    rows = [
+        {
+            "model": name,
+            "groups": len(each.eigenvalues),
+            "columns": each.eigenvalues.shape[1],
+            "largest eigenvalue": float(each.eigenvalues.max()),
+            "smallest": float(each.eigenvalues.min()),
+            "condition, median": float(np.median(each.conditions)),
+            "condition, largest": float(each.conditions.max()),
+            "condition of all columns": float(each.by_count[1][0]) if 1 in each.by_count else None,
+        }
+        for name, each in spectra.items()
+    ]
     note = (
         "Condition number: largest over smallest eigenvalue of a group's covariance; 1 is white. Of all columns: as if "
         "they were one group, where there are more texts than columns."
     )
-    formats = dict.fromkeys(values, ".3g")
-    return Table("Covariance of the whitening groups", (*sizes, *values), rows, formats=formats, notes=(note,))
+    return Table.of_rows("Covariance of the whitening groups", rows, number=".3g", notes=(note,))
 
 
 def _every_group(spectra: dict[str, GroupSpectra]) -> Table:
@@ -249,7 +239,7 @@ def _every_group(spectra: dict[str, GroupSpectra]) -> Table:
         for i, (values, condition) in enumerate(zip(each.eigenvalues, each.conditions, strict=True), 1)
     ]
     columns = ("model", "group", "largest eigenvalue", "smallest", "condition")
-    return Table("Every group", columns, rows, formats=dict.fromkeys(columns[2:], ".3g"))
+    return Table("Every group", columns, rows, number=".3g")
 
 
 def _groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:

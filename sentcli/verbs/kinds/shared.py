@@ -12,19 +12,19 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.errors import InputError
+from sentcli.errors import DataError, InputError, one_line
 from sentcli.model.options import LoadOptions
-from sentcli.verbs.declaration import Flag
+from sentcli.pages.page import Page, Section
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, Group
+from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
-    from sentcli.pages.page import Section
-    from sentcli.verbs.outcome import Outcome
 
 INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
 LEAST = 10
@@ -36,23 +36,21 @@ RESULT, PAGE = "analysis.json", "index.html"
 Models = Annotated[
     list[str] | None,
     Doc("A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared."),
-    Flag("-m", show_default=False),
+    Flag("-m"),
 ]
-Output = Annotated[Path, Doc("A folder for page, figures and tables."), Flag("-o", metavar="DIR", show_default=False)]
+Output = Annotated[Path, Doc("A folder for page, figures and tables."), Flag("-o", metavar="DIR")]
 Data = Annotated[
     Path | None,
     Doc("A SentEval data/downstream folder, or sts once it is fetched: its STS-B pairs."),
-    Flag(show_default=False, panel=INPUT),
+    Flag(panel=INPUT),
 ]
 PairsFile = Annotated[
     str | None,
     Doc("A table of your own with the columns sentence1, sentence2 and score, instead of --data."),
-    Flag(metavar="FILE", show_default=False, panel=INPUT),
+    Flag(metavar="FILE", panel=INPUT),
 ]
 Split = Annotated[Literal["dev", "test", "train"], Doc("Of STS-B."), Flag(panel=INPUT)]
-TextsFile = Annotated[
-    str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", show_default=False, panel=INPUT)
-]
+TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
 Limit = Annotated[int, Ge(LEAST), Doc("Texts at most, the first."), Flag(panel=INPUT)]
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
@@ -61,6 +59,7 @@ Overwrite = Annotated[bool, Doc("Replace an output that exists."), Flag(panel=OU
 
 NOT_LOADED_SO = ("normalize", "allow_cpu_fallback")
 """Options of loading that no kind of analysis has."""
+Load = Annotated[LoadOptions, Group(without=NOT_LOADED_SO)]
 
 
 @dataclass(frozen=True)
@@ -69,22 +68,27 @@ class Analysis:
 
     folder: Path
     sections: Sequence[Section]
-    objects: Sequence[dict[str, Any]]
-    """The JSON of each model or run."""
+    reports: Sequence[Outcome]
+    """Of each model or run."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that the page does not fold."""
+        return [section.table for section in self.sections if section.table is not None and not section.folded]
 
     def to_dict(self) -> Any:
         """Return the JSON: an object, or a list of them where there are several models."""
-        return self.objects[0] if len(self.objects) == 1 else list(self.objects)
+        objects = [report.to_dict() for report in self.reports]
+        return objects[0] if len(objects) == 1 else objects
 
     def to_frame(self) -> pd.DataFrame:
         """Return the first table, with a row for each model or run."""
-        return next(section.table for section in self.sections if section.table is not None).to_frame()
+        return self.tables[0].to_frame()
 
     def show(self) -> None:
         """Print the tables that the page does not fold."""
-        for section in self.sections:
-            if section.table is not None and not section.folded:
-                console.show(section.table)
+        for table in self.tables:
+            console.show(table)
 
     def _repr_html_(self) -> str:
         """Show tables and figures in a notebook."""
@@ -145,31 +149,70 @@ def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float |
     return average(model.measure(each), SIMILARITY, least=1)
 
 
-def stored_vectors(path: str | Path) -> npt.NDArray[np.floating[Any]]:
+def stored_vectors(path: Path) -> npt.NDArray[Any]:
     """Return the vectors of a ``.npy`` file or of a directory of ``encode`` ``[n, d]``.
 
     Raises:
         InputError: if there are none, or too few; DataError for a damaged file.
     """
-    from sentcli.analysis.stored_vectors import read_vectors
+    import numpy as np
 
-    return read_vectors(Path(path), LEAST)
+    from sentcli.search.store import Store
+
+    if not path.exists():
+        raise InputError(f"there is no {path}")
+    if path.is_dir():
+        if not (path / "manifest.json").exists():
+            raise InputError(
+                f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
+            )
+        blocks = Store.open(path, to_search=False).blocks
+        vectors = blocks.take(np.arange(len(blocks)))
+    elif path.suffix == ".npy":
+        vectors = _array(path)
+    else:
+        raise InputError(f"{path} holds no vectors: give a .npy file, a directory of encode, or a training run")
+    if len(vectors) < LEAST:
+        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST}")
+    return vectors
 
 
-def describe(report: Outcome, described: dict[str, Any], protocol: dict[str, Any], seed: int | None = None) -> Outcome:
-    """Say in a report how its numbers were made, and stop its clock.
+def _array(path: Path) -> npt.NDArray[Any]:
+    import numpy as np
+
+    try:
+        vectors: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise DataError(path, f"not a NumPy array: {one_line(error)}") from error
+    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
+        raise DataError(path, f"an array {vectors.shape} of {vectors.dtype}; vectors are numbers [rows, dimensions]")
+    if not all(np.isfinite(vectors[i : i + 65536]).all() for i in range(0, len(vectors), 65536)):
+        raise DataError(path, "some numbers are not finite")
+    return vectors
+
+
+def finish(
+    report: Outcome,
+    protocol: dict[str, Any],
+    results: dict[str, Any],
+    model: EvaluatedModel | None = None,
+    seed: int | None = None,
+) -> Outcome:
+    """Write into a report how its numbers were made, and stop its clock.
 
     Args:
-        report: of one model.
-        described: how the model was loaded; empty for vectors without a model.
+        report: of one model, run or file of vectors.
         protocol: the choices of the analysis.
+        results: what was measured.
+        model: how it was loaded becomes a part of the protocol.
         seed: of what is random.
     """
     from sentcli.machine import environment
 
-    report.protocol = protocol | {key: value for key, value in described.items() if key != "device"}
-    report.environment = environment(described.get("device"), described.get("precision"), seed)
-    return report.finish(report.results)
+    described = dict(model.described) if model is not None else {}
+    report.environment = environment(described.pop("device", None), described.get("precision"), seed)
+    report.protocol = protocol | described
+    return report.finish(results)
 
 
 def read_texts(file: str, text_field: str = "text", limit: int | None = None) -> list[str]:
@@ -233,7 +276,7 @@ def check(output: Path, *, overwrite: bool) -> None:
     from sentcli.io.atomic import check_output
 
     empty = output.is_dir() and not any(output.iterdir())
-    if output.is_dir() and overwrite and not empty and not (output / RESULT).exists():
+    if output.is_dir() and overwrite and not (empty or (output / RESULT).exists()):
         raise InputError(f"{output} holds no {RESULT}, so it is not an analysis that --overwrite may replace")
     check_output(output, overwrite=overwrite or empty, folder=True)
 
@@ -242,7 +285,7 @@ def write(
     kind: str,
     output: Path,
     sections: Sequence[Section],
-    objects: Sequence[dict[str, Any]],
+    reports: Sequence[Outcome],
     summary: Sequence[str] | None = None,
 ) -> Analysis:
     """Write the folder of an analysis, which appears whole or not at all.
@@ -251,17 +294,16 @@ def write(
         kind: the name of the analysis.
         output: the folder.
         sections: of the page.
-        objects: the JSON of each model or run.
+        reports: of each model or run; they become the JSON.
         summary: what the page says in short; None takes what its first figure shows, in words.
     """
     from sentcli import __version__
     from sentcli.io.atomic import replacing
     from sentcli.io.json_files import finite
     from sentcli.pages.figures import save_figure, save_frame
-    from sentcli.pages.page import Page
     from sentcli.pages.write import write_page
 
-    analysis = Analysis(output, sections, objects)
+    analysis = Analysis(output, sections, reports)
     made = f"Made by sentcli {__version__}: analyze {kind}."
     page = Page(f"Analysis: {kind}", sections, _summary(sections) if summary is None else summary, made)
     with replacing(output) as folder, console.working("drawing"):

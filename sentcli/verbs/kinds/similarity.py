@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +14,9 @@ from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Group, verb
+from sentcli.verbs.declaration import verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis
+from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.sts import Pairs
-    from sentcli.verbs.outcome import Outcome
 
     Values = npt.NDArray[np.float64]
 
@@ -52,10 +49,10 @@ def similarity(
     pairs: shared.PairsFile = None,
     split: shared.Split = "test",
     top: Annotated[int, Ge(1), Doc("Pairs to list, of those least and of those most agreed with.")] = 10,
-    load: Annotated[LoadOptions, Group(without=shared.NOT_LOADED_SO)] = LoadOptions(),
+    load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> Analysis:
+) -> shared.Analysis:
     """Cosine against gold score of sentence pairs, and the pairs that a model sees otherwise.
 
     Draws every pair of STS-B's test split, or of a table of yours, by gold score
@@ -74,250 +71,208 @@ def similarity(
         raise InputError("give models (-m) whose cosines are to be compared with gold scores")
     models = shared.models(model, load, rerun=rerun)
     ((name, subsets),) = shared.read_stsb(data, pairs, split).items()
-    scored = GoldPairs.of(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
+    scored = GoldPairs(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
     names = shared.short_names(model)
-    cosines, reports = {}, []
-    for each in models:
-        cosines[names[each.name]], report = measure(each, scored)
-        reports.append(report)
-    gold = scored.gold
-    words = f"{len(gold):,} pairs of {scored.name}, gold scores {gold.min():g} to {gold.max():g}."
-    made = sections({names[report.model]: report.results for report in reports}, cosines, scored, words)
-    return shared.write("similarity", output, made, [report.to_dict() for report in reports])
+    reports = [scored.measure(each, names[each.name]) for each in models]
+    return shared.write("similarity", output, scored.sections(), reports)
 
 
-@dataclass(frozen=True)
 class GoldPairs:
-    """Sentence pairs and their gold scores."""
-
-    name: str
-    subsets: list[Pairs]
-    first: Sequence[str]
-    second: Sequence[str]
-    gold: Values
-    """``[n]``."""
-    edges: Values
-    """The ends of the bins of gold ``[bins + 1]``."""
-    features: dict[str, Values]
-    """The keys of `FEATURES`, each ``[n]``."""
-    top: int
-    """Pairs to list, of those least and of those most agreed with."""
-
-    @classmethod
-    def of(cls, name: str, subsets: list[Pairs], source: str, top: int) -> GoldPairs:
-        """Return the pairs of all subsets.
-
-        Raises:
-            InputError: if there are too few.
-        """
-        import numpy as np
-
-        from sentcli.analysis.gold import edges
-        from sentcli.analysis.surface import surface
-
-        gold = np.concatenate([subset.gold for subset in subsets])
-        if len(gold) < shared.LEAST:
-            raise InputError(f"{source}: {len(gold)} pairs; an analysis needs at least {shared.LEAST}")
-        first, second = ([text for one in subsets for text in getattr(one, side)] for side in ("first", "second"))
-        features = {"gold": gold, **surface(first, second)}
-        return cls(name, subsets, first, second, gold, edges(gold), features, top)
-
-    @property
-    def bin_names(self) -> list[str]:
-        """The bins in words."""
-        return [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
-
-
-def measure(model: EvaluatedModel, pairs: GoldPairs) -> tuple[Values, Outcome]:
-    """Return the cosines of the pairs ``[n]`` and the report of a model; the correlations are those of ``sts-eval``."""
-    import numpy as np
-
-    from sentcli.analysis import gold
-    from sentcli.analysis.surface import followed
-    from sentcli.evaluation import sts
-    from sentcli.verbs.outcome import Outcome
-
-    report = Outcome("analyze", model.name)
-    vectors = shared.vectors_of(model, [*pairs.first, *pairs.second])
-    first, second = vectors.of(pairs.first), vectors.of(pairs.second)
-    mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
-    cosines, centred = sts.cosine(first, second), sts.cosine(first - mean, second - mean)
-    score = sts.SimilarityTask(pairs.name, pairs.subsets).score(None, vectors)
-    differences = gold.rank_difference(cosines, pairs.gold)
-    least, most = (
-        [
-            {
-                "sentence1": pairs.first[i],
-                "sentence2": pairs.second[i],
-                "gold": float(pairs.gold[i]),
-                "cosine": float(cosines[i]),
-                "rank_difference": float(differences[i]),
-            }
-            for i in rows
-        ]
-        for rows in gold.disagreements(differences, pairs.top)
-    )
-    bins = gold.bins(cosines, pairs.gold, pairs.edges)
-    report.results = {
-        "pairs": len(cosines),
-        "spearman": score.metrics["spearman"],
-        "pearson": score.metrics["pearson"],
-        "bins": bins.astype(object).where(bins.notna(), None).to_dict("records"),
-        "follows": {"raw": followed(cosines, pairs.features), "centred": followed(centred, pairs.features)},
-        "least_agreed": least,
-        "most_agreed": most,
-    }
-    protocol = {
-        "kind": "similarity",
-        "pairs": pairs.name,
-        "similarity": "cosine",
-        "aggregation": sts.AGGREGATIONS["all"].title,
-        "bins": pairs.edges.tolist(),
-    }
-    return cosines, shared.describe(report, model.described, protocol)
-
-
-def sections(
-    rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: GoldPairs, words: str
-) -> list[Section]:
-    """Return figures and tables.
+    """Sentence pairs with gold scores, and the cosines that models give them.
 
     Args:
-        rows: the results of each model, by its short name.
-        cosines: of the pairs in each model ``[n]``.
-        pairs: that all of them were given.
-        words: which pairs they are.
+        name: of the pairs.
+        subsets: the pairs.
+        source: the file, for an error.
+        top: pairs to list, of those least and of those most agreed with.
+
+    Raises:
+        InputError: if there are too few pairs.
     """
-    import pandas as pd
 
-    bins = pd.concat([pd.DataFrame(results["bins"]).assign(model=name) for name, results in rows.items()])
-    bins["bin"] = pairs.bin_names * len(rows)
-    bins = bins.astype({"mean": float, "deviation": float})
-    made = [
-        Section(
-            "Correlation with gold scores", (words,), table=_correlations(rows, cosines, pairs), file="correlations"
-        ),
-        Section("What the cosine follows", table=_follows(rows, pairs), file="follows"),
-        Section("Cosine against gold score", figure=_scatter(rows, cosines, pairs, bins)),
-        Section("Densities by gold score", figure=_ridge(cosines, pairs, bins)),
-        Section("Cosine by gold score", table=_binned(bins), file="bins"),
-    ]
-    for i, (name, results) in enumerate(rows.items(), 1):
-        for kind in ("least", "most"):
-            title = f"{kind.capitalize()} agreed with by {name}"
-            table = _listed(title, results[f"{kind}_agreed"])
-            made.append(Section(title, table=table, file=f"{kind}-agreed-{i}", folded=True))
-    return made
+    def __init__(self, name: str, subsets: list[Pairs], source: str, top: int) -> None:
+        import numpy as np
 
+        from sentcli.analysis import gold
 
-def _correlations(rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: GoldPairs) -> Table:
-    lines = [
-        [
-            name,
-            results["pairs"],
-            results["spearman"],
-            results["pearson"],
-            float(cosines[name].mean()),
-            float(cosines[name].std(ddof=1)),
+        self.name, self.subsets, self.top = name, subsets, top
+        self.gold = np.concatenate([subset.gold for subset in subsets])
+        if len(self.gold) < shared.LEAST:
+            raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {shared.LEAST}")
+        self.first = [text for subset in subsets for text in subset.first]
+        self.second = [text for subset in subsets for text in subset.second]
+        self.features = {"gold": self.gold, **gold.surface(self.first, self.second)}
+        self.edges = gold.edges(self.gold)
+        self.bin_names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
+        self.cosines: dict[str, Values] = {}
+        """Of each model, by its short name ``[n]``."""
+        self.results: dict[str, dict[str, Any]] = {}
+
+    def measure(self, model: EvaluatedModel, name: str) -> Outcome:
+        """Measure a model under its short name; the correlations are those of ``sts-eval``."""
+        import numpy as np
+
+        from sentcli.analysis import gold
+        from sentcli.evaluation import sts
+
+        report = Outcome("analyze", model.name)
+        vectors = shared.vectors_of(model, [*self.first, *self.second])
+        first, second = vectors.of(self.first), vectors.of(self.second)
+        mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
+        cosines, centred = sts.cosine(first, second), sts.cosine(first - mean, second - mean)
+        score = sts.SimilarityTask(self.name, self.subsets).score(None, vectors)
+        bins = gold.bins(cosines, self.gold, self.edges)
+        differences = gold.rank_difference(cosines, self.gold)
+        columns = ("sentence1", "sentence2", "gold", "cosine", "rank_difference")
+        pairs = list(
+            zip(self.first, self.second, *(each.tolist() for each in (self.gold, cosines, differences)), strict=True)
+        )
+        least, most = (
+            [dict(zip(columns, pairs[i], strict=True)) for i in rows]
+            for rows in gold.disagreements(differences, self.top)
+        )
+        self.cosines[name] = cosines
+        self.results[name] = {
+            "pairs": len(cosines),
+            "spearman": score.metrics["spearman"],
+            "pearson": score.metrics["pearson"],
+            "bins": bins.astype(object).where(bins.notna(), None).to_dict("records"),
+            "follows": {
+                "raw": gold.followed(cosines, self.features),
+                "centred": gold.followed(centred, self.features),
+            },
+            "least_agreed": least,
+            "most_agreed": most,
+        }
+        protocol = {
+            "kind": "similarity",
+            "pairs": self.name,
+            "similarity": "cosine",
+            "aggregation": sts.AGGREGATIONS["all"].title,
+            "bins": self.edges.tolist(),
+        }
+        return shared.finish(report, protocol, self.results[name], model)
+
+    def sections(self) -> list[Section]:
+        """Return figures and tables of the models that were measured."""
+        import pandas as pd
+
+        measured = [pd.DataFrame(results["bins"]).assign(model=name) for name, results in self.results.items()]
+        bins = pd.concat(measured).assign(bin=self.bin_names * len(measured))
+        bins = bins.astype({"mean": float, "deviation": float})
+        words = f"{len(self.gold):,} pairs of {self.name}, gold scores {self.gold.min():g} to {self.gold.max():g}."
+        made = [
+            Section("Correlation with gold scores", (words,), self._correlations(), file="correlations"),
+            Section("What the cosine follows", table=self._follows(), file="follows"),
+            Section("Cosine against gold score", figure=self._scatter(bins)),
+            Section("Densities by gold score", figure=self._ridge(bins)),
+            Section("Cosine by gold score", table=_binned(bins), file="bins"),
         ]
-        for name, results in rows.items()
-    ]
-    columns = ("model", "pairs", "Spearman", "Pearson", "mean cosine", "sd of cosine")
-    formats = dict.fromkeys(columns[-2:], ".3f")
-    title = f"Cosine and gold score of {pairs.name}"
-    return Table(title, columns, lines, formats=formats, notes=("Correlations times 100.",))
+        for i, (name, results) in enumerate(self.results.items(), 1):
+            for kind in ("least", "most"):
+                title = f"{kind.capitalize()} agreed with by {name}"
+                table = _agreed(title, results[f"{kind}_agreed"])
+                made.append(Section(title, table=table, file=f"{kind}-agreed-{i}", folded=True))
+        return made
 
+    def _correlations(self) -> Table:
+        rows = [
+            {
+                "model": name,
+                "pairs": results["pairs"],
+                "Spearman": results["spearman"],
+                "Pearson": results["pearson"],
+                "mean cosine": float(self.cosines[name].mean()),
+                "sd of cosine": float(self.cosines[name].std(ddof=1)),
+            }
+            for name, results in self.results.items()
+        ]
+        formats = {"mean cosine": ".3f", "sd of cosine": ".3f"}
+        title = f"Cosine and gold score of {self.name}"
+        return Table.of_rows(title, rows, formats=formats, notes=("Correlations times 100.",))
 
-def _follows(rows: dict[str, dict[str, Any]], pairs: GoldPairs) -> Table:
-    from sentcli.analysis.surface import followed
+    def _follows(self) -> Table:
+        from sentcli.analysis.gold import followed
 
-    lines = [
-        [f"{name}{end}", *(results["follows"][key][feature] for feature in FEATURES)]
-        for name, results in rows.items()
-        for key, end in (("raw", ""), ("centred", ", centred"))
-    ]
-    own = followed(pairs.gold, pairs.features)
-    lines.append([GOLD, None, *(own[feature] for feature in list(FEATURES)[1:])])
-    notes = (
-        "Spearman, times 100, with features of the pairs: difference in words, the same first word, Jaccard "
-        "similarity of the English stop words (scikit-learn's) and of the other words.",
-        "Centred: the mean of all the sentences' vectors is taken off first, which contrastive training does, too.",
-    )
-    return Table(f"What the cosine follows on {pairs.name}", ("values", *FEATURES.values()), lines, notes=notes)
+        rows = {
+            f"{name}{end}": results["follows"][key]
+            for name, results in self.results.items()
+            for key, end in (("raw", ""), ("centred", ", centred"))
+        }
+        rows[GOLD] = followed(self.gold, self.features) | {"gold": None}
+        notes = (
+            "Spearman, times 100, with features of the pairs: difference in words, the same first word, Jaccard "
+            "similarity of the English stop words (scikit-learn's) and of the other words.",
+            "Centred: the mean of all the sentences' vectors is taken off first, which contrastive training does, too.",
+        )
+        lines = [[name, *map(values.get, FEATURES)] for name, values in rows.items()]
+        return Table(f"What the cosine follows on {self.name}", ("values", *FEATURES.values()), lines, notes=notes)
 
+    def _scatter(self, bins: pd.DataFrame) -> Figure:
+        import pandas as pd
 
-def _scatter(
-    rows: dict[str, dict[str, Any]], cosines: dict[str, Values], pairs: GoldPairs, bins: pd.DataFrame
-) -> Figure:
-    import pandas as pd
+        texts = [f"{first} | {second}" for first, second in zip(self.first, self.second, strict=True)]
+        groups = [f"gold {score:g}" for score in self.gold]
+        dots, lines, told, about = [], {}, [], []
+        for number, (name, cosines) in enumerate(self.cosines.items()):
+            pairs = {"x": self.gold, "y": cosines}
+            dots.append(pd.DataFrame({"panel": name, "series": "pairs", **pairs, "label": texts}))
+            told.append(pd.DataFrame({"panel": number, **pairs, "group": groups, "text": texts}))
+            own = bins[(bins["model"] == name) & (bins["pairs"] > 0)]
+            mean, spread = own["mean"], own["deviation"].fillna(0.0)
+            line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
+            lines[name] = pd.DataFrame({"panel": name, "series": "mean and standard deviation of a bin", **line})
+            rise = " to ".join(f"{mean.iloc[i]:.2f} at {own['bin'].iloc[i]}" for i in (0, -1)).replace(
+                "at", "at gold", 1
+            )
+            about.append(f"{name}: Spearman {self.results[name]['spearman']:.2f}, mean cosine rises from {rise}")
+        ends = style.limits(*self.cosines.values())
 
-    texts = [f"{one} | {two}" for one, two in zip(pairs.first, pairs.second, strict=True)]
-    parts = []
-    for name, values in cosines.items():
-        parts.append(pd.DataFrame({"panel": name, "series": "pairs", "x": pairs.gold, "y": values, "label": texts}))
-        own = bins[(bins["model"] == name) & (bins["pairs"] > 0)]
-        spread, middle = own["deviation"].fillna(0.0), (own["low"] + own["high"]) / 2
-        line = {"x": middle, "y": own["mean"], "low": own["mean"] - spread, "high": own["mean"] + spread}
-        parts.append(pd.DataFrame({"panel": name, "series": "mean and standard deviation of a bin", **line}))
-    data = pd.concat(parts)
-    ends = style.limits(*cosines.values())
+        def draw(name: str, axes: Axes) -> None:
+            line = lines[name]
+            axes.scatter(self.gold, self.cosines[name], **style.dots(0, len(self.gold)))
+            axes.fill_between(line["x"], line["low"], line["high"], color=style.colour(1), alpha=0.2, linewidth=0)
+            axes.plot(line["x"], line["y"], **style.line(1))
+            title = f"{name} (Spearman {self.results[name]['spearman']:.1f})"
+            axes.set(title=title, xlabel=GOLD, ylabel=COSINE, ylim=ends)
 
-    def draw(name: str, axes: Axes) -> None:
-        own = data[data["panel"] == name]
-        dots, line = own[own["series"] == "pairs"], own[own["series"] != "pairs"]
-        axes.scatter(dots["x"], dots["y"], **style.dots(0, len(dots)))
-        axes.fill_between(line["x"], line["low"], line["high"], color=style.colour(1), alpha=0.2, linewidth=0)
-        axes.plot(line["x"], line["y"], **style.line(1))
-        title = f"{name} (Spearman {rows[name]['spearman']:.1f})"
-        axes.set(title=title, xlabel=GOLD, ylabel=COSINE, ylim=ends)
+        data = pd.concat([part for pair in zip(dots, lines.values(), strict=True) for part in pair])
+        note = "A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation"
+        panels = [partial(draw, name) for name in self.cosines]
+        title = "Cosine against gold score"
+        return Figure("similarity-scatter", title, panels, data, "; ".join(about), note, pd.concat(told))
 
-    about = []
-    for name, results in rows.items():
-        own = bins[(bins["model"] == name) & (bins["pairs"] > 0)]
-        first, last = own.iloc[0], own.iloc[-1]
-        rise = f"{first['mean']:.2f} at gold {first['bin']} to {last['mean']:.2f} at {last['bin']}"
-        about.append(f"{name}: Spearman {results['spearman']:.2f}, mean cosine rises from {rise}")
-    note = "A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation"
-    panels = [partial(draw, name) for name in cosines]
-    groups = [f"gold {score:g}" for score in pairs.gold]
-    told = [
-        pd.DataFrame({"panel": number, "x": pairs.gold, "y": values, "group": groups, "text": texts})
-        for number, values in enumerate(cosines.values())
-    ]
-    title = "Cosine against gold score"
-    return Figure("similarity-scatter", title, panels, data, "; ".join(about), note, pd.concat(told))
+    def _ridge(self, bins: pd.DataFrame) -> Figure:
+        import numpy as np
+        import pandas as pd
 
+        from sentcli.analysis.gold import GRID, bin_numbers, density
 
-def _ridge(cosines: dict[str, Values], pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
-    import numpy as np
-    import pandas as pd
+        ends = style.limits(*self.cosines.values())
+        at, numbers = np.linspace(max(ends[0], -1), min(ends[1], 1), GRID), bin_numbers(self.gold, self.edges)
+        parts, about = [], []
+        for model, cosines in self.cosines.items():
+            heights = [density(cosines[numbers == i], at) for i in range(len(self.bin_names))]
+            scale = RIDGE / max(float(np.max(heights)), 1e-12)
+            for i, (name, height) in enumerate(zip(self.bin_names, heights, strict=True)):
+                area = {"x": at, "y": scale * height, "low": float(i)}
+                parts.append(pd.DataFrame({"panel": model, "series": f"gold {name}", **area}))
+            about.append(f"{model}: {_spread(bins[bins['model'] == model])}")
+        data = pd.concat(parts)
 
-    from sentcli.analysis.gold import GRID, bin_numbers, density
+        def draw(model: str, axes: Axes) -> None:
+            for i, (_, area) in enumerate(data[data["panel"] == model].groupby("series", sort=False)):
+                top = area["low"] + area["y"]
+                axes.fill_between(area["x"], area["low"], top, color=style.colour(i), alpha=0.3, linewidth=0)
+                axes.plot(area["x"], top, **style.line(i, markers=False))
+            axes.set_yticks(range(len(self.bin_names)), self.bin_names)
+            axes.yaxis.grid(visible=False)
+            axes.set(title=model, xlabel=COSINE, ylabel=GOLD, xlim=ends, ylim=(-0.15, len(self.bin_names) - 0.02))
 
-    ends = style.limits(*cosines.values())
-    at, numbers = np.linspace(max(ends[0], -1), min(ends[1], 1), GRID), bin_numbers(pairs.gold, pairs.edges)
-    names, parts = pairs.bin_names, []
-    for model, values in cosines.items():
-        heights = [density(values[numbers == part], at) for part in range(len(names))]
-        scale = RIDGE / max(max(float(height.max()) for height in heights), 1e-12)
-        for part, (name, height) in enumerate(zip(names, heights, strict=True)):
-            area = {"x": at, "y": scale * height, "low": float(part)}
-            parts.append(pd.DataFrame({"panel": model, "series": f"gold {name}", **area}))
-    data = pd.concat(parts)
-
-    def draw(model: str, axes: Axes) -> None:
-        for part, (_, area) in enumerate(data[data["panel"] == model].groupby("series", sort=False)):
-            top = area["low"] + area["y"]
-            axes.fill_between(area["x"], area["low"], top, color=style.colour(part), alpha=0.3, linewidth=0)
-            axes.plot(area["x"], top, **style.line(part, markers=False))
-        axes.set_yticks(range(len(names)), names)
-        axes.yaxis.grid(visible=False)
-        axes.set(title=model, xlabel=COSINE, ylabel=GOLD, xlim=ends, ylim=(-0.15, len(names) - 0.02))
-
-    about = "; ".join(f"{model}: {_spread(bins[bins['model'] == model])}" for model in cosines)
-    note = "Kernel densities of the cosines (Gaussian, Scott's bandwidth), each of the same area"
-    panels = [partial(draw, model) for model in cosines]
-    return Figure("similarity-density", "Densities of cosine by gold score", panels, data, about, note)
+        note = "Kernel densities of the cosines (Gaussian, Scott's bandwidth), each of the same area"
+        panels = [partial(draw, model) for model in self.cosines]
+        title = "Densities of cosine by gold score"
+        return Figure("similarity-density", title, panels, data, "; ".join(about), note)
 
 
 def _spread(bins: pd.DataFrame) -> str:
@@ -336,7 +291,7 @@ def _binned(bins: pd.DataFrame) -> Table:
     return Table.of_frame("Cosine by gold score", shown, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
 
 
-def _listed(title: str, listed: list[dict[str, Any]]) -> Table:
+def _agreed(title: str, listed: list[dict[str, Any]]) -> Table:
     columns = ("first sentence", "second sentence", "gold", "cosine", "rank difference")
     note = (
         "Rank difference: rank of the cosine less rank of the gold score, from 0 to 1; above 0 the model holds the "

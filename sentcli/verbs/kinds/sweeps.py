@@ -15,7 +15,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.kinds.shared import Analysis
+from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ BANDS = "Points are means over seeds, bands one standard deviation."
 Sweeps = Annotated[
     list[Path],
     Doc("Folders of train --sweep or --seeds, or their results.jsonl."),
-    Flag(metavar="PATH...", show_default=False, positional=True),
+    Flag(metavar="PATH...", positional=True),
 ]
 
 
@@ -44,7 +44,7 @@ def low_shot(
     ] = None,
     published: Annotated[bool, Doc("Draw what miCSE prints (tables 2 to 4) beside it.")] = False,
     overwrite: shared.Overwrite = False,
-) -> Analysis:
+) -> shared.Analysis:
     """Scores over the size of the training set, from a sweep of --fraction or --limit.
 
     Means over the seeds with a band of one standard deviation (miCSE, figs. 3,
@@ -81,8 +81,8 @@ def low_shot(
             made.append(Section(f"{title}, over {baseline}", table=over, file=f"{file}-over"))
     if printed is not None:
         made.append(Section("Published low-shot scores", table=_published(printed), file="low-shot-published"))
-    objects = [_object("low-shot", runs, points, {"baseline": baseline})]
-    return shared.write("low-shot", output, made, objects, _summary(points, "sentences"))
+    reports = [_report("low-shot", runs, points, {"baseline": baseline})]
+    return shared.write("low-shot", output, made, reports, _summary(points, "sentences"))
 
 
 @verb("sweep")
@@ -92,10 +92,10 @@ def sweep(
     x: Annotated[
         list[str] | None,
         Doc("A setting as for train --set, such as learning_rate or ami.weight; default: all that is varied."),
-        Flag(metavar="KEY", show_default=False),
+        Flag(metavar="KEY"),
     ] = None,
     overwrite: shared.Overwrite = False,
-) -> Analysis:
+) -> shared.Analysis:
     """Dev and test scores over any hyper-parameter, from sweeps.
 
     The ablations of the papers (InforMin-CL, tables 5 to 7; InfoCSE, tables 4
@@ -124,33 +124,25 @@ def sweep(
         words, name = key.replace("_", " "), f"sweep-{_slug(key)}"
         made.append(Section(f"Sweep of {words}", figure=_sweep_figure(key, points, name)))
         made.append(Section(f"Scores over {words}", table=_over_setting(key, points), file=f"{name}-table"))
-    objects = [_object("sweep", runs, points, {"x": key}) for key, points in drawn.items()]
+    reports = [_report("sweep", runs, points, {"x": key}) for key, points in drawn.items()]
     summary = [line for key, points in drawn.items() for line in _summary(points, key)]
-    return shared.write("sweep", output, made, objects, summary)
+    return shared.write("sweep", output, made, reports, summary)
 
 
-def _object(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> dict[str, Any]:
+def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Outcome:
     import pandas as pd
-
-    from sentcli.machine import environment
-    from sentcli.verbs.outcome import Outcome
 
     curves: dict[str, list[dict[str, Any]]] = {}
     for point in points.to_dict("records"):
+        deviations = {score: point[f"{score}_sd"] for score in _scored(points) if pd.notna(point[score])}
         scores = {
-            score: {
-                "mean": point[score],
-                "sd": None if pd.isna(point[f"{score}_sd"]) else point[f"{score}_sd"],
-                "runs": point["runs"],
-            }
-            for score in _scored(points)
-            if pd.notna(point[score])
+            score: {"mean": point[score], "sd": None if pd.isna(sd) else sd, "runs": point["runs"]}
+            for score, sd in deviations.items()
         }
         curves.setdefault(point["system"], []).append({"value": point["value"], **scores})
     models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
     results = {"curves": [{"system": system, "points": each} for system, each in curves.items()]}
-    protocol = {"kind": kind, **choices, "runs": len(runs)}
-    return Outcome("analyze", models, protocol, results, environment(None, None)).to_dict()
+    return shared.finish(Outcome("analyze", models), {"kind": kind, **choices, "runs": len(runs)}, results)
 
 
 def _scored(points: pd.DataFrame) -> list[str]:

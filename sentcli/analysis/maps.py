@@ -1,0 +1,261 @@
+"""A model's map of texts (t-SNE) with its clusters, how far the map tells the truth, and whitening before it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.analysis import clusters
+from sentcli.analysis.neighbours import nearest_on_map, overlap, same_group
+from sentcli.errors import InputError, MissingExtraError
+from sentcli.evaluation.all_pairs import all_pairs, check_rows, unit_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Floats = npt.NDArray[np.floating[Any]]
+    Groups = npt.NDArray[np.int64]
+
+MANY = 20_000
+"""Rows beyond which openTSNE takes over: scikit-learn's time grows with n log n, openTSNE's with n."""
+ALIKE = 1e-6
+"""Difference between unit vectors in any direction that single precision does not resolve."""
+EPS = 1e-4
+"""Added to the variances within groups, in mean variances of a column."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where texts lie on a map."""
+
+    positions: npt.NDArray[np.float64]
+    """``[n, 2]``; distances have no unit."""
+    perplexity: float
+    """That was used."""
+    divergence: float
+    """Kullback-Leibler, of the map from the vectors: what t-SNE makes small."""
+    library: str
+    seconds: float
+
+
+def fitting_perplexity(rows: int, perplexity: float) -> float:
+    """Return a perplexity that so many rows allow: at most a third of the others."""
+    return min(perplexity, (rows - 1) / 3)
+
+
+def require(rows: int) -> None:
+    """Refuse to start where what so many rows need is missing.
+
+    Raises:
+        MissingExtraError: saying what to install.
+    """
+    if rows > MANY:
+        try:
+            import openTSNE  # noqa: F401
+        except ImportError as error:
+            raise MissingExtraError("openTSNE", "maps", f"a map of more than {MANY:,} texts") from error
+
+
+def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
+    """Place vectors on a plane so that neighbours by cosine stay neighbours; the same seed gives the same map.
+
+    t-SNE compares squared distances; those of unit vectors are ``2 - 2 cos``. It starts from the two principal
+    components, so that the large-scale order means something, and needs no other reduction of the dimensions first.
+
+    Args:
+        vectors: ``[n, d]``, n at least 4, not all the same.
+        perplexity: effective number of neighbours that each point attends to; see `fitting_perplexity`.
+        seed: of what is random.
+
+    Raises:
+        ValueError: for too few vectors; MissingExtraError for more than `MANY` without openTSNE.
+    """
+    check_rows(vectors, 4)
+    require(len(vectors))
+    unit = unit_rows(vectors)
+    perplexity = fitting_perplexity(len(unit), perplexity)
+    started = time.perf_counter()
+    if len(unit) > MANY:
+        from openTSNE import TSNE
+
+        placed = TSNE(perplexity=perplexity, initialization="pca", random_state=seed).fit(unit)
+        positions, divergence, library = placed, placed.kl_divergence, "openTSNE"
+    else:
+        from sklearn.manifold import TSNE
+
+        fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit(unit)
+        positions, divergence, library = fitted.embedding_, fitted.kl_divergence_, "scikit-learn"
+    seconds = time.perf_counter() - started
+    return Layout(np.asarray(positions, np.float64), perplexity, float(divergence), library, seconds)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """A way to whiten."""
+
+    groups: int | None = None
+    """Of columns, shuffled (WhitenedCSE, sec. 3.2); None: all columns together, ZCA."""
+
+    @classmethod
+    def parse(cls, text: str) -> Whitening:
+        """Read ``zca`` or ``groups:N``.
+
+        Raises:
+            InputError: for anything else.
+        """
+        kind, _, number = text.partition(":")
+        if text == "zca":
+            return cls()
+        if kind == "groups" and number.isdecimal() and int(number) > 0:
+            return cls(int(number))
+        raise InputError(f"--whiten {text}: expected zca, or groups:N with a number of groups such as groups:128")
+
+    def __str__(self) -> str:
+        return "zca" if self.groups is None else f"groups:{self.groups}"
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        return "ZCA" if self.groups is None else f"{self.groups} shuffled groups"
+
+    def check(self, rows: int, dimension: int) -> None:
+        """Refuse what cannot be whitened.
+
+        Raises:
+            InputError: if the groups do not divide the dimensions, or there are too few texts: so few can be whitened
+                perfectly, and then all of them are equally far from each other.
+        """
+        groups = self.groups or 1
+        if dimension % groups:
+            raise InputError(f"--whiten {self}: {groups} groups do not divide {dimension} dimensions")
+        if rows <= dimension // groups:
+            width = dimension // groups
+            raise InputError(
+                f"--whiten {self}: {rows} texts are too few for {width} dimensions; give more than {width}"
+            )
+
+    def apply(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
+        """Return vectors ``[n, d]`` whose covariance (in every group) is the identity, but for dead columns.
+
+        Statistics are those of all n vectors. ZCA leaves out directions without variance, see `spectrum.whitened`;
+        groups add `EPS` to the variances, since some models have columns that hardly change (MiniLM has three).
+
+        Args:
+            vectors: ``[n, d]``.
+            seed: of the order of the columns that makes the groups.
+
+        Raises:
+            InputError: as `check`.
+        """
+        import torch
+
+        from sentcli.analysis.spectrum import whitened
+        from sentcli.objectives.whitening import shuffled_group_whitening
+
+        self.check(*vectors.shape)
+        if self.groups is None:
+            return whitened(vectors)
+        order = torch.from_numpy(np.random.default_rng(seed).permutation(vectors.shape[1]))
+        wide = torch.from_numpy(np.asarray(vectors, np.float64))
+        eps = EPS * float(wide.var(dim=0).mean())
+        white: npt.NDArray[np.float64] = shuffled_group_whitening(wide, self.groups, order, eps).numpy()
+        return white
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """The choices of a map."""
+
+    clusters: int = 10
+    """As InforMin-CL's fig. 2 has."""
+    perplexity: float = 30
+    seed: int = 42
+    neighbours: int = 10
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map of n texts, and what was measured."""
+
+    layout: Layout
+    groups: npt.NDArray[np.int64]
+    """The cluster of each text ``[n]``."""
+    neighbours: npt.NDArray[np.int64]
+    """The k nearest texts by cosine ``[n, k]``."""
+    clusters: pd.DataFrame
+    """A row for each cluster: number (from 1; matched between models), size, words that set its texts apart, and
+    example, the text nearest to its centre."""
+    measures: dict[str, Any]
+    """By name: dimension; map_purity, the mean share of the k nearest points on the map that are in a point's own
+    cluster; neighbour_overlap, the mean share of the k nearest texts by cosine that are among the k nearest points;
+    silhouette of the clusters by cosine distance, -1 to 1, None for a single cluster; and with labels label_purity,
+    the share of the texts that have the most frequent label of their cluster, and adjusted_mutual_information."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            **self.measures,
+            "kl_divergence": self.layout.divergence,
+            "tsne_seconds": round(self.layout.seconds, 3),
+            "clusters": self.clusters.to_dict("records"),
+        }
+
+
+def mapped(
+    vectors: Floats,
+    texts: Sequence[str],
+    settings: MapSettings,
+    labels: Groups | None = None,
+    reference: Groups | None = None,
+    free: int = 0,
+) -> Map:
+    """Cluster vectors, place them on a map, and measure both.
+
+    Args:
+        vectors: ``[n, d]``, not all the same.
+        texts: ``[n]``.
+        settings: the choices.
+        labels: numbers of what is known about the texts ``[n]``.
+        reference: clusters of another model ``[n]``, whose numbers are taken where texts are shared.
+        free: the first number for clusters that the reference does not have.
+
+    Raises:
+        InputError: if all vectors are the same, or there are fewer than clusters.
+    """
+    if len(vectors) < settings.clusters:
+        raise InputError(f"--clusters {settings.clusters}: there are only {len(vectors)} texts")
+    if np.ptp(unit_rows(vectors), axis=0).max() < ALIKE:
+        raise InputError("all vectors are the same: there is nothing to map")
+    own, centres = clusters.k_means(vectors, settings.clusters, settings.seed)
+    near = all_pairs(vectors, settings.neighbours)
+    layout = tsne(vectors, settings.perplexity, settings.seed)
+    on_map = nearest_on_map(layout.positions, near.k)
+    groups = own if reference is None else clusters.match(reference, own, free)
+    measures: dict[str, Any] = {
+        "dimension": vectors.shape[1],
+        "map_purity": same_group(on_map, own),
+        "neighbour_overlap": overlap(near.neighbours, on_map),
+        "silhouette": clusters.silhouette(vectors, own, settings.seed),
+    }
+    if labels is not None:
+        measures["label_purity"] = clusters.purity(own, labels)
+        measures["adjusted_mutual_information"] = clusters.adjusted_mutual_information(own, labels)
+    return Map(layout, groups, near.neighbours, _described(vectors, texts, own, groups, centres), measures)
+
+
+def _described(vectors: Floats, texts: Sequence[str], own: Groups, groups: Groups, centres: Floats) -> pd.DataFrame:
+    """Return the clusters; `own` are those of k-means, `groups` the numbers that they are shown with."""
+    import pandas as pd
+
+    words, rows = clusters.words_apart(texts, own), []
+    for cluster, centre in enumerate(centres):
+        inside = np.flatnonzero(own == cluster)
+        example = texts[int(inside[np.argmax(unit_rows(vectors[inside]) @ centre)])]
+        number = int(groups[inside[0]]) + 1
+        rows.append({"number": number, "size": len(inside), "words": words[cluster], "example": example})
+    return pd.DataFrame(rows).sort_values("number", kind="stable", ignore_index=True)
