@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sentcli.search.index_manifest import IndexManifest
     from sentcli.search.store import Store
 
+    Encoded = Callable[[Callable[[int, int], None]], SentenceEncoder | None]
+
 WORDS = "bm25"
 
 
@@ -63,27 +65,6 @@ class TextOptions:
     text_field: TextField = "text"
     id_field: IdField = None
     append: Annotated[bool, Doc("Add the rows of INPUT to the directory and its index.")] = False
-
-
-@dataclass(frozen=True)
-class _Build:
-    """What one call is about."""
-
-    inputs: list[str]
-    folder: Path | None
-    """The directory of vectors, where that is the input."""
-    output: Path | None
-    """The directory to encode files of text into."""
-    text: TextOptions
-    doc_prompt: str | None
-    overwrite: bool
-    load: Callable[[], SentenceEncoder | None]
-    """Loads the model, if one was named."""
-
-    @property
-    def place(self) -> Path:
-        """The directory that is indexed."""
-        return self.folder or self.output or Path()
 
 
 @verb("index")
@@ -138,13 +119,17 @@ def index(
 
         return None if model is None else load_encoder(model, options)
 
-    job = _Build(inputs, folder, output, text, doc_prompt, overwrite, load)
+    def encoded(check: Callable[[int, int], None]) -> SentenceEncoder | None:
+        """Load the model, and encode files of text if there are any."""
+        return load() if output is None else _encode(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
+
+    place = folder or output or Path()
     if what.type == WORDS:
-        return _index_words(job, what.language or "english")
+        return _index_words(place, what.language or "english", encoded if output is not None else None)
     request = IndexRequest(
         what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
     )
-    return _index_vectors(job, request, what.queries)
+    return _index_vectors(place, request, what.queries, encoded, doc_prompt, append=text.append)
 
 
 def _check_usage(folder: Path | None, output: Path | None, text: TextOptions, *, check: bool) -> None:
@@ -165,7 +150,7 @@ def _setting(text: str) -> tuple[str, int]:
     return key.strip(), int(value)
 
 
-def _index_words(job: _Build, language: str) -> Outcome:
+def _index_words(place: Path, language: str, encoded: Encoded | None) -> Outcome:
     """Build the BM25 index."""
     from sentcli.machine import environment
     from sentcli.search.bm25 import check_language, described, require_bm25s
@@ -175,9 +160,9 @@ def _index_words(job: _Build, language: str) -> Outcome:
     outcome.environment = environment(None, None)
     require_bm25s()
     check_language(language)
-    if job.output is not None:
-        _encode(job, lambda rows, dimension: None)
-    store = Store.open(job.place)
+    if encoded is not None:
+        encoded(lambda rows, dimension: None)
+    store = Store.open(place)
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
         built = store.build_words(language)
@@ -185,7 +170,9 @@ def _index_words(job: _Build, language: str) -> Outcome:
     return outcome.finish({"kind": WORDS, "index": str(store.folder), "rows": len(built)})
 
 
-def _index_vectors(job: _Build, request: IndexRequest, queries: str | None) -> Outcome:
+def _index_vectors(
+    place: Path, request: IndexRequest, queries: str | None, encoded: Encoded, doc_prompt: str | None, *, append: bool
+) -> Outcome:
     """Build an index of faiss; what cannot be built is refused before text is encoded."""
     from sentcli.io.sources import open_source
     from sentcli.machine import environment
@@ -199,24 +186,20 @@ def _index_vectors(job: _Build, request: IndexRequest, queries: str | None) -> O
     source = open_source(queries) if queries is not None else None
 
     def fits(rows: int, dimension: int) -> None:
-        enough = max(rows, ann.LEAST * 256) if job.text.append else rows  # others are there
+        enough = max(rows, ann.LEAST * 256) if append else rows  # others are there
         recipe = ann.recipe(request.kind, enough, dimension)
         indexing.check_recipe(recipe, dimension, request.similarity, request.settings)
 
-    encoder = _encode(job, fits) if job.output is not None else job.load()
-    store = Store.open(job.place)
+    encoder = encoded(fits)
+    store = Store.open(place)
     if encoder is not None:
-        store.check_encoder(encoder, store.prompt if job.doc_prompt is None else job.doc_prompt)
+        store.check_encoder(encoder, store.prompt if doc_prompt is None else doc_prompt)
     if source is not None:
         request = replace(request, queries=_encoded_queries(source, encoder, request.query_prompt))
     manifest = _build(store, request)
     outcome.model = str(store.settings.get("model", ""))
     outcome.protocol = {
-        "kind": manifest.kind,
-        "factory": manifest.factory,
-        "similarity": manifest.similarity,
-        "query_prompt": manifest.query_prompt,
-        "settings": manifest.settings,
+        **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
         **manifest.encoder,
     }
@@ -229,27 +212,40 @@ def _index_vectors(job: _Build, request: IndexRequest, queries: str | None) -> O
     return outcome.finish(results, [_recall_table(manifest)] if manifest.recall is not None else [])
 
 
-def _encode(job: _Build, check: Callable[[int, int], None]) -> SentenceEncoder:
+def _encode(
+    files: list[str],
+    folder: Path,
+    text: TextOptions,
+    doc_prompt: str | None,
+    load: Callable[[], SentenceEncoder | None],
+    check: Callable[[int, int], None],
+    *,
+    overwrite: bool,
+) -> SentenceEncoder:
     """Encode files of text as `encode` does; an interrupted directory is resumed.
 
     Args:
-        job: the files, the directory, the model.
+        files: what is encoded.
+        folder: the directory.
+        text: how the files are read.
+        doc_prompt: text in front of each; None is the model's own.
+        load: loads the model, if one was named.
         check: called with rows and dimension before anything is encoded.
+        overwrite: replace a directory that exists.
     """
     from sentcli import bulk
     from sentcli.encoder.announce import warn_truncated
     from sentcli.io.readers import ReadOptions
 
-    output, append = str(job.output), job.text.append
-    resume = not append and not job.overwrite
-    bulk.check_target(output, overwrite=job.overwrite, resume=resume, append=append)
-    inputs = bulk.read_inputs(job.inputs, ReadOptions(job.text.text_field, job.text.id_field), output=output)
-    encoder = job.load()
+    output, resume = str(folder), not (text.append or overwrite)
+    bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
+    inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field), output=output)
+    encoder = load()
     if encoder is None:
         raise InputError("files of text are encoded first: give the model with -m")
     check(inputs.survey.rows, encoder.dimension)
-    prompt = encoder.role_prompt("document") if job.doc_prompt is None else job.doc_prompt
-    settings = bulk.EncodeSettings(resume=resume, append=append, prompt=prompt)
+    prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
+    settings = bulk.EncodeSettings(resume=resume, append=text.append, prompt=prompt)
     with console.resumable(output), console.encoding("encoding", inputs.survey.rows) as bar:
         summary = bulk.encode_files(encoder, inputs, output, settings, progress=bar)
     console.note(f"{summary.counts.rows} rows encoded -> {output}, which has {summary.rows}")
@@ -303,18 +299,17 @@ def _recall_table(manifest: IndexManifest) -> Table:
     """Return recall and speed at each search parameter that was tried."""
     measured = manifest.recall or {}
     parameter, recall = measured["parameter"] or "search", f"recall@{measured['k']}"
-    rows: list[list[Any]] = []
-    for point in measured["points"]:
-        used = " (used)" if point == measured["chosen"] else ""
-        rows.append([f"{point['effort'] or ''}{used}", point["recall"], point["queries_per_second"]])
-    rows.append(["exact", 1.0, measured["exact_queries_per_second"]])
-    return Table(
-        manifest.kind,
-        [parameter, recall, "queries/s"],
-        rows,
-        formats={recall: ".4f", "queries/s": ",.0f"},
-        notes=[f"Recall against exact search of {measured['queries']} {measured['of']}."],
-    )
+    rows = [
+        {
+            parameter: f"{point['effort'] or ''}{' (used)' if point == measured['chosen'] else ''}",
+            recall: point["recall"],
+            "queries/s": point["queries_per_second"],
+        }
+        for point in measured["points"]
+    ]
+    rows.append({parameter: "exact", recall: 1.0, "queries/s": measured["exact_queries_per_second"]})
+    note = f"Recall against exact search of {measured['queries']} {measured['of']}."
+    return Table.of_rows(manifest.kind, rows, formats={recall: ".4f", "queries/s": ",.0f"}, notes=[note])
 
 
 def _check(folder: Path) -> Outcome:

@@ -103,25 +103,6 @@ def _word_pattern(query: str) -> re.Pattern[str] | None:
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\w*", re.IGNORECASE) if words else None
 
 
-@dataclass(frozen=True)
-class Query:
-    """What is looked for."""
-
-    text: str
-    id: str | None = None
-    """None for one that was typed."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A corpus that can be searched, the prompts that apply, and what the protocol says of the index."""
-
-    corpus: Corpus
-    query_prompt: str = ""
-    document_prompt: str = ""
-    index: Any = None
-
-
 def search_corpus(
     models: Sequence[str],
     options: CorpusOptions,
@@ -141,40 +122,68 @@ def search_corpus(
         overwrite: replace a file of hits.
         keep: return all hits, also where they are written to a file.
     """
+    from sentcli.encoder.announce import load_encoder
     from sentcli.machine import environment
     from sentcli.search.exact import require_faiss
 
-    _check_usage(options, overwrite=overwrite)
-    if len(search.ways) != 1:
-        raise InputError(f"--search {search.search}: a corpus is searched one way at a time")
+    _check_usage(models, options, search, overwrite=overwrite)
     way, top_k = search.ways[0], search.top_k or 10
     queries = _queries(options)
-    outcome = Hits("retrieve", "bm25" if way == "bm25" else _single(models))
-    encoder = None
+    outcome, encoder = Hits("retrieve", "bm25", environment=environment("cpu", "fp32")), None
     if way != "bm25":
-        from sentcli.encoder.announce import load_encoder
-
         require_faiss()
-        encoder = load_encoder(outcome.model, load_options)
-    opened = _open(options, search, encoder, way)
-    if top_k > len(opened.corpus.rows):
-        console.detail(f"--top-k {top_k}: there are {len(opened.corpus.rows)} rows")
-    answers = _answers(opened, search, way, queries, encoder, top_k)
-    results = _collect(queries, answers, outcome, options.hits, keep=keep)
-    outcome.protocol = _protocol(opened, search, encoder, way, top_k)
-    backend = encoder.backend if encoder is not None else None
-    outcome.environment = environment(backend.device if backend else "cpu", backend.precision if backend else "fp32")
+        outcome.model = models[0]
+        encoder = load_encoder(models[0], load_options)
+        outcome.environment = environment(encoder.backend.device, encoder.backend.precision)
+    is_folder = Path(str(options.corpus)).is_dir()
+    corpus, chosen = (_open_directory if is_folder else _read_file)(options, search, encoder, way)
+    if top_k > len(corpus.rows):
+        console.detail(f"--top-k {top_k}: there are {len(corpus.rows)} rows")
+    outcome.protocol = _protocol(corpus, chosen, search, encoder, top_k)
+    if encoder is not None and search.query_length is not None:
+        encoder = encoder.with_max_length(search.query_length)
+    outcome.written, outcome.queries = options.hits is not None, len(queries)
+    results = []
+    with console.counting("searching", len(queries)) as progress, _lines(options.hits) as lines:
+        for start in range(0, len(queries), TOGETHER):
+            together = queries[start : start + TOGETHER]
+            texts = [text for _, text in together]
+            vectors = encoder.encode(texts, prompt=chosen["query_prompt"]) if encoder is not None else None
+            answers = corpus.search(way, texts, vectors, top_k, search.weight)
+            for number, ((key, text), hits) in enumerate(zip(together, answers, strict=True), start):
+                result = {"query": text, "hits": [hit.to_dict() for hit in hits]}
+                result = result if key is None else {"id": key, **result}
+                if keep or number < SHOWN:
+                    results.append(result)
+                if lines is not None:
+                    lines.write(json.dumps(result, ensure_ascii=False, default=str) + "\n")
+                elif number < SHOWN:
+                    outcome.first.append((text, hits))
+            progress(len(texts))
     outcome.finish(results)
     return outcome
 
 
-def _single(models: Sequence[str]) -> str:
-    if len(models) != 1:
+def _protocol(
+    corpus: Corpus, chosen: dict[str, Any], search: SearchOptions, encoder: SentenceEncoder | None, top_k: int
+) -> dict[str, Any]:
+    """Return every choice that moves a score; `chosen` are the index and the prompts."""
+    from sentcli.search.ways import described
+
+    protocol: dict[str, Any] = {"search": search.ways[0], "top_k": top_k}
+    if encoder is not None and corpus.searcher is not None:
+        protocol |= {"similarity": corpus.searcher.similarity, **encoder.describe(), **chosen}
+        protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
+    if corpus.bm25 is not None:
+        protocol["bm25"] = corpus.bm25.described()
+    return protocol | described(search.ways[0], top_k, search.weight)
+
+
+def _check_usage(models: Sequence[str], options: CorpusOptions, search: SearchOptions, *, overwrite: bool) -> None:
+    if len(search.ways) != 1:
+        raise InputError(f"--search {search.search}: a corpus is searched one way at a time")
+    if search.ways != ["bm25"] and len(models) != 1:
         raise InputError(f"{len(models) or 'no'} models (-m); searching takes one")
-    return models[0]
-
-
-def _check_usage(options: CorpusOptions, *, overwrite: bool) -> None:
     if not options.query and options.queries is None:
         raise InputError("--corpus needs at least one --query TEXT, or --queries FILE")
     if options.corpus == "-" and options.queries == "-":
@@ -185,42 +194,39 @@ def _check_usage(options: CorpusOptions, *, overwrite: bool) -> None:
         check_output(Path(str(options.hits)), overwrite=overwrite)
 
 
-def _queries(options: CorpusOptions) -> list[Query]:
+def _queries(options: CorpusOptions) -> list[tuple[str | None, str]]:
+    """Return the queries with their ids; those that were typed have none."""
     from sentcli.io.readers import ReadOptions, blocks
     from sentcli.io.sources import open_source
 
-    queries = [Query(text) for text in options.query or []]
+    queries: list[tuple[str | None, str]] = [(None, text) for text in options.query or []]
     if options.queries is not None:
         source = open_source(options.queries, options.query_format)
-        read = blocks([source], ReadOptions())
-        of_file = [Query(text, key) for block in read for key, text in zip(block.ids, block.texts, strict=True)]
+        of_file = [row for block in blocks([source], ReadOptions()) for row in zip(block.ids, block.texts, strict=True)]
         if not of_file:
             raise InputError(f"{source.name}: the file is empty: there is no query")
         queries += of_file
     return queries
 
 
-def _open(options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way) -> Opened:
-    """Open the corpus with what finds rows in it."""
-    query = document = ""
-    if encoder is not None:
-        query = encoder.role_prompt("query") if search.query_prompt is None else search.query_prompt
-        document = encoder.role_prompt("document") if search.doc_prompt is None else search.doc_prompt
-    if Path(str(options.corpus)).is_dir():
-        return _open_directory(str(options.corpus), search, encoder, way, query, document)
-    return _read_file(options, search, encoder, way, query, document)
+def _prompts(search: SearchOptions, encoder: SentenceEncoder) -> tuple[str, str]:
+    """Return the texts in front of queries and documents."""
+    query = encoder.role_prompt("query") if search.query_prompt is None else search.query_prompt
+    return query, encoder.role_prompt("document") if search.doc_prompt is None else search.doc_prompt
 
 
 def _open_directory(
-    folder: str, search: SearchOptions, encoder: SentenceEncoder | None, way: Way, query: str, document: str
-) -> Opened:
+    options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
+) -> tuple[Corpus, dict[str, Any]]:
+    """Return a directory of vectors with what finds rows in it, and the index and the prompts for the protocol."""
     from sentcli.search.corpus import Corpus
     from sentcli.search.store import Store
 
-    store = Store.open(Path(folder))
+    store = Store.open(Path(str(options.corpus)))
     bm25 = None if way == "dense" else _words(store, search.language)
     if encoder is None:
-        return Opened(Corpus(store.rows, None, bm25))
+        return Corpus(store.rows, None, bm25), {}
+    query, document = _prompts(search, encoder)
     store.check_encoder(encoder, document)
     device, own = encoder.backend.device, encoder.role_prompt("query")
     opened = store.open_index(search.index, search.similarity, search.query_prompt, device, own)
@@ -232,7 +238,8 @@ def _open_directory(
     if search.query_prompt is None and opened.query_prompt is not None:
         query = opened.query_prompt
     index = opened.searcher.described() if opened.searcher.parts else "exact"
-    return Opened(Corpus(store.rows, opened.searcher, bm25), query, document, index)
+    chosen = {"index": index, "query_prompt": query, "document_prompt": document}
+    return Corpus(store.rows, opened.searcher, bm25), chosen
 
 
 def _words(store: Store, language: str | None) -> BM25:
@@ -248,8 +255,9 @@ def _words(store: Store, language: str | None) -> BM25:
 
 
 def _read_file(
-    options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way, query: str, document: str
-) -> Opened:
+    options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
+) -> tuple[Corpus, dict[str, Any]]:
+    """Return a file of texts as `_open_directory` returns a directory."""
     from sentcli.encoder.announce import warn_truncated
     from sentcli.io.readers import ReadOptions
     from sentcli.search import searcher
@@ -261,68 +269,16 @@ def _read_file(
         console.warn(f"{repeated} rows have an id that another row has, too: hits do not say which")
     bm25 = None if way == "dense" else BM25.build(rows.texts(), language=search.language or LANGUAGE)
     if encoder is None:
-        return Opened(Corpus(rows, None, bm25))
+        return Corpus(rows, None, bm25), {}
+    query, document = _prompts(search, encoder)
     texts = list(rows.texts())
     with console.encoding("encoding", len(set(texts))) as bar:
         vectors, stats = encoder.encode_counted(texts, prompt=document, progress=bar)
     warn_truncated(encoder.spec.max_length, stats.truncated, stats.tokens_lost)
     built = searcher.build(search.index or "flat", vectors, search.similarity or "cosine")
     built.device = encoder.backend.device
-    return Opened(Corpus(rows, built, bm25), query, document, built.described() if built.parts else "exact")
-
-
-def _protocol(
-    opened: Opened, search: SearchOptions, encoder: SentenceEncoder | None, way: Way, top_k: int
-) -> dict[str, Any]:
-    """Return every choice that moves a score."""
-    from sentcli.search.ways import described
-
-    protocol: dict[str, Any] = {"search": way, "top_k": top_k}
-    if encoder is not None and opened.corpus.searcher is not None:
-        protocol |= {"similarity": opened.corpus.searcher.similarity, "index": opened.index, **encoder.describe()}
-        protocol |= {"query_prompt": opened.query_prompt, "document_prompt": opened.document_prompt}
-        protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
-    if opened.corpus.bm25 is not None:
-        protocol["bm25"] = opened.corpus.bm25.described()
-    return protocol | described(way, top_k, search.weight)
-
-
-def _answers(
-    opened: Opened,
-    search: SearchOptions,
-    way: Way,
-    queries: Sequence[Query],
-    encoder: SentenceEncoder | None,
-    top_k: int,
-) -> Iterator[list[Hit]]:
-    """Yield the hits of each query."""
-    if encoder is not None and search.query_length is not None:
-        encoder = encoder.with_max_length(search.query_length)
-    with console.counting("searching", len(queries)) as progress:
-        for start in range(0, len(queries), TOGETHER):
-            texts = [query.text for query in queries[start : start + TOGETHER]]
-            vectors = encoder.encode(texts, prompt=opened.query_prompt) if encoder is not None else None
-            yield from opened.corpus.search(way, texts, vectors, top_k, search.weight)
-            progress(len(texts))
-
-
-def _collect(
-    queries: Sequence[Query], answers: Iterator[list[Hit]], outcome: Hits, target: str | None, *, keep: bool
-) -> list[dict[str, Any]]:
-    """Return the hits of all queries for JSON; those of the first ones, for people, go into `outcome`."""
-    results = []
-    outcome.written, outcome.queries = target is not None, len(queries)
-    with _lines(target) as lines:
-        for number, (query, hits) in enumerate(zip(queries, answers, strict=True)):
-            result = {"query": query.text, "hits": [hit.to_dict() for hit in hits]}
-            result = result if query.id is None else {"id": query.id, **result}
-            if keep or number < SHOWN:
-                results.append(result)
-            if lines is not None:
-                lines.write(json.dumps(result, ensure_ascii=False, default=str) + "\n")
-            elif number < SHOWN:
-                outcome.first.append((query.text, hits))
-    return results
+    index = built.described() if built.parts else "exact"
+    return Corpus(rows, built, bm25), {"index": index, "query_prompt": query, "document_prompt": document}
 
 
 @contextmanager

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +15,10 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.evaluation import in_domain, pair_tables
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model
-from sentcli.evaluation.retrieval import Collection, RetrievalSet, load_collection
-from sentcli.evaluation.retrieval_tasks import Bench, OnRun, score_run
+from sentcli.evaluation.retrieval import Collection, load_collection
+from sentcli.evaluation.retrieval_tasks import Bench, score_run
 from sentcli.evaluation.retrieval_ways import SearchSettings
-from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, ModelScores, TaskScore
+from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, ModelScores
 from sentcli.evaluation.set_facts import canonical
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
@@ -32,6 +34,13 @@ DIMENSIONS = (64, 384, 768)
 """Of models, some: a factory string that suits none of them suits no model."""
 MOST_PARTS = 1024
 """The most parts of a product quantiser that a factory string is tried with."""
+ODD = {
+    "unknown_documents": "judgements name documents that are not in the corpus: they cannot be found",
+    "unknown_queries": "judged queries are not in queries.jsonl and were left out",
+    "without_relevant": "judged queries have no relevant document: they score 0",
+    "empty_documents": "documents have neither title nor text; they are searched like others",
+}
+"""Counts of a set that are warned of."""
 
 
 def score_sets(
@@ -45,16 +54,31 @@ def score_sets(
     json_file: str | None,
 ) -> Evaluation:
     """Score models, BM25 and their fusions on sets, or runs on one set."""
-    ways, top_k = search.ways, search.top_k or 1000
-    _check_usage(models, sets, ways, overwrite=overwrite)
+    plan = SearchSettings(
+        ways=tuple(search.ways),
+        top_k=search.top_k or 1000,
+        similarity=search.similarity or "cosine",
+        query_prompt=search.query_prompt,
+        document_prompt=search.doc_prompt,
+        query_length=search.query_length,
+        dense_weight=search.weight,
+        language=search.language or "english",
+        index=None if search.index == "flat" else search.index,
+    )
+    _check_usage(models, sets, plan.ways, overwrite=overwrite)
     collections = _load(sets)
     published = scoring.published(RETRIEVAL, [path.resolve().name for path in sets.beir or []])
     if published is not None:
-        _check_comparable(collections, ways, sets, top_k)
+        if len(plan.ways) > 1:
+            raise InputError("--against takes several models as seeds of one: give one way of --search")
+        if any(each.split != each.facts.split for each in collections) or plan.top_k < 10:
+            raise InputError(
+                "--against: papers print nDCG@10 on the usual splits, so leave --split and --top-k as they are"
+            )
     if sets.from_run:
-        scores = _score_runs(sets.from_run, collections, top_k)
+        scores = _score_runs(sets.from_run, collections, plan.top_k)
     else:
-        bench = Bench(collections, _plan(search, top_k))
+        bench = Bench(collections, plan)
         _check_search(bench, options.device)
         evaluated = scoring.models(models, options) or [EvaluatedModel(None, rerun=scoring.rerun)]
         others = [Path(file) for file in (sets.per_query, json_file) if file not in (None, "-")]
@@ -79,15 +103,6 @@ def _check_usage(models: Sequence[str], sets: SetOptions, ways: Sequence[Way], *
         check_output(sets.per_query, overwrite=overwrite)
 
 
-def _check_comparable(collections: Sequence[Collection], ways: Sequence[Way], sets: SetOptions, top_k: int) -> None:
-    if len(ways) > 1:
-        raise InputError("--against takes several models as seeds of one: give one way of --search")
-    if any(each.split != each.facts.split for each in collections) or top_k < 10:
-        raise InputError(
-            "--against: papers print nDCG@10 on the usual splits, so leave --split and --top-k as they are"
-        )
-
-
 def _load(sets: SetOptions) -> list[Collection]:
     """Read all sets, before anything is encoded, and say what is odd in their files."""
     from sentcli.data import located
@@ -100,44 +115,17 @@ def _load(sets: SetOptions) -> list[Collection]:
             raise InputError(f"--beir {path}: there is a set {loaded.name} already; rename the folder")
         collections.append(loaded)
     for each in collections:
-        _introduce(each)
+        own = "own documents left out" if each.facts.self_hits == "removed" else "own documents kept"
+        note = f"; {each.facts.note}" if each.facts.note else ""
+        console.detail(f"{each.name}: {each.facts.title}, split {each.split}, {own}{note}")
+        for member, data in each.members.items():
+            name = f"{each.name}/{member}" if len(each.members) > 1 else member
+            for attribute, what in ODD.items():
+                if count := getattr(data, attribute):
+                    console.warn(f"{name}: {count} {what}")
+            if unjudged := data.unjudged_queries:
+                console.detail(f"{name}: {unjudged} queries have no judgement in {data.split} and are left out")
     return collections
-
-
-def _introduce(collection: Collection) -> None:
-    facts = collection.facts
-    own = "own documents left out" if facts.self_hits == "removed" else "own documents kept"
-    note = f"; {facts.note}" if facts.note else ""
-    console.detail(f"{collection.name}: {facts.title}, split {collection.split}, {own}{note}")
-    for member, data in collection.members.items():
-        name = f"{collection.name}/{member}" if len(collection.members) > 1 else member
-        odd = (
-            (data.unknown_documents, "judgements name documents that are not in the corpus: they cannot be found"),
-            (data.unknown_queries, "judged queries are not in queries.jsonl and were left out"),
-            (data.without_relevant, "judged queries have no relevant document: they score 0"),
-            (data.empty_documents, "documents have neither title nor text; they are searched like others"),
-        )
-        for count, what in odd:
-            if count:
-                console.warn(f"{name}: {count} {what}")
-        if data.unjudged_queries:
-            console.detail(
-                f"{name}: {data.unjudged_queries} queries have no judgement in {data.split} and are left out"
-            )
-
-
-def _plan(search: SearchOptions, top_k: int) -> SearchSettings:
-    return SearchSettings(
-        ways=tuple(search.ways),
-        top_k=top_k,
-        similarity=search.similarity or "cosine",
-        query_prompt=search.query_prompt,
-        document_prompt=search.doc_prompt,
-        query_length=search.query_length,
-        dense_weight=search.weight,
-        language=search.language or "english",
-        index=None if search.index == "flat" else search.index,
-    )
 
 
 def _search(
@@ -155,21 +143,66 @@ def _search(
     plan, ways = bench.plan, bench.plan.ways
     words = EvaluatedModel(None, rerun=models[0].rerun)
     searches = list(dict.fromkeys((words if way == "bm25" else model, way) for model in models for way in ways))
-    writers: dict[tuple[EvaluatedModel, Way], OnRun] = {}
+    files: dict[tuple[EvaluatedModel, Way], dict[str, Path]] = {}
     if target is not None:
-        writers = _writers(target, bench, searches, others, several=len(models) > 1, overwrite=overwrite)
+        files = _run_files(target, bench, searches, others, several=len(models) > 1, overwrite=overwrite)
     scores = []
     for model, way in searches:
         needed = None if way == "bm25" else model
-        tasks = bench.tasks(way, needed, writers.get((model, way)))
+        tasks = bench.tasks(way, needed, partial(_write_run, files[model, way]) if files else None)
         each = score_model(model, tasks, "retrieve", plan.protocol(way, needed), keep=target is None)
         each.protocol |= _of_sets(bench.collections)
         each.tasks = bench.joined(each.tasks)
-        each.cached = [task for task in dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in each.cached)]
+        each.cached = list(dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in each.cached))
         each.model = model.name if way in ("dense", "bm25") else f"{model.name} + bm25"
         each.label = model.name if set(ways) == {"dense"} or way == "bm25" else f"{each.model}, {way}"
         scores.append(each)
     return scores
+
+
+def _run_files(
+    target: Path,
+    bench: Bench,
+    searches: Sequence[tuple[EvaluatedModel, Way]],
+    others: Sequence[Path],
+    *,
+    several: bool,
+    overwrite: bool,
+) -> dict[tuple[EvaluatedModel, Way], dict[str, Path]]:
+    """Return where each search writes the run of each set: `target` for a single one, else a file in that folder.
+
+    Raises:
+        InputError: if the target exists or cannot be written, a run would be written where another one or one of
+            `others` is, or an id does not fit.
+    """
+    single = len(searches) * len(bench.searches) == 1
+    check_output(target, overwrite=overwrite, folder=not single)
+    taken: dict[Path, str] = {}
+    files: dict[tuple[EvaluatedModel, Way], dict[str, Path]] = {}
+    for model, way in searches:
+        for name in bench.searches:
+            own = [model.name] if several and way != "bm25" else []
+            plain = (re.sub(r"[^\w.-]+", "-", part).strip("-") for part in (name, *own, way, "trec"))
+            path, run = (
+                target if single else target / ".".join(plain),
+                name if way == "bm25" else f"{model.name} of {name}",
+            )
+            if path.resolve() in {other.resolve() for other in others}:
+                raise InputError(f"{path}: one of the runs is written there; choose another file")
+            if path in taken:
+                both = f"the runs of {taken[path]} and of {run}"
+                raise InputError(f"--run: {both} would both be {path.name}; write one of them another time")
+            taken[path] = run
+            files.setdefault((model, way), {})[name] = path
+    for search in bench.searches.values():
+        check_ids(search.data.queries)
+        check_ids(search.data.ids)
+    return files
+
+
+def _write_run(files: dict[str, Path], name: str, _: str, run: Run) -> None:
+    files[name].parent.mkdir(parents=True, exist_ok=True)
+    write_run(run, files[name])
 
 
 def _check_search(bench: Bench, device: str) -> None:
@@ -201,136 +234,67 @@ def _check_factory(factory: str, plan: SearchSettings) -> None:
     parts = [4 * min(int(m), MOST_PARTS) for m in re.findall(r"PQ(\d+)", factory) if int(m)]
     *others, last = (*parts, *DIMENSIONS)
     for dimension in others:
-        try:
+        with suppress(InputError):
             FaissIndex.empty(factory, dimension, plan.similarity)
             return
-        except InputError:
-            continue
     FaissIndex.empty(factory, last, plan.similarity)
 
 
 def _of_sets(collections: Sequence[Collection]) -> dict[str, Any]:
     """Return the protocol of the sets: what is common, and what is each one's own where they differ."""
     each = {collection.name: collection.protocol() for collection in collections}
-    first = next(iter(each.values()))
-    same = all(facts == first for facts in each.values())
-    common = first if same else {"split": "test", "own_document": "kept"}
-    own = {
-        name: {key: value for key, value in facts.items() if common.get(key) != value} for name, facts in each.items()
-    }
-    different = {name: facts for name, facts in own.items() if facts}
-    return {**common, **({"sets": different} if different else {})}
-
-
-def _writers(
-    target: Path,
-    bench: Bench,
-    searches: Sequence[tuple[EvaluatedModel, Way]],
-    others: Sequence[Path],
-    *,
-    several: bool,
-    overwrite: bool,
-) -> dict[tuple[EvaluatedModel, Way], OnRun]:
-    """Return what writes the run of each search: `target` for a single one, else a file in that folder.
-
-    Raises:
-        InputError: if the target exists or cannot be written, a run would be written where another one or one of
-            `others` is, or an id does not fit.
-    """
-    single = len(searches) * len(bench.searches) == 1
-    check_output(target, overwrite=overwrite, folder=not single)
-
-    def file(name: str, model: EvaluatedModel, way: Way) -> Path:
-        own = [model.name] if several and way != "bm25" else []
-        plain = (re.sub(r"[^\w.-]+", "-", part).strip("-") for part in (name, *own, way, "trec"))
-        return target if single else target / ".".join(plain)
-
-    taken: dict[Path, str] = {}
-    for model, way in searches:
-        for name in bench.searches:
-            path, run = file(name, model, way), name if way == "bm25" else f"{model.name} of {name}"
-            if path.resolve() in {other.resolve() for other in others}:
-                raise InputError(f"{path}: one of the runs is written there; choose another file")
-            if path in taken:
-                both = f"the runs of {taken[path]} and of {run}"
-                raise InputError(f"--run: {both} would both be {path.name}; write one of them another time")
-            taken[path] = run
-    for search in bench.searches.values():
-        check_ids(search.data.queries)
-        check_ids(search.data.ids)
-
-    def writer(model: EvaluatedModel, way: Way) -> OnRun:
-        def write(name: str, _: str, run: Run) -> None:
-            path = file(name, model, way)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_run(run, path)
-
-        return write
-
-    return {search: writer(*search) for search in searches}
+    first, *others = each.values()
+    if all(facts == first for facts in others):
+        return first
+    common = {"split": "test", "own_document": "kept"}
+    own = {name: dict(facts.items() - common.items()) for name, facts in each.items()}
+    return {**common, "sets": {name: facts for name, facts in own.items() if facts}}
 
 
 def _score_runs(files: Sequence[Path], collections: Sequence[Collection], top_k: int) -> list[ModelScores]:
-    """Score runs that were written before."""
+    """Score runs that were written before; hits of other queries are left out, and what is odd is said."""
     (collection,) = collections
     if len(collection.members) > 1:
         raise InputError(
             f"--from-run scores runs of one set; {collection.name} has {len(collection.members)}: name one"
         )
     (data,) = collection.members.values()
-    scores = []
     protocol = {"search": "run", "top_k": top_k, **_of_sets(collections)}
-    for name, run in _read_runs(files, data).items():
-        each = ModelScores("retrieve", name, protocol, [], environment(None, None))
-        each.tasks = [score_run(data, run, top_k)]
-        each.finish()
-        scores.append(each)
-    return scores
-
-
-def _read_runs(files: Sequence[Path], data: RetrievalSet) -> dict[str, Run]:
-    """Read runs by their names; hits of other queries are left out, and what is odd is said."""
-    times = Counter(file.name for file in files)
-    runs: dict[str, Run] = {}
+    there, times = set(data.ids), Counter(file.name for file in files)
+    scores: dict[str, ModelScores] = {}
     for file in files:
         run = read_run(file)
         name = file.name if times[file.name] == 1 else str(file)
-        if name in runs:
+        if name in scores:
             raise InputError(f"--from-run {file} is given twice")
         judged = {query: dict(hits) for query, hits in run.items() if query in data.qrels}
         if not judged:
             raise InputError(f"{file}: none of its {len(run)} queries is judged in {data.name}; a run of another set?")
-        there = set(data.ids)
-        unknown = sum(document not in there for hits in judged.values() for document in hits)
         if len(run) > len(judged):
             console.note(f"{name}: {len(run) - len(judged)} queries are not judged in {data.name} and were left out")
-        if unknown:
+        if unknown := sum(document not in there for hits in judged.values() for document in hits):
             console.warn(f"{name}: {unknown} hits are documents that are not in the corpus")
         if lacking := sum(query not in judged for query in data.qrels):
             console.warn(f"{name}: {lacking} of {len(data.qrels)} judged queries are not in the run: they score 0")
         for query in data.own_rows:
             judged.get(query, {}).pop(query, None)
-        runs[name] = judged
-    return runs
+        scored = [score_run(data, judged, top_k)]
+        scores[name] = ModelScores("retrieve", name, protocol, scored, environment(None, None))
+        scores[name].finish()
+    return list(scores.values())
 
 
 def _write_queries(target: Path, scores: Sequence[ModelScores]) -> None:
-    """Write one line of JSON for each query of each set and search."""
+    """Write one line of JSON for each query of each set and search; a forum's set is ``cqadupstack/android``."""
     with replacing(target) as temporary, temporary.open("w", encoding="utf-8") as handle:
         for model in scores:
-            for name, task in _single_sets(model.tasks):
+            sets = {f"{task.task}/{part.task}": part for task in model.tasks for part in task.parts}
+            sets |= {task.task: task for task in model.tasks if not task.parts}
+            for name, task in sets.items():
                 for row, query in enumerate(task.items):
                     values = {metric: float(each[row]) for metric, each in task.item_values.items()}
                     line = {"model": model.model, "search": model.protocol["search"], "set": name, "query": query}
                     handle.write(json.dumps({**line, **values}, ensure_ascii=False) + "\n")
-
-
-def _single_sets(tasks: Sequence[TaskScore]) -> Iterable[tuple[str, TaskScore]]:
-    """Yield the sets whose queries were searched; a forum as ``cqadupstack/android``."""
-    for task in tasks:
-        yield from ((f"{task.task}/{part.task}", part) for part in task.parts)
-        if not task.parts:
-            yield task.task, task
 
 
 def score_pairs(
@@ -339,9 +303,8 @@ def score_pairs(
     """Score models on finding the second sentence of a pair, and compare them with the first."""
     if not models:
         raise InputError("--in-domain needs a model (-m); several are compared")
-    prompts = {"--query-prompt": search.query_prompt, "--doc-prompt": search.doc_prompt}
-    given = [flag for flag, value in (prompts | {"--query-length": search.query_length}).items() if value is not None]
-    if given:
+    same = {"--query-prompt": search.query_prompt, "--doc-prompt": search.doc_prompt}
+    if given := [flag for flag, value in (same | {"--query-length": search.query_length}).items() if value is not None]:
         raise InputError(f"{given[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
     cutoffs = sorted({*in_domain.CUTOFFS, *([search.top_k] if search.top_k else [])})
     table = pair_tables.read(str(pairs.in_domain), pairs.pair_fields)
