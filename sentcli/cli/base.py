@@ -42,7 +42,7 @@ def register(function: Any, group: typer.Typer) -> None:
     command_of_verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command_of_verb.__annotations__ = {p.name: p.annotation for p in parameters}
     required = any(argument.required for argument in verb.arguments)
-    group.command(verb.name, no_args_is_help=required, help=inspect.cleandoc(function.__doc__ or ""))(command_of_verb)
+    group.command(verb.name, no_args_is_help=required, help=verb.help)(command_of_verb)
 
 
 def _given(value: Any) -> Any:

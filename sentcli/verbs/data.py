@@ -62,24 +62,25 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Outcome:
 
 @verb("get")
 def get(
-    names: Annotated[
-        list[str], Flag(metavar="NAME...", positional=True), Doc("What to fetch; see 'sentcli data list'.")
-    ],
+    names: Annotated[list[str], Flag(metavar="NAME...", positional=True)],
     data_dir: DataDir = None,
-    source: Annotated[
-        str | None, Flag(metavar="URL"), Doc("Another address: of the archive, or, with / at its end, of a folder.")
-    ] = None,
-    given: Annotated[
-        Path | None, Flag(name="--from", metavar="FILE"), Doc("An archive or file that you have already.")
-    ] = None,
-    offline: Annotated[bool, Doc("Use no network; also with SENTCLI_OFFLINE=1 or HF_HUB_OFFLINE=1.")] = False,
-    overwrite: Annotated[bool, Doc("Fetch also what is there.")] = False,
+    source: Annotated[str | None, Flag(metavar="URL")] = None,
+    given: Annotated[Path | None, Flag(name="--from", metavar="FILE")] = None,
+    offline: bool = False,
+    overwrite: bool = False,
 ) -> Outcome:
     """Fetch data sets: resumed after a stop, checked, unpacked.
 
     What is there is left alone. Sources are asked in turn until one gives the
     right bytes. A file whose checksum nobody has published is pinned at its
     first download, in datasets.lock.json of the data folder.
+
+    Args:
+        names: What to fetch; see 'sentcli data list'.
+        source: Another address: of the archive, or, with / at its end, of a folder.
+        given: An archive or file that you have already.
+        offline: Use no network; also with SENTCLI_OFFLINE=1 or HF_HUB_OFFLINE=1.
+        overwrite: Fetch also what is there.
 
     \b
     Examples:
@@ -105,9 +106,8 @@ def get(
                 raise
             problems.append(str(error))
     outcome.finish(results)
-    with outcome.kept_with_error():
-        if problems:
-            raise SentcliError("\n".join(problems))
+    if problems:
+        raise outcome.failed("\n".join(problems))
     return outcome
 
 
@@ -143,8 +143,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
         sets = " ".join(dict.fromkeys(file.name for file in bad))
         advice = f"'sentcli data get {sets} --overwrite' fetches them again"
         summary = f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"
-        with outcome.kept_with_error():
-            raise SentcliError("\n".join([summary, *lines]))
+        raise outcome.failed("\n".join([summary, *lines]))
     if checked:
         console.note(f"{counts[checking.OK]} files in {folder} are what they should be")
     else:

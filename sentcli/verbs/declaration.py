@@ -1,9 +1,10 @@
 """A verb is declared once: its signature gives the Python function, the flags of the command and their help.
 
-The parameters of a verb are annotated with ``Doc`` (what the argument means), ``Ge`` and ``Le`` (bounds) and `Flag`
-(how it looks on the command line, where its name and type do not say that). A parameter whose type is a dataclass is a
-group: each of its fields becomes an argument of its own, and the verb gets the dataclass. So options that several verbs
-share are written down once.
+The parameters of a verb are annotated with ``Ge`` and ``Le`` (bounds) and `Flag` (how it looks on the command line,
+where its name and type do not say that); what they mean stands in the docstring, under ``Args``. A parameter whose type
+is a dataclass is a group: each of its fields becomes an argument of its own, which the docstring of the class explains
+under ``Attributes``, and the verb gets the dataclass. So options that several verbs share are written down once; a
+single argument that several verbs share is a type with its explanation, ``Doc``.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from annotated_doc import Doc
 from annotated_types import Ge, Le
@@ -24,6 +26,8 @@ from annotated_types import Ge, Le
 from sentcli.errors import InputError, SentcliError
 
 R = TypeVar("R")
+COMMON = "common"
+"""The group that every verb has without a parameter."""
 
 
 @dataclass(frozen=True)
@@ -73,41 +77,21 @@ class Argument:
         return self.default is inspect.Parameter.empty
 
 
-class Result(Protocol):
-    """What a verb returns."""
+@dataclass(frozen=True)
+class CommonOptions:
+    """What every verb has.
 
-    def to_dict(self) -> Any:
-        """Return the JSON that ``--json`` writes."""
+    Attributes:
+        json: Write the result as JSON; - is standard output.
+        report: Write a page for people: a .html, .md or .tex file; several are written.
+        quiet: No progress, notes or warnings.
+        verbose: Say what is loaded and what runs.
+    """
 
-    def show(self) -> None:
-        """Print the result as the command does."""
-
-
-class Pages(Protocol):
-    """A result that can be written as a page."""
-
-    def write_pages(self, files: Sequence[Path]) -> None:
-        """Write it, in the format that the suffix of each file names."""
-
-
-JSON = Argument(
-    name="json",
-    type=str | None,
-    default=None,
-    flag=Flag(metavar="FILE", panel="Output"),
-    help="Write the result as JSON; - is standard output.",
-    bounds=(),
-)
-REPORT = Argument(
-    name="report",
-    type=list[Path] | None,
-    default=None,
-    flag=Flag(metavar="FILE", panel="Output"),
-    help="Write a page for people: a .html, .md or .tex file; several are written.",
-    bounds=(),
-)
-QUIET = Argument("quiet", bool, False, Flag("-q", panel="Output"), "No progress, notes or warnings.", ())
-VERBOSE = Argument("verbose", bool, False, Flag("-v", panel="Output"), "Say what is loaded and what runs.", ())
+    json: Annotated[str | None, Flag(metavar="FILE")] = None
+    report: Annotated[list[Path] | None, Flag(metavar="FILE")] = None
+    quiet: Annotated[bool, Flag("-q")] = False
+    verbose: Annotated[bool, Flag("-v")] = False
 
 
 @dataclass(frozen=True)
@@ -120,30 +104,72 @@ class Verb:
     arguments: tuple[Argument, ...]
     groups: dict[str, Any]
     """By parameter of the function: the instance whose fields are the defaults."""
+    help: str
+    """What the function does, with examples."""
 
     def run(self, values: dict[str, Any]) -> Any:
         """Call the function with values for all arguments, and write what was asked for."""
         from sentcli import console
-        from sentcli.verbs import outputs
 
         values = dict(values)
-        target, pages = values.pop("json"), values.pop("report", None) or []
-        given = {argument.name: values.pop(argument.name) for argument in (QUIET, VERBOSE)}
-        outputs.check(target, pages, values)
+        common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
+        _check_outputs(common, values)
         for name, defaults in self.groups.items():
             mine = {a.name: values.pop(a.name) for a in self.arguments if a.group == name}
             values[name] = dataclasses.replace(defaults, **mine)
-        with console.speaking(**given, data_on_stdout=target == "-"):
+        with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=common.json == "-"):
             if "json" in inspect.signature(self.function).parameters:
-                values["json"] = target
+                values["json"] = common.json
             try:
                 result = self.function(**values)
             except SentcliError as error:
                 if error.outcome is not None:
-                    outputs.write(error.outcome, target, [])
+                    _write_outputs(error.outcome, CommonOptions(common.json))
                 raise
-            outputs.write(result, target, pages)
+            _write_outputs(result, common)
         return result
+
+
+def _check_outputs(common: CommonOptions, others: Mapping[str, Any]) -> None:
+    """Refuse a ``--json`` or ``--report`` that cannot be written before the work, not after it.
+
+    A file that exists is replaced, unless it is named elsewhere among the arguments.
+    """
+    values = {"json": common.json, **others}
+    streams = [f"--{name} -" for name in ("json", "output", "hits") if values.get(name) == "-"]
+    if len(streams) > 1:
+        raise InputError(f"{' and '.join(streams)} would both write to standard output")
+    targets = [("--json", Path(common.json))] if common.json not in (None, "-") else []
+    targets += [("--report", page) for page in common.report or []]
+    if not targets:
+        return
+    from sentcli.io.atomic import check_output
+    from sentcli.pages.write import check_suffix
+
+    items = [item for value in others.values() for item in (value if isinstance(value, list | tuple) else [value])]
+    taken = {Path(item).resolve(): item for item in items if isinstance(item, str | Path)}
+    for option, path in targets:
+        if path.resolve() in taken:
+            raise InputError(f"{option} {path} would replace {taken[path.resolve()]}; choose another file")
+        taken[path.resolve()] = path
+        if option == "--report":
+            check_suffix(path)
+        check_output(path, overwrite=True)
+
+
+def _write_outputs(result: Any, common: CommonOptions) -> None:
+    """Write a result as JSON and as pages, unless another process does."""
+    if getattr(result, "silent", False):
+        return
+    if common.json is not None:
+        from sentcli.io.json_files import finite, write_json
+
+        write_json(common.json, finite(result.to_dict()))
+    if common.report:
+        from sentcli import console
+
+        result.write_pages(common.report)
+        console.note(f"wrote {', '.join(map(str, common.report))}")
 
 
 def verb(name: str, *, pages: bool = False) -> Callable[[Callable[..., R]], Callable[..., R]]:
@@ -176,37 +202,39 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
     """Read the arguments of a verb from its signature."""
     arguments: list[Argument] = []
     groups: dict[str, Any] = {}
+    text, helps = _documented(function)
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, metadata = _parts(parameter.annotation)
-        if parameter.name == JSON.name:
+        if parameter.name == "json":
             continue  # every verb has it; this one wants to know
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             group = next((item for item in metadata if isinstance(item, Group)), Group())
             groups[parameter.name] = kind() if parameter.default is inspect.Parameter.empty else parameter.default
             arguments += _of_group(parameter.name, groups[parameter.name], group)
         else:
-            arguments.append(_argument(parameter.name, kind, metadata, parameter.default))
-    arguments += [JSON, *([REPORT] if pages else []), QUIET, VERBOSE]
-    return Verb(name, function, tuple(arguments), groups)
+            arguments.append(_argument(parameter.name, kind, metadata, parameter.default, helps))
+    arguments += _of_group(COMMON, CommonOptions(), Group("Output", without=() if pages else ("report",)))
+    return Verb(name, function, tuple(arguments), groups, text)
+
+
+def _documented(documented: Any) -> tuple[str, dict[str, str]]:
+    """Part a docstring into what it says, and what it says of each argument or attribute."""
+    text = inspect.cleandoc(documented.__doc__ or "")
+    before, _, rest = text.replace("\nAttributes:\n", "\nArgs:\n").partition("\nArgs:\n")
+    section, _, after = rest.partition("\n\n")
+    helps = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
+    return f"{before}\n{after}".strip(), {name: " ".join(words.split()) for name, words in helps}
 
 
 def _of_group(parameter: str, defaults: Any, group: Group) -> list[Argument]:
     annotations = typing.get_type_hints(type(defaults), include_extras=True)
-    found = []
-    for each in dataclasses.fields(defaults):
-        if each.name in group.without:
-            continue
-        kind, metadata = _parts(annotations[each.name])
-        argument = _argument(each.name, kind, metadata, getattr(defaults, each.name))
-        found.append(
-            dataclasses.replace(
-                argument,
-                help=group.help.get(each.name, argument.help),
-                flag=dataclasses.replace(argument.flag, panel=argument.flag.panel or group.panel),
-                group=parameter,
-            )
-        )
-    return found
+    helps = {**_documented(type(defaults))[1], **group.help}
+    arguments = []
+    for name in (each.name for each in dataclasses.fields(defaults) if each.name not in group.without):
+        argument = _argument(name, *_parts(annotations[name]), getattr(defaults, name), helps)
+        flag = dataclasses.replace(argument.flag, panel=argument.flag.panel or group.panel)
+        arguments.append(dataclasses.replace(argument, flag=flag, group=parameter))
+    return arguments
 
 
 def _parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -216,13 +244,13 @@ def _parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
     return annotation, ()
 
 
-def _argument(name: str, kind: Any, metadata: Sequence[Any], default: Any) -> Argument:
+def _argument(name: str, kind: Any, metadata: Sequence[Any], default: Any, helps: Mapping[str, str]) -> Argument:
     return Argument(
         name=name,
         type=kind,
         default=default,
         flag=next((item for item in metadata if isinstance(item, Flag)), Flag()),
-        help=next((item.documentation for item in metadata if isinstance(item, Doc)), ""),
+        help=helps.get(name) or next((item.documentation for item in metadata if isinstance(item, Doc)), ""),
         bounds=tuple(item for item in metadata if isinstance(item, Ge | Le)),
     )
 

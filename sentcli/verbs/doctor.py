@@ -17,11 +17,10 @@ def doctor() -> Outcome:
       sentcli doctor --json doctor.json
     """  # noqa: D301
     from sentcli import diagnosis
-    from sentcli.machine import environment
 
     outcome = Outcome("doctor")
     state = diagnosis.examine()
-    outcome.environment = environment(state.device, "fp32")
+    outcome.ran_on(state.device, "fp32")
     models = [[m.name, m.source, m.pooling, m.licence, m.where or "no"] for m in state.models]
     tables = [
         Table("Versions", ["library", "version"], list(state.versions.items())),

@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import IdField, OptionalModel, Overwrite, TextField
@@ -26,87 +25,85 @@ Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How input files are read."""
+    """How input files are read.
+
+    Attributes:
+        input_format: Read every input as this, whatever its suffix.
+        on_null: What to do with a row that has no text.
+        on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
+    """
 
     text_field: TextField = "text"
     id_field: IdField = None
-    input_format: Annotated[Format | None, Doc("Read every input as this, whatever its suffix.")] = None
-    on_null: Annotated[Literal["error", "empty", "skip"], Doc("What to do with a row that has no text.")] = "error"
-    on_long: Annotated[
-        Literal["truncate", "error", "chunk-mean"],
-        Doc("A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean."),
-    ] = "truncate"
+    input_format: Format | None = None
+    on_null: Literal["error", "empty", "skip"] = "error"
+    on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"
 
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """What is kept of a vector."""
+    """What is kept of a vector.
 
-    output_dtype: Annotated[
-        Literal["float32", "float16", "int8", "binary"],
-        Doc("Elements of the vectors; binary packs eight signs into a byte."),
-    ] = "float32"
-    truncate_dim: Annotated[int | None, Ge(1), Doc("Keep the first dimensions only.")] = None
-    pca: Annotated[Path | None, Flag(metavar="FILE"), Doc("Project on the principal components in FILE.")] = None
-    pca_dim: Annotated[
-        int | None, Ge(1), Doc("Learn so many components from this input first, and keep them in --pca.")
-    ] = None
+    Attributes:
+        output_dtype: Elements of the vectors; binary packs eight signs into a byte.
+        truncate_dim: Keep the first dimensions only.
+        pca: Project on the principal components in FILE.
+        pca_dim: Learn so many components from this input first, and keep them in --pca.
+    """
+
+    output_dtype: Literal["float32", "float16", "int8", "binary"] = "float32"
+    truncate_dim: Annotated[int | None, Ge(1)] = None
+    pca: Annotated[Path | None, Flag(metavar="FILE")] = None
+    pca_dim: Annotated[int | None, Ge(1)] = None
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How vectors are written."""
+    """How vectors are written.
 
-    shard_rows: Annotated[int, Ge(1), Doc("Rows in a shard of a directory output.")] = 100_000
-    shard: Annotated[
-        str | None, Flag(metavar="I/N"), Doc("Make only this share of the shards; N machines make one directory.")
-    ] = None
-    resume: Annotated[bool, Doc("Continue a directory output where it stopped.")] = False
-    append: Annotated[bool, Doc("Add the rows of INPUT to a finished directory.")] = False
+    Attributes:
+        shard_rows: Rows in a shard of a directory output.
+        shard: Make only this share of the shards; N machines make one directory.
+        resume: Continue a directory output where it stopped.
+        append: Add the rows of INPUT to a finished directory.
+    """
+
+    shard_rows: Annotated[int, Ge(1)] = 100_000
+    shard: Annotated[str | None, Flag(metavar="I/N")] = None
+    resume: bool = False
+    append: bool = False
     overwrite: Overwrite = False
 
 
 @verb("encode")
 def encode(
-    inputs: Annotated[
-        list[str] | None,
-        Flag(metavar="INPUT...", positional=True),
-        Doc("txt, csv, tsv, jsonl or parquet files, also .gz; - is standard input."),
-    ] = None,
-    output: Annotated[
-        str | None,
-        Flag("-o", metavar="OUT"),
-        Doc("A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix), or - (JSON Lines)."),
-    ] = None,
+    inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
+    output: Annotated[str | None, Flag("-o", metavar="OUT")] = None,
     model: OptionalModel = None,
     reading: Annotated[InputOptions, Group("Input")] = InputOptions(),
-    prompt_name: Annotated[
-        str | None, Flag(panel="Model"), Doc("Put one of the model's prompts in front of each text, such as query.")
-    ] = None,
-    prompt: Annotated[str | None, Flag(panel="Model"), Doc("Put this text in front of each text.")] = None,
+    prompt_name: Annotated[str | None, Flag(panel="Model")] = None,
+    prompt: Annotated[str | None, Flag(panel="Model")] = None,
     options: Annotated[LoadOptions, Group("Model")] = LoadOptions(),
-    devices: Annotated[
-        str | None,
-        Flag(metavar="A,B", panel="Model"),
-        Doc("A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays."),
-    ] = None,
-    batch_tokens: Annotated[
-        int | None,
-        Ge(1),
-        Flag(panel="Model"),
-        Doc("Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU)."),
-    ] = None,
+    devices: Annotated[str | None, Flag(metavar="A,B", panel="Model")] = None,
+    batch_tokens: Annotated[int | None, Ge(1), Flag(panel="Model")] = None,
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
-    check: Annotated[
-        Path | None, Flag(metavar="DIR", panel="Output"), Doc("Encode nothing: verify a directory that encode wrote.")
-    ] = None,
+    check: Annotated[Path | None, Flag(metavar="DIR", panel="Output")] = None,
 ) -> Outcome:
     """Turn text files into vectors: row i of the output is row i of the input.
 
     The whole input is read and checked before anything is encoded. An output
     file appears when it is complete; a directory grows shard by shard, goes on
     with --resume and is verified with --check.
+
+    Args:
+        inputs: txt, csv, tsv, jsonl or parquet files, also .gz; - is standard input.
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix), or - (JSON Lines).
+        prompt_name: Put one of the model's prompts in front of each text, such as query.
+        prompt: Put this text in front of each text.
+        devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
+        batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).
+        check: Encode nothing: verify a directory that encode wrote.
 
     \b
     Examples:
@@ -125,7 +122,6 @@ def encode(
     from sentcli.io.dataset import ShardShare
     from sentcli.io.readers import ReadOptions
     from sentcli.io.writers import output_kind
-    from sentcli.machine import environment
 
     if not inputs or output is None or model is None:
         missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"
@@ -143,7 +139,7 @@ def encode(
     outcome = Outcome("encode", model)
     encoder = load_encoder(model, replace(options, device=names[0]) if names else options)
     outcome.protocol = encoder.describe()
-    outcome.environment = environment(encoder.backend.device, encoder.backend.precision)
+    outcome.ran_on(encoder.backend.device, encoder.backend.precision)
     prefix = encoder.prompt_text(prompt_name, prompt)
     smaller = _smaller(encoder, read, prefix, vectors, goes_on=resume or append)
     loaded = {"model": model, **vars(options), "backend": encoder.backend.name, "precision": encoder.backend.precision}
@@ -247,8 +243,11 @@ def _check(folder: Path) -> Outcome:
     checked = check_dataset(folder)
     outcome.model = checked.model
     outcome.finish(asdict(checked))
-    with outcome.kept_with_error():
+    try:
         require_whole(checked, folder)
+    except SentcliError as error:
+        error.outcome = outcome
+        raise
     console.note(
         f"{folder} is whole: {checked.rows} rows in {checked.shards} shards, {checked.dimension} dimensions of "
         f"{checked.dtype}, {checked.bytes / 1e6:,.1f} MB"

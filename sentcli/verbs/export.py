@@ -6,8 +6,6 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from annotated_doc import Doc
-
 from sentcli import console
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.table import Table
@@ -23,18 +21,11 @@ if TYPE_CHECKING:
 @verb("export")
 def export(
     model: Model,
-    output: Annotated[Path, Flag("-o", metavar="DIR"), Doc("Folder to write.")],
-    precision: Annotated[
-        Literal["fp32", "fp16", "int8"],
-        Doc("fp16 is for GPUs; int8 quantises weights by column, activations as they come."),
-    ] = "fp32",
-    verify: Annotated[bool, Doc("Compare with the model, and write nothing if the vectors differ.")] = True,
-    data: Annotated[
-        Path | None, Flag(metavar="DIR"), Doc("A SentEval downstream folder: also compare the scores on STS-B.")
-    ] = None,
-    torch_weights: Annotated[
-        bool, Doc("Keep the torch weights beside model.onnx, for SentenceTransformer(DIR).")
-    ] = True,
+    output: Annotated[Path, Flag("-o", metavar="DIR")],
+    precision: Literal["fp32", "fp16", "int8"] = "fp32",
+    verify: bool = True,
+    data: Annotated[Path | None, Flag(metavar="DIR")] = None,
+    torch_weights: bool = True,
     options: Annotated[ModelOptions, Group("Model")] = ModelOptions(),
     overwrite: Overwrite = False,
 ) -> Outcome:
@@ -43,6 +34,13 @@ def export(
     Encoder, pooling, further modules and normalisation become one graph. Texts
     of all lengths go through both; if the vectors differ by more than the
     precision allows, nothing is written and the exit code is 1.
+
+    Args:
+        output: Folder to write.
+        precision: fp16 is for GPUs; int8 quantises weights by column, activations as they come.
+        verify: Compare with the model, and write nothing if the vectors differ.
+        data: A SentEval downstream folder: also compare the scores on STS-B.
+        torch_weights: Keep the torch weights beside model.onnx, for SentenceTransformer(DIR).
 
     \b
     Examples:
@@ -53,7 +51,6 @@ def export(
     from sentcli.encoder.announce import load_encoder
     from sentcli.errors import MissingExtraError
     from sentcli.io.atomic import check_output
-    from sentcli.machine import environment
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
@@ -81,7 +78,7 @@ def export(
     if checked is None:
         console.warn("not compared with the model (--no-verify)")
     outcome.protocol = encoder.describe() | {"verify": verify, "data": str(data) if data else None}
-    outcome.environment = environment("cpu", precision)
+    outcome.ran_on("cpu", precision)
     results = {
         "precision": described.precision,
         "min_cosine": None,

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_doc import Doc
 from annotated_types import Ge, Le
 
 from sentcli import console
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
@@ -32,54 +31,47 @@ WORDS = "bm25"
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """What is built."""
+    """What is built.
 
-    type: Annotated[
-        str,
-        Flag(metavar="KIND"),
-        Doc("flat (exact), hnsw, ivf, ivfpq, sq8, bm25, or a faiss factory string such as IVF4096,Flat."),
-    ] = "flat"
-    recall: Annotated[
-        float,
-        Ge(0.01),
-        Le(1),
-        Doc("Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it."),
-    ] = 0.95
-    set: Annotated[
-        list[str] | None,
-        Flag(metavar="KEY=N"),
-        Doc("A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall."),
-    ] = None
-    queries: Annotated[
-        str | None, Flag(metavar="FILE"), Doc("Measure with these queries, instead of rows of the corpus.")
-    ] = None
-    similarity: Annotated[Literal["cosine", "dot"], Doc("Of query and document.")] = "cosine"
-    file_rows: Annotated[int | None, Ge(1), Doc("Rows in one file of the index; default: about 4 GiB.")] = None
-    language: Annotated[str | None, Doc("Of bm25: english, or another that Snowball stems, or none.")] = None
+    Attributes:
+        type: flat (exact), hnsw, ivf, ivfpq, sq8, bm25, or a faiss factory string such as IVF4096,Flat.
+        recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
+        set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
+        queries: Measure with these queries, instead of rows of the corpus.
+        similarity: Of query and document.
+        file_rows: Rows in one file of the index; default: about 4 GiB.
+        language: Of bm25: english, or another that Snowball stems, or none.
+    """
+
+    type: Annotated[str, Flag(metavar="KIND")] = "flat"
+    recall: Annotated[float, Ge(0.01), Le(1)] = 0.95
+    set: Annotated[list[str] | None, Flag(metavar="KEY=N")] = None
+    queries: Annotated[str | None, Flag(metavar="FILE")] = None
+    similarity: Literal["cosine", "dot"] = "cosine"
+    file_rows: Annotated[int | None, Ge(1)] = None
+    language: str | None = None
 
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Files of text that are encoded first."""
+    """Files of text that are encoded first.
+
+    Attributes:
+        append: Add the rows of INPUT to the directory and its index.
+    """
 
     text_field: TextField = "text"
     id_field: IdField = None
-    append: Annotated[bool, Doc("Add the rows of INPUT to the directory and its index.")] = False
+    append: bool = False
 
 
 @verb("index")
 def index(
-    inputs: Annotated[
-        list[str],
-        Flag(metavar="INPUT...", positional=True),
-        Doc("A directory that encode wrote, or files of text, which are encoded into -o first."),
-    ],
+    inputs: Annotated[list[str], Flag(metavar="INPUT...", positional=True)],
     what: Annotated[IndexOptions, Group("Index")] = IndexOptions(),
-    output: Annotated[
-        Path | None, Flag("-o", metavar="DIR"), Doc("For files of text: the directory to encode into.")
-    ] = None,
+    output: Annotated[Path | None, Flag("-o", metavar="DIR")] = None,
     model: OptionalModel = None,
-    check: Annotated[bool, Doc("Build nothing: compare the indexes of INPUT with their checksums.")] = False,
+    check: bool = False,
     text: Annotated[TextOptions, Group("Input")] = TextOptions(),
     query_prompt: QueryPrompt = None,
     doc_prompt: DocPrompt = None,
@@ -91,6 +83,11 @@ def index(
     The index stands beside the vectors, its recall@10 against exact search is
     measured and kept. The same command again adds rows that came since, and
     continues where it was interrupted.
+
+    Args:
+        inputs: A directory that encode wrote, or files of text, which are encoded into -o first.
+        output: For files of text: the directory to encode into.
+        check: Build nothing: compare the indexes of INPUT with their checksums.
 
     \b
     Examples:
@@ -152,12 +149,11 @@ def _setting(text: str) -> tuple[str, int]:
 
 def _index_words(place: Path, language: str, encoded: Encoded | None) -> Outcome:
     """Build the BM25 index."""
-    from sentcli.machine import environment
     from sentcli.search.bm25 import check_language, described, require_bm25s
     from sentcli.search.store import Store
 
     outcome = Outcome("index", WORDS, {"kind": WORDS, **described(language=language)})
-    outcome.environment = environment(None, None)
+    outcome.ran_on(None, None)
     require_bm25s()
     check_language(language)
     if encoded is not None:
@@ -175,13 +171,13 @@ def _index_vectors(
 ) -> Outcome:
     """Build an index of faiss; what cannot be built is refused before text is encoded."""
     from sentcli.io.sources import open_source
-    from sentcli.machine import environment
     from sentcli.search import ann
     from sentcli.search import index as indexing
     from sentcli.search.exact import require_faiss
     from sentcli.search.store import Store
 
-    outcome = Outcome("index", environment=environment("cpu", "fp32"))
+    outcome = Outcome("index")
+    outcome.ran_on("cpu", "fp32")
     require_faiss()
     source = open_source(queries) if queries is not None else None
 
@@ -314,15 +310,14 @@ def _recall_table(manifest: IndexManifest) -> Table:
 
 def _check(folder: Path) -> Outcome:
     """Compare all files of the indexes with their checksums."""
-    from sentcli.machine import environment
     from sentcli.search.store import Store
 
-    outcome, store = Outcome("index", environment=environment(None, None)), Store.open(folder)
+    outcome, store = Outcome("index"), Store.open(folder)
+    outcome.ran_on(None, None)
     outcome.model = str(store.settings.get("model", ""))
     problems = [problem for name in store.indexes for problem in store.check_index(name)]
     outcome.finish({"indexes": store.indexes, "problems": problems})
-    with outcome.kept_with_error():
-        if problems:
-            raise SentcliError("; ".join(problems) + ": build the index again with --overwrite")
+    if problems:
+        raise outcome.failed("; ".join(problems) + ": build the index again with --overwrite")
     console.note(f"{store.folder}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
     return outcome

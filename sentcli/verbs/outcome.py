@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import SentcliError
+from sentcli.machine import environment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,14 +38,15 @@ class Outcome:
         self.results, self.tables, self.seconds = results, tables, time.perf_counter() - self.started
         return self
 
-    @contextmanager
-    def kept_with_error(self) -> Iterator[None]:
-        """Let ``--json`` be written although the work inside ends with an error."""
-        try:
-            yield
-        except SentcliError as error:
-            error.outcome = self
-            raise
+    def ran_on(self, device: str | None, precision: str | None, seed: int | None = None) -> None:
+        """Take where and how it ran, beside the versions of this machine; None is what had no part in it."""
+        self.environment = environment(device, precision, seed)
+
+    def failed(self, message: str) -> SentcliError:
+        """Return the error of work that was partly done: ``--json`` is written although it ends so."""
+        error = SentcliError(message)
+        error.outcome = self
+        return error
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object of the command."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_doc import Doc
-
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
@@ -31,20 +29,22 @@ MAPPED, LISTED = 2000, 5
 
 @dataclass(frozen=True)
 class PageOptions:
-    """How the page looks and what it calls models."""
+    """How the page looks and what it calls models.
 
-    title: Annotated[str | None, Doc("Of the page.")] = None
-    group: Annotated[
-        list[str] | None,
-        Flag(metavar="LABEL=NAME"),
-        Doc(
-            "Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files "
-            "and may have *."
-        ),
-    ] = None
-    name: Annotated[list[str] | None, Flag(metavar="LABEL=NAME"), Doc("What to call a model or file.")] = None
-    bold: Annotated[bool, Doc("Mark the best of each column.")] = True
-    intervals: Annotated[bool | None, Doc("95 % intervals; default: in HTML only, where there is room.")] = None
+    Attributes:
+        title: Of the page.
+        group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and
+            may have *.
+        name: What to call a model or file.
+        bold: Mark the best of each column.
+        intervals: 95 % intervals; default: in HTML only, where there is room.
+    """
+
+    title: str | None = None
+    group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None
+    name: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None
+    bold: bool = True
+    intervals: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,8 @@ class Named:
 
 @verb("report")
 def report(
-    names: Annotated[
-        list[str],
-        Flag(metavar="FILE|RUN|MODEL...", positional=True),
-        Doc("JSON of sts-eval, senteval or retrieve; folders of training runs; models."),
-    ],
-    output: Annotated[list[Path], Flag("-o", metavar="FILE"), Doc("A .html, .md or .tex file; several are written.")],
+    names: Annotated[list[str], Flag(metavar="FILE|RUN|MODEL...", positional=True)],
+    output: Annotated[list[Path], Flag("-o", metavar="FILE")],
     choices: Annotated[PageOptions, Group("Page")] = PageOptions(),
     data: shared.Data = None,
     texts: shared.TextsFile = None,
@@ -113,6 +109,10 @@ def report(
     tables, and each table says its protocol. Of training runs: curves, results,
     configuration and environment. Of models and finished runs: with --data the
     seven STS tasks, geometry and similarity, with --texts a map.
+
+    Args:
+        names: JSON of sts-eval, senteval or retrieve; folders of training runs; models.
+        output: A .html, .md or .tex file; several are written.
 
     \b
     Examples:

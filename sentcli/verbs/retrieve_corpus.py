@@ -123,18 +123,18 @@ def search_corpus(
         keep: return all hits, also where they are written to a file.
     """
     from sentcli.encoder.announce import load_encoder
-    from sentcli.machine import environment
     from sentcli.search.exact import require_faiss
 
     _check_usage(models, options, search, overwrite=overwrite)
     way, top_k = search.ways[0], search.top_k or 10
     queries = _queries(options)
-    outcome, encoder = Hits("retrieve", "bm25", environment=environment("cpu", "fp32")), None
+    outcome, encoder = Hits("retrieve", "bm25"), None
+    outcome.ran_on("cpu", "fp32")
     if way != "bm25":
         require_faiss()
         outcome.model = models[0]
         encoder = load_encoder(models[0], load_options)
-        outcome.environment = environment(encoder.backend.device, encoder.backend.precision)
+        outcome.ran_on(encoder.backend.device, encoder.backend.precision)
     is_folder = Path(str(options.corpus)).is_dir()
     corpus, chosen = (_open_directory if is_folder else _read_file)(options, search, encoder, way)
     if top_k > len(corpus.rows):

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_doc import Doc
-
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
@@ -34,17 +32,16 @@ def _list_published() -> None:
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """What is set beside the scores, and what is measured anew."""
+    """What is set beside the scores, and what is measured anew.
 
-    against: Annotated[
-        str | None,
-        Flag(metavar="NAME|list", lists=_list_published),
-        Doc(
-            "Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list "
-            "names what there is."
-        ),
-    ] = None
-    rerun: Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept.")] = False
+    Attributes:
+        against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list
+            names what there is.
+        rerun: Encode and score anew, also what was measured before and is kept.
+    """
+
+    against: Annotated[str | None, Flag(metavar="NAME|list", lists=_list_published)] = None
+    rerun: bool = False
 
     def models(self, names: Sequence[str], options: LoadOptions) -> list[EvaluatedModel]:
         """Return models, which are loaded when something has to be encoded."""

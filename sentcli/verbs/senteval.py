@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_doc import Doc
-
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Group, verb
@@ -18,18 +16,9 @@ from sentcli.verbs.scoring import Evaluation, ScoringOptions, names
 @verb("senteval", pages=True)
 def senteval(
     model: Models,
-    data: Annotated[Path, Doc("A SentEval data/downstream folder, or senteval once it is fetched.")],
-    tasks: Annotated[
-        str | None,
-        Doc(
-            "Comma-separated; default: the seven of the papers. Also SST5, SICKEntailment, and with a regression "
-            "SICKRelatedness and STSBenchmark."
-        ),
-    ] = None,
-    protocol: Annotated[
-        Literal["full", "fast", "lbfgs"],
-        Doc("full is the papers', fast the toolkit's quick one, lbfgs trains to the end."),
-    ] = "full",
+    data: Path,
+    tasks: str | None = None,
+    protocol: Literal["full", "fast", "lbfgs"] = "full",
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
 ) -> Evaluation:
@@ -40,6 +29,12 @@ def senteval(
     text is encoded once. full trains 410 classifiers for each of MR, CR, SUBJ
     and MPQA (ten folds in ten folds, four penalties), fast 105. What was
     measured before is not measured again.
+
+    Args:
+        data: A SentEval data/downstream folder, or senteval once it is fetched.
+        tasks: Comma-separated; default: the seven of the papers. Also SST5, SICKEntailment, and with a regression
+            SICKRelatedness and STSBenchmark.
+        protocol: full is the papers', fast the toolkit's quick one, lbfgs trains to the end.
 
     \b
     Examples:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from annotated_doc import Doc
-
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
@@ -27,27 +25,13 @@ Split = Literal["test", "dev", "train"]
 @verb("sts-eval", pages=True)
 def sts_eval(
     model: Models,
-    data: Annotated[Path | None, Doc("A SentEval data/downstream folder, or sts once it is fetched.")] = None,
-    pairs: Annotated[
-        list[str] | None,
-        Flag(metavar="FILE"),
-        Doc(
-            "A table of your own with the columns sentence1, sentence2 and score (csv, tsv, jsonl or parquet), or a "
-            "folder with one for each topic, such as AFS."
-        ),
-    ] = None,
-    tasks: Annotated[str | None, Doc("Comma-separated; default: all that have the split.")] = None,
-    split: Annotated[Split, Doc("dev and train: STSBenchmark and SICKRelatedness.")] = "test",
-    aggregation: Annotated[
-        Aggregation, Doc("What is averaged: subsets concatenated, their mean, or their mean weighted by size.")
-    ] = "all",
-    regression: Annotated[
-        bool,
-        Doc(
-            "SentEval's head, trained on the training split of STSBenchmark and SICKRelatedness, instead of the cosine."
-        ),
-    ] = False,
-    intervals: Annotated[bool, Doc("95 % intervals, from 1,000 samples of the pairs.")] = True,
+    data: Path | None = None,
+    pairs: Annotated[list[str] | None, Flag(metavar="FILE")] = None,
+    tasks: str | None = None,
+    split: Split = "test",
+    aggregation: Aggregation = "all",
+    regression: bool = False,
+    intervals: bool = True,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
 ) -> Evaluation:
@@ -58,6 +42,17 @@ def sts_eval(
     and weighted by size, stands beside it, because some papers print those.
     Several models are compared with the first one, on the same samples. What
     was measured before is not measured again.
+
+    Args:
+        data: A SentEval data/downstream folder, or sts once it is fetched.
+        pairs: A table of your own with the columns sentence1, sentence2 and score (csv, tsv, jsonl or parquet), or a
+            folder with one for each topic, such as AFS.
+        tasks: Comma-separated; default: all that have the split.
+        split: dev and train: STSBenchmark and SICKRelatedness.
+        aggregation: What is averaged: subsets concatenated, their mean, or their mean weighted by size.
+        regression: SentEval's head, trained on the training split of STSBenchmark and SICKRelatedness, instead of the
+            cosine.
+        intervals: 95 % intervals, from 1,000 samples of the pairs.
 
     \b
     Examples:

@@ -24,137 +24,119 @@ METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What is learned."""
+    """What is learned.
 
-    recipe: Annotated[
-        str | None,
-        Flag(metavar="NAME|FILE.toml"),
-        Doc("A paper's method, model and settings, such as micse-bert-base (docs/recipes.md lists them)."),
-    ] = None
-    set: Annotated[
-        list[str] | None,
-        Flag(metavar="KEY=VALUE"),
-        Doc("Any setting of the method or of the training; objectives+=ami adds a term to the loss."),
-    ] = None
-    stage: Annotated[str | None, Doc("infocse: pretrain, its first stage.")] = None
-    aux_init: Annotated[
-        str | None,
-        Flag(metavar="copy-top|random|DIR"),
-        Doc("infocse: where the auxiliary network starts; DIR is the result of --stage pretrain."),
-    ] = None
-    after: Annotated[
-        str | None,
-        Flag(metavar="METHOD"),
-        Doc(
-            "sts-regression: train this method first on the sentences of the pairs; its settings are --set "
-            "before.KEY=VALUE."
-        ),
-    ] = None
+    Attributes:
+        recipe: A paper's method, model and settings, such as micse-bert-base (docs/recipes.md lists them).
+        set: Any setting of the method or of the training; objectives+=ami adds a term to the loss.
+        stage: infocse: pretrain, its first stage.
+        aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
+        after: sts-regression: train this method first on the sentences of the pairs; its settings are --set
+            before.KEY=VALUE.
+    """
+
+    recipe: Annotated[str | None, Flag(metavar="NAME|FILE.toml")] = None
+    set: Annotated[list[str] | None, Flag(metavar="KEY=VALUE")] = None
+    stage: str | None = None
+    aux_init: Annotated[str | None, Flag(metavar="copy-top|random|DIR")] = None
+    after: Annotated[str | None, Flag(metavar="METHOD")] = None
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What is trained and tested on."""
+    """What is trained and tested on.
 
-    text_field: Annotated[str, Doc("Column of a table that holds the text.")] = "text"
-    text_of: Annotated[
-        str | None,
-        Flag(metavar="TASK,...|pairs"),
-        Doc(
-            "Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of "
-            "scored pairs."
-        ),
-    ] = None
-    hold_out: Annotated[
-        str | None,
-        Flag(metavar="NAME|N/K|topics|K-fold"),
-        Doc(
-            "sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are "
-            "one run for each."
-        ),
-    ] = None
-    limit: Annotated[int | None, Ge(1), Doc("Train on the first N sentences.")] = None
-    fraction: Annotated[float | None, Ge(0), Le(1), Doc("Train on this share of the sentences, the first.")] = None
-    subset_seed: Annotated[int | None, Ge(0), Doc("Draw those of --limit or --fraction at random instead.")] = None
-    eval_data: Annotated[
-        Path | None,
-        Flag(metavar="DIR"),
-        Doc("A SentEval data/downstream folder: scores STS-B dev and keeps the best weights."),
-    ] = None
-    eval_text: Annotated[
-        str | None,
-        Flag(metavar="FILE"),
-        Doc("mlm and other losses on masked words: log their perplexity on this text."),
-    ] = None
-    sts: Annotated[bool, Doc("Score the seven STS tasks of --eval-data at the end.")] = False
+    Attributes:
+        text_field: Column of a table that holds the text.
+        text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of
+            scored pairs.
+        hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are
+            one run for each.
+        limit: Train on the first N sentences.
+        fraction: Train on this share of the sentences, the first.
+        subset_seed: Draw those of --limit or --fraction at random instead.
+        eval_data: A SentEval data/downstream folder: scores STS-B dev and keeps the best weights.
+        eval_text: mlm and other losses on masked words: log their perplexity on this text.
+        sts: Score the seven STS tasks of --eval-data at the end.
+    """
+
+    text_field: str = "text"
+    text_of: Annotated[str | None, Flag(metavar="TASK,...|pairs")] = None
+    hold_out: Annotated[str | None, Flag(metavar="NAME|N/K|topics|K-fold")] = None
+    limit: Annotated[int | None, Ge(1)] = None
+    fraction: Annotated[float | None, Ge(0), Le(1)] = None
+    subset_seed: Annotated[int | None, Ge(0)] = None
+    eval_data: Annotated[Path | None, Flag(metavar="DIR")] = None
+    eval_text: Annotated[str | None, Flag(metavar="FILE")] = None
+    sts: bool = False
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Settings of the training that have a flag of their own."""
+    """Settings of the training that have a flag of their own.
 
-    batch_size: Annotated[int | None, Ge(1), Doc("Sentences a step.")] = None
-    learning_rate: Annotated[float | None, Doc("Peak rate.")] = None
-    epochs: Annotated[int | None, Ge(1), Doc("Passes over the data.")] = None
-    max_steps: Annotated[int | None, Ge(1), Doc("Optimiser steps, instead of epochs.")] = None
-    max_length: Annotated[
-        int | None, Ge(3), Doc("Tokens a sentence in training. Encoding keeps the start model's length.")
-    ] = None
-    eval_every: Annotated[int | None, Ge(1), Doc("Steps between two scores.")] = None
-    seed: Annotated[int | None, Doc("Same seed, machine and versions: same weights.")] = None
+    Attributes:
+        batch_size: Sentences a step.
+        learning_rate: Peak rate.
+        epochs: Passes over the data.
+        max_steps: Optimiser steps, instead of epochs.
+        max_length: Tokens a sentence in training. Encoding keeps the start model's length.
+        eval_every: Steps between two scores.
+        seed: Same seed, machine and versions: same weights.
+    """
+
+    batch_size: Annotated[int | None, Ge(1)] = None
+    learning_rate: float | None = None
+    epochs: Annotated[int | None, Ge(1)] = None
+    max_steps: Annotated[int | None, Ge(1)] = None
+    max_length: Annotated[int | None, Ge(3)] = None
+    eval_every: Annotated[int | None, Ge(1)] = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Several runs."""
+    """Several runs.
 
-    seeds: Annotated[str | None, Flag(metavar="N,N,..."), Doc("One run a seed, with mean and sd.")] = None
-    sweep: Annotated[
-        Path | None, Flag(metavar="FILE.toml"), Doc("Many runs: a grid over any setting (docs/sweeps.md).")
-    ] = None
-    results: Annotated[
-        Path | None,
-        Flag(metavar="FILE.jsonl"),
-        Doc("A line a finished run; runs with a line are not run again. DIR/results.jsonl by default."),
-    ] = None
+    Attributes:
+        seeds: One run a seed, with mean and sd.
+        sweep: Many runs: a grid over any setting (docs/sweeps.md).
+        results: A line a finished run; runs with a line are not run again. DIR/results.jsonl by default.
+    """
+
+    seeds: Annotated[str | None, Flag(metavar="N,N,...")] = None
+    sweep: Annotated[Path | None, Flag(metavar="FILE.toml")] = None
+    results: Annotated[Path | None, Flag(metavar="FILE.jsonl")] = None
 
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What is kept and told of a run."""
+    """What is kept and told of a run.
 
-    log_geometry: Annotated[
-        bool, Doc("Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).")
-    ] = False
-    log_to: Annotated[list[str] | None, Flag(metavar="tensorboard|wandb"), Doc("Also log to this tracker.")] = None
-    save_every: Annotated[int, Ge(0), Doc("Steps between two checkpoints; 0 for none.")] = 500
-    resume: Annotated[bool, Doc("Go on after an interruption, to the same weights.")] = False
+    Attributes:
+        log_geometry: Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).
+        log_to: Also log to this tracker.
+        save_every: Steps between two checkpoints; 0 for none.
+        resume: Go on after an interruption, to the same weights.
+    """
+
+    log_geometry: bool = False
+    log_to: Annotated[list[str] | None, Flag(metavar="tensorboard|wandb")] = None
+    save_every: Annotated[int, Ge(0)] = 500
+    resume: bool = False
     overwrite: Overwrite = False
 
 
 @verb("train")
 def train(
-    output: Annotated[Path, Flag("-o", metavar="DIR"), Doc("The folder of the trained model.")],
+    output: Annotated[Path, Flag("-o", metavar="DIR")],
     method: Annotated[str | None, Flag(metavar="NAME|FILE.py"), Doc(METHODS_HELP)] = None,
     model: OptionalModel = None,
-    data: Annotated[
-        list[Path] | None,
-        Flag(metavar="FILE..."),
-        Doc("Text files, one sentence a line, or tables; - is standard input."),
-    ] = None,
-    more_data: Annotated[
-        list[Path] | None, Flag(metavar="FILE", positional=True), Doc("More text files, as for --data.")
-    ] = None,
+    data: Annotated[list[Path] | None, Flag(metavar="FILE...")] = None,
+    more_data: Annotated[list[Path] | None, Flag(metavar="FILE", positional=True)] = None,
     what: Annotated[MethodOptions, Group("Method")] = MethodOptions(),
-    pooling: Annotated[
-        str | None,
-        Flag(panel="Model"),
-        Doc(
-            "As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for "
-            "whitening and the method of that name, own for sts-regression."
-        ),
-    ] = None,
-    device: Annotated[str, Flag(panel="Model"), Doc("auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    pooling: Annotated[str | None, Flag(panel="Model")] = None,
+    device: Annotated[str, Flag(panel="Model")] = "auto",
     corpus: Annotated[DataOptions, Group("Data")] = DataOptions(),
     training: Annotated[TrainingOptions, Group("Training")] = TrainingOptions(),
     several: Annotated[SweepOptions, Group("Several runs")] = SweepOptions(),
@@ -167,6 +149,14 @@ def train(
     The folder opens with this tool and with sentence-transformers, and its
     metrics.jsonl gets one line a step. The head of the training is stored apart
     and never encodes unasked.
+
+    Args:
+        output: The folder of the trained model.
+        data: Text files, one sentence a line, or tables; - is standard input.
+        more_data: More text files, as for --data.
+        pooling: As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for
+            whitening and the method of that name, own for sts-regression.
+        device: auto, cpu, cuda, cuda:1, mps.
 
     \b
     Examples:

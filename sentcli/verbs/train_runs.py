@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     """Train once, and say and return what came of it."""
     from sentcli.evaluation.published import AVERAGES, PREFIXES
-    from sentcli.machine import environment
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare
     from sentcli.training.run import after_first_stage, run
@@ -33,7 +32,7 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     prepared = everywhere(lambda: prepare(request))
     settings, device = prepared.method.settings, prepared.encoder.backend.device
     outcome.protocol = _protocol(prepared)
-    outcome.environment = environment(device, settings.precision, settings.seed)
+    outcome.ran_on(device, settings.precision, settings.seed)
     finished = request.resume and (request.output / WEIGHTS).exists()
     training_view.introduce(prepared)
     with ExitStack() as stack:
@@ -58,8 +57,6 @@ def run_many(
     request: TrainRequest, points: list[dict[str, Any]], seeds: list[int], results: Path, log_to: list[str]
 ) -> Outcome:
     """Run what has not been run of a sweep, and return one table."""
-    from sentcli.errors import SentcliError
-    from sentcli.machine import environment
     from sentcli.processes import is_first
     from sentcli.training import sweep
 
@@ -77,14 +74,13 @@ def run_many(
     told = [summary.to_dict() for summary in summaries]
     means = {"held_out": [mean.to_dict() for mean in held_out]} if (held_out := sweep.held_out_means(summaries)) else {}
     outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
-    outcome.environment = environment(request.device, "")
+    outcome.ran_on(request.device, "")
     table = training_view.sweep_table("runs" if len(points) > 1 else "seeds", summaries) if summaries else None
     outcome.finish({**(told[0] if len(points) == 1 and told else {"points": told}), **means}, [table] if table else [])
-    with outcome.kept_with_error():
-        if ran.failed:
-            outcome.show()
-            others = f"; the others are in {results}" if ran.records else ""
-            raise SentcliError(f"{len(ran.failed)} of {len(planned)} runs failed{others}")
+    if ran.failed:
+        outcome.show()
+        others = f"; the others are in {results}" if ran.records else ""
+        raise outcome.failed(f"{len(ran.failed)} of {len(planned)} runs failed{others}")
     return outcome
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_doc import Doc
 from annotated_types import Ge, Le
 
 from sentcli import console
@@ -37,43 +36,33 @@ MINUS = "\N{MINUS SIGN}"
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Which attention of which views is compared."""
+    """Which attention of which views is compared.
 
-    sentence: Annotated[
-        str | None,
-        Doc("Whose histograms are drawn: a text's number from 1, or a text; default: the first of 8 tokens."),
-        Flag(metavar="N|TEXT"),
-    ] = None
-    layers: Annotated[
-        str,
-        Doc("Whose attention makes the MI of a pair, as ami.layers of training: from 0, from the end, or shares."),
-        Flag(metavar="FIRST:END"),
-    ] = "-5:-1"
-    slicing: Annotated[
-        Literal["layer-pairs", "head-pairs"],
-        Doc("A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper)."),
-    ] = "layer-pairs"
-    first_head: Annotated[int, Ge(1), Doc("Of the three heads of the histograms, from 1.")] = 1
-    seed: Annotated[int, Ge(0), Doc("Of dropout and of the negatives.")] = 0
-    dropout: Annotated[float | None, Ge(0), Le(0.99), Doc("Of the views, everywhere, instead of the model's own.")] = (
-        None
-    )
+    Attributes:
+        sentence: Whose histograms are drawn: a text's number from 1, or a text; default: the first of 8 tokens.
+        layers: Whose attention makes the MI of a pair, as ami.layers of training: from 0, from the end, or shares.
+        slicing: A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper).
+        first_head: Of the three heads of the histograms, from 1.
+        seed: Of dropout and of the negatives.
+        dropout: Of the views, everywhere, instead of the model's own.
+    """
+
+    sentence: Annotated[str | None, Flag(metavar="N|TEXT")] = None
+    layers: Annotated[str, Flag(metavar="FIRST:END")] = "-5:-1"
+    slicing: Literal["layer-pairs", "head-pairs"] = "layer-pairs"
+    first_head: Annotated[int, Ge(1)] = 1
+    seed: Annotated[int, Ge(0)] = 0
+    dropout: Annotated[float | None, Ge(0), Le(0.99)] = None
 
 
 @verb("attention")
 def attention(
     output: shared.Output,
-    texts: Annotated[
-        str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="[TEXTS]", positional=True)
-    ] = None,
+    texts: Annotated[str | None, Flag(metavar="[TEXTS]", positional=True)] = None,
     model: shared.Models = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 200,
-    trees: Annotated[
-        str | None,
-        Doc("Split pairs of texts by their dependency trees: a CoNLL-U file, whose texts are taken, or spaCy."),
-        Flag(metavar="FILE|spacy[:MODEL]", panel=shared.INPUT),
-    ] = None,
+    trees: Annotated[str | None, Flag(metavar="FILE|spacy[:MODEL]", panel=shared.INPUT)] = None,
     options: Annotated[ViewOptions, Group("What is compared")] = ViewOptions(),
     load: Annotated[
         LoadOptions,
@@ -91,6 +80,10 @@ def attention(
     of every layer and head, and for two views of a text against views of two
     texts the cosine and the mutual information (fig. 5). --trees splits the
     latter by equal and unequal dependency trees (fig. 6). Models run on torch.
+
+    Args:
+        texts: Texts, one a line or a row of a table.
+        trees: Split pairs of texts by their dependency trees: a CoNLL-U file, whose texts are taken, or spaCy.
 
     \b
     Examples:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
@@ -31,22 +30,14 @@ LONGEST = 120
 
 @verb("compare")
 def compare(
-    texts: Annotated[
-        str,
-        Doc("Texts, one a line or a row of a table; of vectors, those that they were made of."),
-        Flag(metavar="FILE", panel=shared.INPUT),
-    ],
+    texts: Annotated[str, Flag(metavar="FILE", panel=shared.INPUT)],
     output: shared.Output,
-    sides: Annotated[
-        list[str] | None,
-        Doc("Two models; or vectors of the texts: a .npy file, a directory of encode."),
-        Flag(metavar="[A] [B]", positional=True),
-    ] = None,
-    model: Annotated[list[str] | None, Doc("The same as A and B: a model or vectors."), Flag("-m")] = None,
+    sides: Annotated[list[str] | None, Flag(metavar="[A] [B]", positional=True)] = None,
+    model: Annotated[list[str] | None, Flag("-m")] = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 50_000,
-    neighbours: Annotated[int, Ge(1), Doc("Nearest texts of each text that are compared.")] = 10,
-    top: Annotated[int, Ge(1), Doc("Texts to list, of the most and of the least changed.")] = 10,
+    neighbours: Annotated[int, Ge(1)] = 10,
+    top: Annotated[int, Ge(1)] = 10,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
@@ -57,6 +48,13 @@ def compare(
     that are the same, and lists the texts that changed most with the neighbours
     of both models side by side, and those that changed least. Neighbours are
     compared, not vectors: the models may differ in their dimensions.
+
+    Args:
+        texts: Texts, one a line or a row of a table; of vectors, those that they were made of.
+        sides: Two models; or vectors of the texts: a .npy file, a directory of encode.
+        model: The same as A and B: a model or vectors.
+        neighbours: Nearest texts of each text that are compared.
+        top: Texts to list, of the most and of the least changed.
 
     \b
     Examples:

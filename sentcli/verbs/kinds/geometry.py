@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
@@ -42,11 +41,7 @@ NAME = (0.4, 0.07)
 @verb("geometry")
 def geometry(
     output: shared.Output,
-    paths: Annotated[
-        list[Path] | None,
-        Doc("Folders of training runs, whose curves are drawn too; or vectors: .npy files, directories of encode."),
-        Flag(metavar="[PATH]...", positional=True),
-    ] = None,
+    paths: Annotated[list[Path] | None, Flag(metavar="[PATH]...", positional=True)] = None,
     model: shared.Models = None,
     data: shared.Data = None,
     pairs: shared.PairsFile = None,
@@ -54,13 +49,9 @@ def geometry(
     texts: shared.TextsFile = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 50_000,
-    positives_above: Annotated[
-        str,
-        Doc("Pairs with a higher gold score are the positives of alignment; all takes every pair."),
-        Flag(metavar="SCORE|all"),
-    ] = "4",
-    neighbours: Annotated[int, Ge(1), Doc("Nearest ones that hubness counts.")] = 10,
-    sts: Annotated[bool, Doc("Score the seven STS tasks of --data, for the colours.")] = True,
+    positives_above: Annotated[str, Flag(metavar="SCORE|all")] = "4",
+    neighbours: Annotated[int, Ge(1)] = 10,
+    sts: bool = True,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
@@ -72,6 +63,12 @@ def geometry(
     sentences. --texts measures everything but alignment on texts of yours. Models
     are drawn by both, with the STS average as colour (InforMin-CL, fig. 3). Runs
     of train --log-geometry show both over the steps (WhitenedCSE, fig. 3).
+
+    Args:
+        paths: Folders of training runs, whose curves are drawn too; or vectors: .npy files, directories of encode.
+        positives_above: Pairs with a higher gold score are the positives of alignment; all takes every pair.
+        neighbours: Nearest ones that hubness counts.
+        sts: Score the seven STS tasks of --data, for the colours.
 
     \b
     Examples:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
@@ -35,25 +34,17 @@ AROUND = 0.08
 
 @verb("map")
 def map_(
-    texts: Annotated[str, Doc("Texts, one a line or a row of a table."), Flag(metavar="TEXTS", positional=True)],
+    texts: Annotated[str, Flag(metavar="TEXTS", positional=True)],
     output: shared.Output,
     model: shared.Models = None,
     text_field: shared.TextField = "text",
-    label_field: Annotated[
-        str | None,
-        Doc("Column of a table with labels: clusters are compared with them, and up to 12 of them are colours."),
-        Flag(metavar="COLUMN", panel=shared.INPUT),
-    ] = None,
+    label_field: Annotated[str | None, Flag(metavar="COLUMN", panel=shared.INPUT)] = None,
     limit: shared.Limit = 2000,
-    clusters: Annotated[int, Ge(2), Doc("k of k-means.")] = 10,
-    perplexity: Annotated[float, Ge(1), Doc("Neighbours that t-SNE attends to.")] = 30,
-    neighbours: Annotated[int, Ge(1), Doc("Nearest texts and points that are compared.")] = 10,
-    whiten: Annotated[
-        str | None,
-        Doc("A second map of each model: all columns whitened together, or in N shuffled groups (WhitenedCSE)."),
-        Flag(metavar="zca|groups:N"),
-    ] = None,
-    seed: Annotated[int, Doc("Of clusters, map and groups of columns.")] = 42,
+    clusters: Annotated[int, Ge(2)] = 10,
+    perplexity: Annotated[float, Ge(1)] = 30,
+    neighbours: Annotated[int, Ge(1)] = 10,
+    whiten: Annotated[str | None, Flag(metavar="zca|groups:N")] = None,
+    seed: int = 42,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
@@ -65,6 +56,15 @@ def map_(
     and described by the words that set them apart. Measures how much of the
     neighbourhoods the map keeps, and how many neighbours models share. --whiten
     sets whitened vectors beside them (WhitenedCSE, fig. 1).
+
+    Args:
+        texts: Texts, one a line or a row of a table.
+        label_field: Column of a table with labels: clusters are compared with them, and up to 12 of them are colours.
+        clusters: k of k-means.
+        perplexity: Neighbours that t-SNE attends to.
+        neighbours: Nearest texts and points that are compared.
+        whiten: A second map of each model: all columns whitened together, or in N shuffled groups (WhitenedCSE).
+        seed: Of clusters, map and groups of columns.
 
     \b
     Examples:
@@ -138,11 +138,7 @@ class Maps:
     """
 
     def __init__(
-        self,
-        texts: list[str],
-        labels: pd.Series | None,
-        settings: MapSettings,
-        whitening: Whitening | None = None,
+        self, texts: list[str], labels: pd.Series | None, settings: MapSettings, whitening: Whitening | None = None
     ) -> None:
         self.texts, self.labels, self.settings, self.whitening = texts, labels, settings, whitening
         self.maps: dict[str, Map] = {}

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
@@ -35,18 +34,14 @@ PERCENTILES = {"y": 50, "low": 5, "high": 95}
 
 @verb("objectives")
 def objectives(
-    runs: Annotated[
-        list[Path], Doc("Folders of training runs, finished or not."), Flag(metavar="RUN...", positional=True)
-    ],
+    runs: Annotated[list[Path], Flag(metavar="RUN...", positional=True)],
     output: shared.Output,
     model: shared.Models = None,
     texts: shared.TextsFile = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 10_000,
-    groups: Annotated[
-        int, Ge(0), Doc("Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.")
-    ] = 0,
-    seed: Annotated[int, Ge(0), Doc("Of the order of the columns.")] = 0,
+    groups: Annotated[int, Ge(0)] = 0,
+    seed: Annotated[int, Ge(0)] = 0,
     load: shared.Load = LoadOptions(normalize=False),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
@@ -58,6 +53,11 @@ def objectives(
     runs and of the models (-m, such as the model that a run started from) are
     cut into shuffled groups of columns as WhitenedCSE does, and the eigenvalues
     and condition numbers of each group's covariance are shown.
+
+    Args:
+        runs: Folders of training runs, finished or not.
+        groups: Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.
+        seed: Of the order of the columns.
 
     \b
     Examples:

@@ -207,10 +207,8 @@ def finish(
         model: how it was loaded becomes a part of the protocol.
         seed: of what is random.
     """
-    from sentcli.machine import environment
-
     described = dict(model.described) if model is not None else {}
-    report.environment = environment(described.pop("device", None), described.get("precision"), seed)
+    report.ran_on(described.pop("device", None), described.get("precision"), seed)
     report.protocol = protocol | described
     return report.finish(results)
 

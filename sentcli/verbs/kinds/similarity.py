@@ -6,7 +6,6 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
-from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli.errors import InputError
@@ -48,7 +47,7 @@ def similarity(
     data: shared.Data = None,
     pairs: shared.PairsFile = None,
     split: shared.Split = "test",
-    top: Annotated[int, Ge(1), Doc("Pairs to list, of those least and of those most agreed with.")] = 10,
+    top: Annotated[int, Ge(1)] = 10,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
@@ -60,6 +59,9 @@ def similarity(
     the gold scores. Lists the pairs whose ranks by cosine and by gold score
     differ most, and least. Says how far the cosines follow length, the first
     word, function words and other words.
+
+    Args:
+        top: Pairs to list, of those least and of those most agreed with.
 
     \b
     Examples:
@@ -137,10 +139,7 @@ class GoldPairs:
             "spearman": score.metrics["spearman"],
             "pearson": score.metrics["pearson"],
             "bins": bins.astype(object).where(bins.notna(), None).to_dict("records"),
-            "follows": {
-                "raw": gold.followed(cosines, self.features),
-                "centred": gold.followed(centred, self.features),
-            },
+            "follows": {"raw": gold.followed(cosines, self.features), "centred": gold.followed(centred, self.features)},
             "least_agreed": least,
             "most_agreed": most,
         }

@@ -37,12 +37,8 @@ Sweeps = Annotated[
 def low_shot(
     paths: Sweeps,
     output: shared.Output,
-    baseline: Annotated[
-        str | None,
-        Doc("Also show the distance from this one; default: simcse, if it is there."),
-        Flag(metavar="SYSTEM"),
-    ] = None,
-    published: Annotated[bool, Doc("Draw what miCSE prints (tables 2 to 4) beside it.")] = False,
+    baseline: Annotated[str | None, Flag(metavar="SYSTEM")] = None,
+    published: bool = False,
     overwrite: shared.Overwrite = False,
 ) -> shared.Analysis:
     """Scores over the size of the training set, from a sweep of --fraction or --limit.
@@ -50,6 +46,10 @@ def low_shot(
     Means over the seeds with a band of one standard deviation (miCSE, figs. 3,
     4 and 9, tables 2 to 4). What else the sweep varies makes a system of its
     own, such as positives_only or objectives+=ami.
+
+    Args:
+        baseline: Also show the distance from this one; default: simcse, if it is there.
+        published: Draw what miCSE prints (tables 2 to 4) beside it.
 
     \b
     Examples:
@@ -89,11 +89,7 @@ def low_shot(
 def sweep(
     paths: Sweeps,
     output: shared.Output,
-    x: Annotated[
-        list[str] | None,
-        Doc("A setting as for train --set, such as learning_rate or ami.weight; default: all that is varied."),
-        Flag(metavar="KEY"),
-    ] = None,
+    x: Annotated[list[str] | None, Flag(metavar="KEY")] = None,
     overwrite: shared.Overwrite = False,
 ) -> shared.Analysis:
     """Dev and test scores over any hyper-parameter, from sweeps.
@@ -102,6 +98,9 @@ def sweep(
     to 9; WhitenedCSE, tables 3 to 6) are sweeps of weights, rates, groups and
     the like. Several sweeps are read as one: the runs at the defaults give the
     point of the default value.
+
+    Args:
+        x: A setting as for train --set, such as learning_rate or ami.weight; default: all that is varied.
 
     \b
     Examples:
