@@ -48,8 +48,9 @@ def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: i
 
     columns = min(columns, len(panels))
     lines = -(-len(panels) // columns)
-    settings: Any = style.settings(f"{figure.name} {figure.panels.index(panels[0])}")  # its keys are no plain strings
-    with mpl.rc_context(settings), warnings.catch_warnings():
+    # the salt makes ids within an SVG differ from those of other figures of a page, and the same every time
+    salt: Any = {"svg.hashsalt": f"{figure.name} {figure.panels.index(panels[0])}"}
+    with mpl.rc_context(salt, style.SHEET), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a page has fonts of its own
         width, height = figure.size
         canvas = Canvas(figsize=(width * columns, height * lines), layout="constrained")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.printable import safe
@@ -19,54 +20,12 @@ DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
 """Colours, markers and dashes have no common factor: many series differ in one of them."""
 VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line", **{c: f"c{i}" for i, c in enumerate(COLOURS)}}
 """Colour to the variable of a page that takes its place."""
+SHEET = Path(__file__).parent / "templates" / "figures.mplstyle"
+"""Matplotlib's settings."""
 LONGEST = 40
 """Characters of a name in a legend or beside a point."""
 CENTRE: dict[str, Any] = {"s": 60, "edgecolors": INK, "linewidths": 1.2, "zorder": 3}
 """A large point of a scatter plot that stands for many."""
-
-
-def settings(salt: str) -> dict[str, Any]:
-    """Return matplotlib's settings.
-
-    Args:
-        salt: makes ids within an SVG differ from those of other figures of a page, and the same every time.
-    """
-    return {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 9,
-        "axes.titlesize": 10,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        "axes.labelsize": 9,
-        "axes.edgecolor": QUIET,
-        "axes.labelcolor": INK,
-        "axes.titlecolor": INK,
-        "axes.facecolor": "none",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.axisbelow": True,
-        "axes.grid": True,
-        "grid.color": GRID,
-        "grid.linewidth": 0.6,
-        "image.cmap": "viridis",  # even steps of lightness
-        "xtick.color": QUIET,
-        "ytick.color": QUIET,
-        "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK,
-        "text.color": INK,
-        "text.parse_math": False,
-        "axes.unicode_minus": True,
-        "legend.frameon": False,
-        "legend.fontsize": 8.5,
-        "lines.linewidth": 1.6,
-        "lines.markersize": 4.5,
-        "figure.facecolor": PAPER,
-        "savefig.facecolor": PAPER,
-        "savefig.dpi": 200,
-        "svg.fonttype": "none",
-        "svg.hashsalt": salt,
-    }
 
 
 def colour(series: int) -> str:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.scoring import ScoringOptions
+from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.scoring import Evaluation, ScoringOptions
+from sentcli.verbs.training_runs import run_sections
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.pages.page import Page, Section
+    from sentcli.pages.page import Section
     from sentcli.pages.systems import Pattern
 
 MAPPED, LISTED = 2000, 5
@@ -47,48 +49,18 @@ class PageOptions:
     intervals: bool | None = None
 
 
-@dataclass(frozen=True)
-class Reported:
-    """A page that was written, and the scores on it."""
+@dataclass
+class Reported(Outcome):
+    """A page that was written, with its tables, and the scores on it."""
 
-    page: Page
-    files: Sequence[Path]
-    scores: Sequence[ModelScores]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON: the files, and every score as its command writes it."""
-        return {
-            "command": "report",
-            "model": "",
-            "protocol": {},
-            "results": {"files": [str(file) for file in self.files], "scores": [s.to_dict() for s in self.scores]},
-            "environment": {},
-        }
+    scores: list[ModelScores] = field(default_factory=list, repr=False)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the long table of all scores: a row for each model, task and metric."""
-        import pandas as pd
-
-        return pd.DataFrame([row for scores in self.scores for row in scores.rows()])
+        return Evaluation(self.scores).to_frame()
 
     def show(self) -> None:
         """Print nothing: the page is what there is to see."""
-
-    def _repr_html_(self) -> str:
-        """Show the tables of the page in a notebook."""
-        return "".join(s.table._repr_html_() for s in self.page.sections if s.table is not None and not s.folded)
-
-
-@dataclass(frozen=True)
-class Named:
-    """What the arguments of ``report`` name."""
-
-    files: list[Path]
-    """JSON of evaluations."""
-    runs: list[Path]
-    """Folders of training runs."""
-    models: list[str]
-    """Models, finished runs among them."""
 
 
 @verb("report")
@@ -128,30 +100,35 @@ def report(
     from sentcli.pages.systems import Pattern
     from sentcli.pages.write import check_suffix
 
-    named = _sort(names)
+    reported = Reported("report")
+    files, runs, named = _sort(names)
     for target in output:
         check_suffix(target)
-        if target.resolve() in {file.resolve() for file in named.files}:
+        if target.resolve() in {file.resolve() for file in files}:
             raise InputError(f"-o {target} would replace an input; choose another file")
         check_output(target, overwrite=overwrite)
     groups = [Pattern.parse("--group", value) for value in choices.group or []]
     labels = [Pattern.parse("--name", value) for value in choices.name or []]
-    scores = read_scores(named.files)
-    if named.models and data is None and texts is None and not named.runs:
+    scores = read_scores(files)
+    measured = data is not None or texts is not None
+    if named and not (measured or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    models = shared.models(named.models, options, rerun=scoring.rerun) if data is not None or texts is not None else []
+    models = shared.models(named, options, rerun=scoring.rerun) if measured else []
     if data is not None:
         scores += _sts_scores(models, data, scoring)
-    inside = _inside(models, named.runs, data, texts)
-    labels += _short_names(named.models, scores, [*groups, *labels])
+    inside = [*_of_models(models, data, texts), *(run_sections(runs) if runs else [])]
+    labels += _short_names(named, scores, [*groups, *labels])
     chosen = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
     write_score_page(scores, output, chosen, inside)
     console.note(f"wrote {', '.join(map(str, output))}")
-    return Reported(score_page(scores, chosen, inside), output, scores)
+    reported.scores = scores
+    tables = [s.table for s in score_page(scores, chosen, inside).sections if s.table is not None and not s.folded]
+    reported.finish({"files": list(map(str, output)), "scores": [each.to_dict() for each in scores]}, tables)
+    return reported
 
 
-def _sort(names: Sequence[str]) -> Named:
-    """Tell files of results, training runs and models apart."""
+def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
+    """Tell files of results, folders of training runs, and models apart; finished runs are models, too."""
     from sentcli.analysis.runs import is_run
 
     if twice := next((name for name in names if list(names).count(name) > 1), None):
@@ -166,7 +143,7 @@ def _sort(names: Sequence[str]) -> Named:
             models += [name] if (path / "config.json").exists() else []
         else:
             models.append(name)
-    return Named(files, runs, models)
+    return files, runs, models
 
 
 def _short_names(models: Sequence[str], scores: Sequence[ModelScores], given: Sequence[Pattern]) -> list[Pattern]:
@@ -182,7 +159,6 @@ def _short_names(models: Sequence[str], scores: Sequence[ModelScores], given: Se
 def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
     """Score models on the seven STS tasks, as `sts_eval` does."""
     from sentcli.evaluation.scores import SIMILARITY
-    from sentcli.verbs.scoring import Evaluation
     from sentcli.verbs.sts_eval import score_similarity
 
     if not models:
@@ -192,48 +168,29 @@ def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOp
     return Evaluation([score_similarity(model, tasks) for model in models]).compared(published, SIMILARITY).models
 
 
-def _inside(
-    models: Sequence[EvaluatedModel], runs: Sequence[Path], data: Path | None, texts: str | None
-) -> list[Section]:
-    """Return what is inside models and runs: geometry, similarity, a map; results and curves of trainings."""
-    from sentcli.verbs.training_runs import run_sections
+def _of_models(models: Sequence[EvaluatedModel], data: Path | None, texts: str | None) -> list[Section]:
+    """Return what is inside models: their geometry, with data cosines against gold scores, with texts a map."""
+    from sentcli.analysis.maps import MapSettings
+    from sentcli.verbs.kinds import geometry, similarity
+    from sentcli.verbs.kinds import map as mapping
 
+    if not models:
+        return []
     names = shared.short_names([model.name for model in models])
-    sections: list[Section] = []
-    if models:
-        sections += _geometry(models, data, texts, names)
-        sections += _similarity(models, data, names) if data is not None else []
-        sections += _map(models, texts, names) if texts is not None else []
-    return [*sections, *(run_sections(runs) if runs else [])]
-
-
-def _geometry(
-    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, names: dict[str, str]
-) -> list[Section]:
-    from sentcli.verbs.kinds import geometry
-
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
     own = shared.read_texts(texts) if texts is not None else []
     inputs = geometry.GeometryInputs(pairs, own, sts=shared.sts_tasks(data) if data is not None else {})
-    return geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
-
-
-def _similarity(models: Sequence[EvaluatedModel], data: Path, names: dict[str, str]) -> list[Section]:
-    from sentcli.verbs.kinds import similarity
-
-    ((name, subsets),) = shared.read_stsb(data, None, "test").items()
-    pairs = similarity.GoldPairs(f"{name} test", subsets, str(data), LISTED)
-    for model in models:
-        pairs.measure(model, names[model.name])
-    return pairs.sections()
-
-
-def _map(models: Sequence[EvaluatedModel], texts: str, names: dict[str, str]) -> list[Section]:
-    from sentcli.analysis.maps import MapSettings
-    from sentcli.verbs.kinds import map as mapping
-
-    maps = mapping.Maps(shared.read_texts(texts, limit=MAPPED), None, MapSettings())
-    for model in models:
-        maps.add(model, names[model.name])
-    words = f"The first {len(maps.texts):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters of "
-    return maps.sections(f"{words}k-means.")
+    made = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
+    if data is not None:
+        ((name, subsets),) = shared.read_stsb(data, None, "test").items()
+        scored = similarity.GoldPairs(f"{name} test", subsets, str(data), LISTED)
+        for model in models:
+            scored.measure(model, names[model.name])
+        made += scored.sections()
+    if texts is not None:
+        maps = mapping.Maps(own[:MAPPED], None, MapSettings())
+        for model in models:
+            maps.add(model, names[model.name])
+        words = f"The first {len(maps.texts):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
+        made += maps.sections(f"{words} of k-means.")
+    return made

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +27,18 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     from sentcli.training.run_folder import WEIGHTS
 
     outcome = Outcome("train", request.model, silent=not is_first())
-    with ExitStack() as shown:
-        request = after_first_stage(request, lambda first: _shown(first, shown, log_to))
-    prepared = everywhere(lambda: prepare(request))
-    settings, device = prepared.method.settings, prepared.encoder.backend.device
-    outcome.protocol = _protocol(prepared)
-    outcome.ran_on(device, settings.precision, settings.seed)
-    finished = request.resume and (request.output / WEIGHTS).exists()
-    training_view.introduce(prepared)
     with ExitStack() as stack:
-        stack.enter_context(console.resumable(request.output))
-        view = stack.enter_context(training_view.training(0 if finished else prepared.steps))
-        result = run(prepared, stack.enter_context(_tracked(prepared, view, log_to)))
+        request = after_first_stage(request, lambda first: stack.enter_context(training_view.training(first, log_to)))
+    prepared = everywhere(lambda: prepare(request))
+    settings = prepared.method.settings
+    outcome.protocol = _protocol(prepared)
+    outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed)
+    finished = request.resume and (request.output / WEIGHTS).exists()
+    with (
+        console.resumable(request.output),
+        training_view.training(prepared, log_to, finished=finished) as view,
+    ):
+        result = run(prepared, view)
     if finished:
         console.note("this run has finished before: nothing was trained")
     training_view.summary(result, request.output)
@@ -67,16 +67,22 @@ def run_many(
         ran = sweep.run_all(planned, results, SweepView(planned, log_to, shown))
     if not is_first():
         return outcome
-    summaries = sweep.summarize(ran.records)
-    training_view.leftovers(ran)
+    for name, message in ran.failed.items():
+        console.warn(f"{name} failed: {message}")
+    for name in ran.elsewhere:
+        console.warn(f"{name} is being run by another process")
     where = f"; their results are in {results}" if ran.records else ""
     console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")
-    told = [summary.to_dict() for summary in summaries]
-    means = {"held_out": [mean.to_dict() for mean in held_out]} if (held_out := sweep.held_out_means(summaries)) else {}
+    summaries = sweep.summarize(ran.records)
+    told: dict[str, Any] = {"points": [summary.to_dict() for summary in summaries]}
+    if len(points) == 1 and summaries:
+        told = told["points"][0]
+    if means := sweep.held_out_means(summaries):
+        told = {**told, "held_out": [mean.to_dict() for mean in means]}
     outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
     outcome.ran_on(request.device, "")
-    table = training_view.sweep_table("runs" if len(points) > 1 else "seeds", summaries) if summaries else None
-    outcome.finish({**(told[0] if len(points) == 1 and told else {"points": told}), **means}, [table] if table else [])
+    title = "runs" if len(points) > 1 else "seeds"
+    outcome.finish(told, [training_view.sweep_table(title, summaries)] if summaries else [])
     if ran.failed:
         outcome.show()
         others = f"; the others are in {results}" if ran.records else ""
@@ -93,7 +99,7 @@ class SweepView:
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Say which run starts, and show it."""
         console.note(self._number(run))
-        return _shown(prepared, self.shown, self.log_to)
+        return self.shown.enter_context(training_view.training(prepared, self.log_to))
 
     def skipped(self, run: SweepRun) -> None:
         """Say that a run has finished before."""
@@ -106,13 +112,6 @@ class SweepView:
     def _number(self, run: SweepRun) -> str:
         self.shown.close()
         return f"run {self.planned.index(run) + 1} of {len(self.planned)}, {run.name}"
-
-
-def _shown(prepared: Prepared, stack: ExitStack, log_to: list[str]) -> Observer:
-    """Say what will be trained, and show its steps until the stack is closed."""
-    training_view.introduce(prepared)
-    view = stack.enter_context(training_view.training(prepared.steps))
-    return stack.enter_context(_tracked(prepared, view, log_to))
 
 
 def _protocol(prepared: Prepared) -> dict[str, Any]:
@@ -130,16 +129,6 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
         **({} if prepared.request.hold_out is None else {"hold_out": prepared.request.hold_out}),
         **({} if prepared.request.first_stage is None else {"first_stage": prepared.request.first_stage}),
     }
-
-
-@contextmanager
-def _tracked(prepared: Prepared, view: Observer, log_to: list[str]) -> Iterator[Observer]:
-    """Also tell the experiment trackers that were asked for."""
-    from sentcli.training import trackers
-
-    with ExitStack() as stack:
-        found = [stack.enter_context(trackers.start(name, prepared)) for name in log_to]
-        yield training_view.Both([view, *found]) if found else view
 
 
 def points_and_seeds(

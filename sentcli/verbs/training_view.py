@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
@@ -15,18 +15,23 @@ if TYPE_CHECKING:
 
     from sentcli.training.observer import Observer, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
-    from sentcli.training.sweep import Summary, SweepResult
+    from sentcli.training.sweep import Summary
 
 LOG_EVERY = 100
 """Steps between two lines where no live table is shown."""
 
 
 class TrainingView:
-    """Shows one run; an `Observer` of the training loop."""
+    """Shows one run, and tells experiment trackers; an `Observer` of the training loop.
 
-    def __init__(self, total: int, live: Any = None, progress: Any = None) -> None:
-        self.total, self.live, self.progress = total, live, progress
-        self.task = progress.add_task("training", total=total, status="") if progress is not None else None
+    Args:
+        trackers: also observers.
+        live: the live table, where there is a terminal.
+        progress: the bar below it.
+    """
+
+    def __init__(self, trackers: Sequence[Observer], live: Any = None, progress: Any = None) -> None:
+        self.trackers, self.live, self.progress = trackers, live, progress
         self.values: dict[str, float] = {}
         self.shares: dict[str, float] = {}
         self.dev = ""
@@ -36,18 +41,23 @@ class TrainingView:
         for note in notes:
             console.warn(note)
         console.note(f"going on from the checkpoint of step {step}" if step else "no checkpoint: starting anew")
+        for tracker in self.trackers:
+            tracker.resumed(step, notes)
 
     def step(self, info: StepInfo) -> None:
         """Show loss, terms, shares and speed."""
         self.values, self.shares = info.values, info.shares or self.shares
-        if self.progress is not None:
-            status = f"{self.dev}{info.sentences_per_second:,.0f} sentences/s"
-            self.progress.update(self.task, completed=info.step, status=status)
+        speed = f"{self.dev}{info.sentences_per_second:,.0f} sentences/s"
+        if self.live is not None:
+            self.progress.update(self.progress.task_ids[0], completed=info.step, status=speed)
             self.live.update(self.drawn())
         elif info.step % LOG_EVERY == 0:
-            terms = ", ".join(f"{name} {value:.4f}{self._share(name)}" for name, value in info.values.items())
-            speed = f"{info.sentences_per_second:,.0f} sentences/s"
-            console.note(f"step {info.step} of {info.total}: {terms}, {self.dev}{speed}")
+            shares = {name: f" ({share:.0%} of the gradient)" for name, share in self.shares.items()}
+            shares = shares if len(shares) > 1 else {}
+            terms = ", ".join(f"{name} {value:.4f}{shares.get(name, '')}" for name, value in info.values.items())
+            console.note(f"step {info.step} of {info.total}: {terms}, {speed}")
+        for tracker in self.trackers:
+            tracker.step(info)
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Say the numbers of an evaluation on a line of their own."""
@@ -58,10 +68,8 @@ class TrainingView:
             self.dev = f"dev {values[SCORE]:.2f}, "
             told.insert(0, f"STS-B dev {values[SCORE]:.2f}{' (best so far)' if best and step else ''}")
         console.note(f"step {step}: {', '.join(told)}")
-
-    def _share(self, name: str) -> str:
-        share = self.shares.get(name)
-        return f" ({share:.0%} of the gradient)" if share is not None and len(self.shares) > 1 else ""
+        for tracker in self.trackers:
+            tracker.scored(step, values, best)
 
     def drawn(self) -> Any:
         """Return the table above the progress bar."""
@@ -73,47 +81,29 @@ class TrainingView:
         table.add_column("value", justify="right")
         table.add_column("share of the gradient", justify="right")
         for name, value in self.values.items():
-            share = self.shares.get(name)
-            table.add_row(name, f"{value:.5f}", "" if share is None else f"{share:.1%}")
+            table.add_row(name, f"{value:.5f}", f"{self.shares[name]:.1%}" if name in self.shares else "")
         return Group(table, self.progress)
 
 
 @contextmanager
-def training(total: int) -> Iterator[TrainingView]:
-    """Show a run of so many steps: a live table with a bar on a terminal, else a line now and then."""
-    if console.state.quiet or not console.stderr().is_terminal or total == 0:
-        yield TrainingView(total)
-        return
+def training(prepared: Prepared, log_to: Sequence[str], *, finished: bool = False) -> Iterator[TrainingView]:
+    """Say what will be trained, and show it: a live table with a bar on a terminal, else a line now and then."""
     from rich.live import Live
 
-    progress = console.bar()
-    with Live(progress, console=progress.console, refresh_per_second=4) as live, console.shown_on(live.console):
-        yield TrainingView(total, live, progress)
+    from sentcli.training import trackers
+
+    _introduce(prepared)
+    with ExitStack() as stack:
+        live = progress = None
+        if prepared.steps and not finished and not console.state.quiet and console.stderr().is_terminal:
+            progress = console.bar()
+            progress.add_task("training", total=prepared.steps, status="")
+            live = stack.enter_context(Live(progress, console=progress.console, refresh_per_second=4))
+            stack.enter_context(console.shown_on(live.console))
+        yield TrainingView([stack.enter_context(trackers.start(name, prepared)) for name in log_to], live, progress)
 
 
-class Both:
-    """Tells several observers."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self.observers = observers
-
-    def resumed(self, step: int, notes: list[str]) -> None:
-        """Before the first step of a run that is resumed."""
-        for observer in self.observers:
-            observer.resumed(step, notes)
-
-    def step(self, info: StepInfo) -> None:
-        """After each step."""
-        for observer in self.observers:
-            observer.step(info)
-
-    def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
-        """After each evaluation."""
-        for observer in self.observers:
-            observer.scored(step, values, best)
-
-
-def introduce(prepared: Prepared) -> None:
+def _introduce(prepared: Prepared) -> None:
     """Say what will be trained."""
     encoder, method, request = prepared.encoder, prepared.method, prepared.request
     settings = method.settings
@@ -169,33 +159,30 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
         rest = ", ".join(f"{key} {point[key]}" for key in others if key in point)
         return [*(point[key] for key in keys), *([rest] if others else [])] or ["all"]
 
+    columns = {
+        "start_dev_spearman": "start",
+        "best_dev_spearman": "best dev",
+        "best_step": "at step",
+        "final_dev_spearman": "last dev",
+    }
     more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
-    tested = [key for key in more if any(summary.mean.get(key) is not None for summary in summaries)]
-    columns = [*head, "seeds", "start", "best dev", "at step", "last dev", *(more[key] for key in tested)]
-    scores = ["start_dev_spearman", "best_dev_spearman", "best_step", "final_dev_spearman", *tested]
+    tested = {key: name for key, name in more.items() if any(each.mean.get(key) is not None for each in summaries)}
     rows = []
     for summary in summaries:
-        cells = [mean_and_sd(summary.mean, summary.sd, score) for score in scores]
+        cells = [_mean_and_sd(summary, key) for key in (*columns, *tested)]
         rows.append([*named(summary.point), ", ".join(map(str, summary.seeds)), *cells])
     for mean in held_out_means(summaries):
-        found = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
-        rows.append([*named({**mean.point, "hold_out": "mean"}), *[""] * 5, *(found.get(key, "") for key in tested)])
-    return Table(title, columns, rows)
+        of_all = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
+        cells = [of_all.get(key, "") for key in (*columns, *tested)]
+        rows.append([*named({**mean.point, "hold_out": "mean"}), "", *cells])
+    return Table(title, [*head, "seeds", *columns.values(), *tested.values()], rows)
 
 
-def mean_and_sd(mean: Mapping[str, Any], sd: Mapping[str, Any], key: str) -> str:
+def _mean_and_sd(summary: Summary, key: str) -> str:
     """Return ``84.02 ± 0.13``; a dash where there is no number."""
-    if mean.get(key) is None:
+    if summary.mean.get(key) is None:
         return "-"
-    digits = 0 if key == "best_step" else 2
-    spread = sd.get(key)
-    plus = "" if spread is None or key in ("best_step", "start_dev_spearman") else f" ± {spread:.{digits}f}"
-    return f"{mean[key]:.{digits}f}{plus}"
-
-
-def leftovers(outcome: SweepResult) -> None:
-    """Say which runs of a sweep failed or are another process's."""
-    for name, message in outcome.failed.items():
-        console.warn(f"{name} failed: {message}")
-    for name in outcome.elsewhere:
-        console.warn(f"{name} is being run by another process")
+    if key == "best_step":
+        return f"{summary.mean[key]:.0f}"
+    spread = None if key == "start_dev_spearman" else summary.sd.get(key)
+    return f"{summary.mean[key]:.2f}{'' if spread is None else f' ± {spread:.2f}'}"
