@@ -9,6 +9,8 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
@@ -19,13 +21,10 @@ from sentcli.model.tokenizing import pad
 from sentcli.objectives.attention_mi import SMALLEST, attention_mutual_information, correlation, mutual_information
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pandas as pd
-
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-    Doubles = npt.NDArray[np.float64]
-    Pair = tuple[int, int]
+Doubles = npt.NDArray[np.float64]
+Pair = tuple[int, int]
 
 MOST = 2000
 """Pairs of texts with the same tree that are compared; of more, so many are drawn."""
@@ -285,8 +284,6 @@ def attention_pairs(
         trees: of each text, to split pairs of different texts by; two of them have to be equal.
         tick: called after each pair of different texts with 1.
     """
-    import pandas as pd
-
     rng = np.random.default_rng(seed)
     drawn = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
     rows: list[tuple[str, float, float]] = []

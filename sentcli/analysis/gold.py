@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    Values = npt.NDArray[np.float64]
+Values = npt.NDArray[np.float64]
 
 BINS = 5
 GRID = 200
@@ -34,8 +31,7 @@ def edges(gold: Values) -> Values:
 
 def bin_numbers(gold: Values, ends: Values) -> npt.NDArray[np.int64]:
     """Return the bin of each score ``[n]``; the last one has both its ends."""
-    numbers: npt.NDArray[np.int64] = np.clip(np.searchsorted(ends, gold, side="right") - 1, 0, len(ends) - 2)
-    return numbers
+    return np.asarray(np.clip(np.searchsorted(ends, gold, side="right") - 1, 0, len(ends) - 2))
 
 
 def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
@@ -50,8 +46,6 @@ def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
         A row for each bin: low, high, pairs, and of the cosines mean and deviation (n - 1), which are missing where
         there are too few pairs.
     """
-    import pandas as pd
-
     frame = pd.DataFrame({"low": ends[:-1], "high": ends[1:]})
     inside = pd.Series(np.asarray(cosines, np.float64)).groupby(bin_numbers(gold, ends))
     frame["pairs"] = inside.size().reindex(frame.index, fill_value=0)
@@ -70,8 +64,7 @@ def density(values: Values, at: Values) -> Values:
 
     if len(values) < 2 or np.ptp(values) < 1e-6:
         return np.zeros(len(at))
-    heights: Values = gaussian_kde(values)(at)
-    return heights
+    return np.asarray(gaussian_kde(values)(at))
 
 
 def rank_difference(cosines: Values, gold: Values) -> Values:
@@ -85,8 +78,7 @@ def rank_difference(cosines: Values, gold: Values) -> Values:
     """
     from scipy.stats import rankdata
 
-    differences: Values = (rankdata(cosines) - rankdata(gold)) / (len(gold) - 1)
-    return differences
+    return np.asarray((rankdata(cosines) - rankdata(gold)) / (len(gold) - 1))
 
 
 def disagreements(differences: Values, count: int) -> tuple[list[int], list[int]]:

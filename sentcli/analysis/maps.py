@@ -5,22 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from sentcli.analysis import clusters
 from sentcli.analysis.neighbours import nearest_on_map, overlap, same_group
 from sentcli.errors import InputError, MissingExtraError
-from sentcli.evaluation.all_pairs import all_pairs, check_rows, unit_rows
+from sentcli.evaluation.all_pairs import Floats, all_pairs, check_rows, unit_rows
 
-if TYPE_CHECKING:
-    import pandas as pd
+Groups = npt.NDArray[np.int64]
 
-    Floats = npt.NDArray[np.floating[Any]]
-    Groups = npt.NDArray[np.int64]
-
+SAMPLE = 10_000
+"""Texts beyond which the silhouette is that of a sample: it needs all pairs."""
+SAME = 0.2
+"""Texts that two groups share, of those that are in either, for them to count as the same group in two models."""
+TERMS = 20_000
+"""Words that are counted at most, the most frequent."""
 MANY = 20_000
 """Rows beyond which openTSNE takes over: scikit-learn's time grows with n log n, openTSNE's with n."""
 ALIKE = 1e-6
@@ -167,6 +169,116 @@ class Whitening:
         return white
 
 
+def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floats]:
+    """Return the cluster of each unit vector ``[n]``, the largest is 0, and the clusters' centres ``[clusters, d]``.
+
+    The best of ten starts (k-means++) of scikit-learn. Fewer clusters come out where fewer vectors differ.
+
+    Args:
+        vectors: ``[n, d]``; divided by their lengths, so that distance means cosine.
+        clusters: at most n.
+        seed: of the starts.
+    """
+    import warnings
+
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct vectors than clusters
+        fitted = KMeans(clusters, n_init=10, random_state=seed).fit(unit_rows(vectors))
+    present, numbers, sizes = np.unique(fitted.labels_, return_inverse=True, return_counts=True)
+    order = np.argsort(-sizes, kind="stable")
+    return np.argsort(order)[numbers], fitted.cluster_centers_[present[order]]
+
+
+def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
+    """Return the mean silhouette by cosine distance, -1 to 1 (Rousseeuw, 1987); None for a single group.
+
+    Args:
+        vectors: ``[n, d]``.
+        groups: ``[n]``.
+        seed: of the sample, beyond `SAMPLE` vectors.
+    """
+    from sklearn.metrics import silhouette_score
+
+    if not 1 < len(np.unique(groups)) < len(groups):
+        return None
+    size = SAMPLE if len(groups) > SAMPLE else None
+    return float(silhouette_score(vectors, groups, metric="cosine", sample_size=size, random_state=seed))
+
+
+def words_apart(texts: Sequence[str], groups: Groups, count: int = 3) -> list[list[str]]:
+    """Return the words that set each group apart: highest mean tf-idf within it, less that of the other texts.
+
+    Args:
+        texts: ``[n]``.
+        groups: 0, 1, ..., none of them empty ``[n]``.
+        count: words of each; fewer where there are fewer. English function words are left out.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    many = len(texts) >= 200
+    vectorizer = TfidfVectorizer(stop_words="english", min_df=3 if many else 1, max_features=TERMS, sublinear_tf=True)
+    total = int(groups.max()) + 1
+    try:
+        matrix = vectorizer.fit_transform(texts)
+    except ValueError:  # no text has a word that is counted
+        return [[] for _ in range(total)]
+    terms, whole, words = vectorizer.get_feature_names_out(), np.asarray(matrix.sum(axis=0)).ravel(), []
+    for group in range(total):
+        inside = groups == group
+        here = np.asarray(matrix[inside].sum(axis=0)).ravel()
+        apart = here / inside.sum() - (whole - here) / max((~inside).sum(), 1)
+        best = np.argsort(-apart, kind="stable")[:count]
+        words.append([str(terms[i]) for i in best if apart[i] > 0])
+    return words
+
+
+def match(reference: Groups, groups: Groups, free: int) -> Groups:
+    """Renumber groups so that each has the number of the reference's group that it shares most texts with ``[n]``.
+
+    One to one, so that the texts that keep their number are as many as can be (Hungarian method). Groups that have
+    less than `SAME` of their texts in common with their partner are other groups, and get numbers of their own.
+
+    Args:
+        reference: 0, 1, ... ``[n]``.
+        groups: 0, 1, ... ``[n]``.
+        free: the first number that no group has yet.
+    """
+    from scipy.optimize import linear_sum_assignment
+    from sklearn.metrics.cluster import contingency_matrix
+
+    table = contingency_matrix(groups, reference)
+    numbers = np.full(len(table), -1)
+    for own, other in zip(*linear_sum_assignment(table, maximize=True), strict=True):
+        either = table[own].sum() + table[:, other].sum() - table[own, other]
+        if table[own, other] >= SAME * either:
+            numbers[own] = other
+    alone = numbers < 0
+    numbers[alone] = free + np.arange(alone.sum())
+    return np.asarray(numbers[groups])
+
+
+def purity(groups: Groups, labels: Groups) -> float:
+    """Return the share of the texts that have the most frequent label of their group, 0 to 1.
+
+    Args:
+        groups: 0, 1, ... ``[n]``.
+        labels: 0, 1, ... ``[n]``.
+    """
+    from sklearn.metrics.cluster import contingency_matrix
+
+    return float(contingency_matrix(groups, labels).max(axis=1).sum() / len(groups))
+
+
+def adjusted_mutual_information(groups: Groups, labels: Groups) -> float:
+    """Return scikit-learn's adjusted mutual information: 0 by chance, 1 if groups and labels are the same."""
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    return float(adjusted_mutual_info_score(labels, groups))
+
+
 @dataclass(frozen=True)
 class MapSettings:
     """The choices of a map."""
@@ -231,28 +343,26 @@ def mapped(
         raise InputError(f"--clusters {settings.clusters}: there are only {len(vectors)} texts")
     if np.ptp(unit_rows(vectors), axis=0).max() < ALIKE:
         raise InputError("all vectors are the same: there is nothing to map")
-    own, centres = clusters.k_means(vectors, settings.clusters, settings.seed)
+    own, centres = k_means(vectors, settings.clusters, settings.seed)
     near = all_pairs(vectors, settings.neighbours)
     layout = tsne(vectors, settings.perplexity, settings.seed)
     on_map = nearest_on_map(layout.positions, near.k)
-    groups = own if reference is None else clusters.match(reference, own, free)
+    groups = own if reference is None else match(reference, own, free)
     measures: dict[str, Any] = {
         "dimension": vectors.shape[1],
         "map_purity": same_group(on_map, own),
         "neighbour_overlap": overlap(near.neighbours, on_map),
-        "silhouette": clusters.silhouette(vectors, own, settings.seed),
+        "silhouette": silhouette(vectors, own, settings.seed),
     }
     if labels is not None:
-        measures["label_purity"] = clusters.purity(own, labels)
-        measures["adjusted_mutual_information"] = clusters.adjusted_mutual_information(own, labels)
+        measures["label_purity"] = purity(own, labels)
+        measures["adjusted_mutual_information"] = adjusted_mutual_information(own, labels)
     return Map(layout, groups, near.neighbours, _described(vectors, texts, own, groups, centres), measures)
 
 
 def _described(vectors: Floats, texts: Sequence[str], own: Groups, groups: Groups, centres: Floats) -> pd.DataFrame:
     """Return the clusters; `own` are those of k-means, `groups` the numbers that they are shown with."""
-    import pandas as pd
-
-    words, rows = clusters.words_apart(texts, own), []
+    words, rows = words_apart(texts, own), []
     for cluster, centre in enumerate(centres):
         inside = np.flatnonzero(own == cluster)
         example = texts[int(inside[np.argmax(unit_rows(vectors[inside]) @ centre)])]

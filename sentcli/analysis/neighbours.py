@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.evaluation.all_pairs import all_pairs
+from sentcli.evaluation.all_pairs import Floats, all_pairs
 
-if TYPE_CHECKING:
-    Floats = npt.NDArray[np.floating[Any]]
-    Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
 
 SURE = 0.8
 """Weight of each further rank in `sureness` relative to the one before it."""
@@ -28,8 +25,7 @@ def nearest_on_map(positions: Floats, k: int) -> Rows:
     """
     from sklearn.neighbors import NearestNeighbors
 
-    nearest: Rows = NearestNeighbors(n_neighbors=k).fit(positions).kneighbors(return_distance=False)
-    return nearest
+    return np.asarray(NearestNeighbors(n_neighbors=k).fit(positions).kneighbors(return_distance=False))
 
 
 def shared(first: Rows, second: Rows) -> Rows:
@@ -45,8 +41,7 @@ def shared(first: Rows, second: Rows) -> Rows:
     if first.shape != second.shape or first.ndim != 2:
         raise ValueError(f"{first.shape} and {second.shape} must both be [n, k]")
     both = np.sort(np.concatenate([first, second], axis=1), axis=1)
-    counts: Rows = (both[:, 1:] == both[:, :-1]).sum(axis=1)
-    return counts
+    return np.asarray((both[:, 1:] == both[:, :-1]).sum(axis=1))
 
 
 def overlap(first: Rows, second: Rows) -> float:
@@ -71,8 +66,7 @@ def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
     weights = SURE ** np.arange(cosines.shape[1])
     means = np.asarray(cosines, np.float64) @ weights / weights.sum()
     spread = means.std()
-    sure: npt.NDArray[np.float64] = (means - means.mean()) / spread if spread > 0 else np.zeros(len(means))
-    return sure
+    return np.asarray((means - means.mean()) / spread if spread > 0 else np.zeros(len(means)))
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,17 @@
-"""How many directions sentence vectors use, and how evenly: spectrum, effective rank, anisotropy, isotropy, hubs."""
+"""How many directions vectors use, and how evenly: spectrum, effective rank, anisotropy, isotropy, hubs, groups."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.evaluation.all_pairs import AllPairs, all_pairs, check_rows, unit_rows
+from sentcli.errors import InputError
+from sentcli.evaluation.all_pairs import AllPairs, Floats, all_pairs, check_rows, unit_rows
 
-if TYPE_CHECKING:
-    Floats = npt.NDArray[np.floating[Any]]
-    Doubles = npt.NDArray[np.float64]
+Doubles = npt.NDArray[np.float64]
 
 BLOCK = 8192
 """Rows that are held in float64 at once."""
@@ -70,8 +70,7 @@ def singular_values(vectors: Floats, *, centred: bool = True) -> Doubles:
     if not centred:
         second = second + np.outer(mean, mean)
     eigenvalues = np.linalg.eigvalsh(second)[::-1]
-    values: Doubles = np.sqrt(np.clip(eigenvalues, 0, None) * len(vectors))
-    return values
+    return np.asarray(np.sqrt(np.clip(eigenvalues, 0, None) * len(vectors)))
 
 
 def effective_rank(values: Doubles) -> float:
@@ -133,8 +132,7 @@ def whitened(vectors: Floats, least: float = 1e-6) -> Doubles:
     kept = values > least * max(float(values[-1]), np.finfo(float).tiny)
     basis = directions[:, kept]
     matrix = (basis / np.sqrt(values[kept])) @ basis.T
-    white: Doubles = (np.asarray(vectors, np.float64) - mean) @ matrix
-    return white
+    return np.asarray((np.asarray(vectors, np.float64) - mean) @ matrix)
 
 
 def geometry(vectors: Floats, neighbours: int = 10) -> dict[str, Any]:
@@ -188,3 +186,82 @@ def hubness(pairs: AllPairs) -> dict[str, Any]:
         "antihubs": float((counts == 0).mean()),
         "largest": int(counts.max()),
     }
+
+
+@dataclass(frozen=True)
+class GroupSpectra:
+    """Eigenvalues of the covariance of each group of columns."""
+
+    eigenvalues: Doubles
+    """Largest first ``[groups, columns]``."""
+    rows: int
+    """Vectors that the covariance is of."""
+    by_count: dict[int, Doubles]
+    """Number of groups, as table 4 varies it, to the condition number of each group ``[groups]``."""
+
+    @property
+    def conditions(self) -> Doubles:
+        """Largest over smallest eigenvalue of each group ``[groups]``; infinite if the covariance is singular."""
+        return _conditions(self.eigenvalues)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "groups": len(self.eigenvalues),
+            "columns": self.eigenvalues.shape[1],
+            "rows": self.rows,
+            "largest_eigenvalue": float(self.eigenvalues.max()),
+            "smallest_eigenvalue": float(self.eigenvalues.min()),
+            "condition_median": float(np.median(self.conditions)),
+            "condition_largest": float(self.conditions.max()),
+            "conditions": self.conditions.tolist(),
+            "condition_median_by_groups": {
+                str(count): float(np.median(values)) for count, values in self.by_count.items()
+            },
+        }
+
+
+def group_spectra(vectors: Floats, groups: int, seed: int = 0) -> GroupSpectra:
+    """Shuffle the columns, cut them into groups, and take the eigenvalues of each group's covariance.
+
+    Args:
+        vectors: ``[n, d]``, which the head would whiten: before a normalisation to length 1.
+        groups: how many; d / groups columns each.
+        seed: of the order of the columns.
+
+    Raises:
+        InputError: if the groups do not divide d, or n rows make their covariance singular.
+    """
+    rows, width = vectors.shape
+    if groups < 1 or width % groups:
+        divisors = ", ".join(str(count) for count in divisors_of(width))
+        raise InputError(f"--groups {groups} does not divide {width} dimensions; these do: {divisors}")
+    if rows <= width // groups:
+        raise InputError(
+            f"--groups {groups} makes groups of {width // groups} columns, whose covariance over {rows:,} texts is "
+            "singular: more texts, or more groups"
+        )
+    _, second = covariance(vectors)
+    order = np.random.default_rng(seed).permutation(width)
+    counts = [count for count in divisors_of(width) if count < width and rows > width // count]
+    by_count = {count: _conditions(_eigenvalues(second, order, count)) for count in counts}
+    return GroupSpectra(_eigenvalues(second, order, groups), rows, by_count)
+
+
+def divisors_of(width: int) -> list[int]:
+    """Return the numbers of groups that divide a width, ascending."""
+    return [count for count in range(1, width + 1) if width % count == 0]
+
+
+def _eigenvalues(second: Doubles, order: npt.NDArray[np.int64], groups: int) -> Doubles:
+    """Return the eigenvalues of each group, largest first; those that are rounding errors are 0."""
+    columns = order.reshape(groups, -1)
+    blocks = second[columns[:, :, None], columns[:, None, :]]
+    values: Doubles = np.asarray(np.linalg.eigvalsh(blocks)[:, ::-1], np.float64)
+    values[values < values[:, :1] * values.shape[1] * np.finfo(float).eps] = 0
+    return values
+
+
+def _conditions(eigenvalues: Doubles) -> Doubles:
+    largest, smallest = eigenvalues[:, 0], eigenvalues[:, -1]
+    return np.asarray(np.divide(largest, smallest, out=np.full(len(eigenvalues), np.inf), where=smallest > 0))

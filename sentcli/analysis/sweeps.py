@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from sentcli.errors import DataError, InputError, nearest
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SCORES = {"sts_average": "STS average (Spearman × 100)", "best_dev_spearman": "STS-B dev (Spearman × 100)"}
 SUBSET = ("limit", "fraction", "subset_seed")
@@ -156,8 +155,6 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     Columns are system, value, runs, and for each of `SCORES` its mean over the runs (seeds) and, with ``_sd`` behind
     the name, their sample standard deviation. A score is missing where a run lacks it, a deviation for a single run.
     """
-    import pandas as pd
-
     groups: dict[str, dict[Any, list[FinishedRun]]] = {}
     for system, x, run in placed:
         groups.setdefault(system, {}).setdefault(tuple(x) if isinstance(x, list) else x, []).append(run)
@@ -193,8 +190,6 @@ def published_low_shot() -> pd.DataFrame:
 
     A row for each system and share: name, title, share, mean and sd, which is missing where it is not printed.
     """
-    import pandas as pd
-
     from sentcli.zoo import models_folder
 
     table = tomllib.loads((models_folder() / "low_shot.toml").read_text("utf-8"))

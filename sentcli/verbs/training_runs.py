@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from sentcli.verbs.kinds.geometry import training_curves
 from sentcli.verbs.kinds.objectives import term_sections
 
 if TYPE_CHECKING:
-    from sentcli.analysis.runs import LossTerms, RunMetrics
+    from sentcli.analysis.runs import RunMetrics
 
 RESULTS = {
     "start_dev_spearman": "dev at the start",
@@ -30,74 +29,43 @@ WHOLE = ("best_step", "steps", "sentences_per_second")
 """Results that are shown as whole numbers."""
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """A run, and its configuration, which is empty while it has not finished."""
-
-    metrics: RunMetrics
-    config: Mapping[str, Any]
-    terms: LossTerms | None
-    """The terms of its loss; None while it has not made a step."""
-
-
-def read_run(folder: Path) -> TrainedRun:
-    """Read what a run logged.
-
-    Raises:
-        InputError: if it has logged nothing; DataError for a damaged file.
-    """
-    from sentcli.analysis.runs import read_config, read_metrics, read_terms
-
-    metrics = read_metrics(folder)
-    return TrainedRun(metrics, read_config(folder), read_terms(folder) if metrics.steps else None)
-
-
 def run_sections(folders: Sequence[Path]) -> list[Section]:
     """Return results, curves, terms of the loss, configuration and environment of training runs."""
+    from sentcli.analysis.runs import read_config, read_metrics, read_terms
     from sentcli.pages.score_page import settings_table
 
-    names = shared.short_names([str(folder) for folder in folders])
-    runs = {names[str(folder)]: read_run(folder) for folder in folders}
-    made = [Section("Training", table=_results(runs), file="training")]
-    if any(run.metrics.evaluations for run in runs.values()):
-        curves = training_curves({name: run.metrics for name, run in runs.items()})
-        made.append(Section("While training", figure=curves, level=3))
-    made += term_sections({name: run.terms for name, run in runs.items() if run.terms is not None})
-    configured = [(name, _flat(run.config)) for name, run in runs.items() if run.config]
-    for title, environment in (("Configuration", False), ("Training environment", True)):
-        chosen = [
-            (
-                name,
-                {
-                    key.removeprefix("environment."): value
-                    for key, value in values.items()
-                    if key.startswith("environment.") == environment
-                },
-            )
-            for name, values in configured
-        ]
-        if chosen:
-            table = settings_table(title, chosen)
-            made.append(Section(title, table=table, level=3, folded=True))
+    short = shared.short_names([str(folder) for folder in folders])
+    named = {short[str(folder)]: folder for folder in folders}
+    metrics = {name: read_metrics(folder) for name, folder in named.items()}
+    configs = {name: read_config(folder) for name, folder in named.items()}
+    made = [Section("Training", table=_results(metrics, configs), file="training")]
+    if any(run.evaluations for run in metrics.values()):
+        made.append(Section("While training", figure=training_curves(metrics), level=3))
+    made += term_sections({name: read_terms(folder) for name, folder in named.items() if metrics[name].steps})
+    finished = {name: dict(config) for name, config in configs.items() if config}
+    environments = [(name, _flat(config.pop("environment", {}))) for name, config in finished.items()]
+    configured = [(name, _flat(config)) for name, config in finished.items()]
+    for title, settings in (("Configuration", configured), ("Training environment", environments)):
+        if settings:
+            made.append(Section(title, table=settings_table(title, settings), level=3, folded=True))
     return made
 
 
-def _results(runs: Mapping[str, TrainedRun]) -> Table:
-    results = {name: {**_so_far(run.metrics), **(run.config.get("results") or {})} for name, run in runs.items()}
+def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> Table:
+    results = {name: {**_so_far(run), **(configs[name].get("results") or {})} for name, run in metrics.items()}
     known = [key for key in RESULTS if key != "held_out_perplexity" or any(each.get(key) for each in results.values())]
     rows = [
-        [
-            name,
-            (run.config.get("method") or {}).get("name", ""),
-            *(value if isinstance(value := results[name].get(key), int | float) else None for key in known),
-        ]
-        for name, run in runs.items()
+        {
+            "run": name,
+            "method": (configs[name].get("method") or {}).get("name", ""),
+            **{RESULTS[key]: each[key] if isinstance(each.get(key), int | float) else None for key in known},
+        }
+        for name, each in results.items()
     ]
-    unfinished = [name for name, run in runs.items() if not run.config]
+    unfinished = [name for name, config in configs.items() if not config]
     notes = (f"Not finished: {', '.join(unfinished)}.",) if unfinished else ()
-    formats = {RESULTS[key]: ",.0f" if key in WHOLE else ".2f" for key in known}
-    columns = ("run", "method", *(RESULTS[key] for key in known))
-    return Table("What training came to (Spearman × 100)", columns, rows, formats=formats, notes=notes)
+    formats = {RESULTS[key]: ",.0f" for key in WHOLE}
+    return Table.of_rows("What training came to (Spearman × 100)", rows, formats=formats, notes=notes)
 
 
 def _so_far(metrics: RunMetrics) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.analysis import clusters, gold, neighbours
+from sentcli.analysis import gold, maps, neighbours
 from sentcli.analysis.maps import MapSettings, Whitening, fitting_perplexity, mapped, tsne
 from sentcli.analysis.neighbours import compare
 from sentcli.errors import InputError, MissingExtraError
@@ -96,9 +96,9 @@ def test_of_texts_that_share_as_many_those_with_near_neighbours_come_first():
 
 def test_clusters_are_found_and_ordered_by_size():
     vectors, numbers = grouped()
-    found, centres = clusters.k_means(vectors[10:], 4)
-    assert clusters.purity(found, numbers[10:]) == 1
-    assert clusters.adjusted_mutual_information(found, numbers[10:]) == pytest.approx(1)
+    found, centres = maps.k_means(vectors[10:], 4)
+    assert maps.purity(found, numbers[10:]) == 1
+    assert maps.adjusted_mutual_information(found, numbers[10:]) == pytest.approx(1)
     sizes = np.bincount(found).tolist()
     assert sizes == sorted(sizes, reverse=True) == [30, 30, 30, 20]
     unit = vectors[10:] / np.linalg.norm(vectors[10:], axis=1, keepdims=True)
@@ -107,27 +107,27 @@ def test_clusters_are_found_and_ordered_by_size():
 
 def test_clusters_of_fewer_different_vectors_than_clusters():
     vectors = np.repeat(np.eye(3, 5, dtype=np.float32), [9, 5, 7], axis=0)
-    found, centres = clusters.k_means(vectors, 6)
+    found, centres = maps.k_means(vectors, 6)
     assert np.bincount(found).tolist() == [9, 7, 5]
     assert len(centres) == 3
 
 
 def test_purity_by_hand():
-    assert clusters.purity(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 0])) == pytest.approx(3 / 5)
+    assert maps.purity(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 0])) == pytest.approx(3 / 5)
 
 
 def test_words_that_set_clusters_apart():
     texts = ["the cat sat", "the cat ran", "a cat here", "ship at sea", "the ship sails", "ship and cat"]
-    assert [words[0] for words in clusters.words_apart(texts, np.array([0, 0, 0, 1, 1, 1]))] == ["cat", "ship"]
-    assert clusters.words_apart(["- -", "! ?", "..."], np.array([0, 1, 1])) == [[], []]
+    assert [words[0] for words in maps.words_apart(texts, np.array([0, 0, 0, 1, 1, 1]))] == ["cat", "ship"]
+    assert maps.words_apart(["- -", "! ?", "..."], np.array([0, 1, 1])) == [[], []]
 
 
 def test_matched_clusters_keep_their_numbers_and_others_get_new_ones():
     reference = np.array([0] * 10 + [1] * 10 + [2] * 10)
     swapped = np.array([2] * 9 + [0] + [0] * 10 + [1] * 10)
-    assert clusters.match(reference, swapped, 3).tolist() == [0] * 9 + [1] + [1] * 10 + [2] * 10
+    assert maps.match(reference, swapped, 3).tolist() == [0] * 9 + [1] + [1] * 10 + [2] * 10
     scattered = np.array([0] * 10 + [1] * 10 + list(range(2, 12)))
-    found = clusters.match(reference, scattered, 7)
+    found = maps.match(reference, scattered, 7)
     assert found[:20].tolist() == reference[:20].tolist()
     assert sorted(set(found[20:].tolist())) == list(range(7, 17))
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.group_spectrum import GroupSpectra
     from sentcli.analysis.runs import LossTerms
+    from sentcli.analysis.spectrum import GroupSpectra
 
 STEP = "optimiser step"
 PERCENTILES = {"y": 50, "low": 5, "high": 95}
@@ -65,8 +65,8 @@ def objectives(
       sentcli analyze objectives runs/whitenedcse -m minilm --pooling cls --texts sentences.txt -o groups
       sentcli analyze objectives runs/whitenedcse --texts sentences.txt --groups 32 -o thirty-two
     """  # noqa: D301
-    from sentcli.analysis.group_spectrum import group_spectra
     from sentcli.analysis.runs import read_terms
+    from sentcli.analysis.spectrum import group_spectra
 
     shared.check(output, overwrite=overwrite)
     if twice := next((path for path in runs if runs.count(path) > 1), None):
