@@ -73,10 +73,14 @@ def compare(
     on_disk = [name for name in given if Path(name).suffix == ".npy" or (Path(name) / "manifest.json").is_file()]
     models = {each.name: each for each in shared.models([x for x in given if x not in on_disk], load, rerun=rerun)}
     stored = {name: shared.stored_vectors(Path(name)) for name in on_disk}
-    lines, rows = _read(texts, text_field, limit, stored)
+    first_rows, total = shared.read_rows(texts, text_field, limit, whole=bool(stored))
+    for name, vectors in stored.items():
+        if len(vectors) != total:
+            raise InputError(f"{name} has {len(vectors):,} vectors, {texts} has {total:,} texts: not the same texts")
+    lines, places = list(first_rows), [row.place for row in first_rows.values()]
     reports = [Outcome("analyze", name) for name in given]
     first, second = (
-        stored[name][rows] if name in stored else shared.vectors_of(models[name], lines).of(lines) for name in given
+        stored[name][places] if name in stored else shared.vectors_of(models[name], lines).of(lines) for name in given
     )
     with console.working(f"neighbours of {len(lines):,} texts"):
         compared = compare_vectors(first, second, neighbours)
@@ -92,31 +96,6 @@ def compare(
         shared.finish(report, protocol, comparison.results(side), models.get(report.model))
     words = f"{len(lines):,} distinct texts of {texts}; their {compared.k} nearest others by cosine."
     return shared.write("compare", output, comparison.sections(words), reports)
-
-
-def _read(file: str, text_field: str, limit: int, stored: dict[str, Any]) -> tuple[list[str], list[int]]:
-    """Return distinct texts, and where each stands in the file, among the rows that have a text.
-
-    Raises:
-        InputError: if there are more or fewer rows than vectors, or too few texts.
-    """
-    from sentcli.io.readers import ReadOptions, rows
-    from sentcli.io.sources import open_source
-
-    texts: dict[str, int] = {}
-    total = 0
-    for row in rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip")):
-        if row is None:  # encode --on-null skip makes no vector of it
-            continue
-        if row.text.strip() and len(texts) < limit:
-            texts.setdefault(row.text, total)
-        elif not stored and len(texts) == limit:
-            break
-        total += 1
-    for name, vectors in stored.items():
-        if len(vectors) != total:
-            raise InputError(f"{name} has {len(vectors):,} vectors, {file} has {total:,} texts: not the same texts")
-    return shared.enough(list(texts), file, total), list(texts.values())
 
 
 @dataclass(frozen=True)

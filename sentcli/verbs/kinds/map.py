@@ -102,29 +102,21 @@ def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tu
     Raises:
         DataError: for a text without a label, and for a file that cannot be read.
     """
-    if label_field is None:
-        return shared.read_texts(file, text_field, limit), None
     import pandas as pd
 
-    from sentcli.io.readers import ReadOptions, rows
-    from sentcli.io.sources import open_source
-
-    source, labels, total = open_source(file), dict[str, str](), 0
-    for line, row in enumerate(rows(source, ReadOptions(text_field=text_field, on_null="skip")), 1):
-        if row is None or not row.text.strip():
-            continue
-        if label_field not in row.extras:
-            has = ", ".join([text_field, *row.extras])
-            raise DataError(source.name, f"no column {label_field!r} for labels; it has: {has}", line=line, unit="row")
-        total += 1
-        labels.setdefault(row.text, "" if row.extras[label_field] is None else str(row.extras[label_field]))
-        if len(labels) == limit:
-            break
-    texts = shared.enough(list(labels), file, total)
-    if len(set(labels.values())) == 1:
-        console.warn(f"all texts have the same label {labels[texts[0]]!r} in {label_field}")
-    frequent = pd.Series(sorted(labels.values())).value_counts(sort=False).sort_values(ascending=False, kind="stable")
-    return texts, pd.Series(pd.Categorical(labels.values(), frequent.index), name=label_field)
+    rows, _ = shared.read_rows(file, text_field, limit)
+    texts, labels = list(rows), []
+    if label_field is None:
+        return texts, None
+    for row in rows.values():
+        if label_field not in row.columns:
+            has = ", ".join([text_field, *row.columns])
+            raise DataError(file, f"no column {label_field!r} for labels; it has: {has}", line=row.line, unit="row")
+        labels.append("" if row.columns[label_field] is None else str(row.columns[label_field]))
+    if len(set(labels)) == 1:
+        console.warn(f"all texts have the same label {labels[0]!r} in {label_field}")
+    frequent = pd.Series(sorted(labels)).value_counts(sort=False).sort_values(ascending=False, kind="stable")
+    return texts, pd.Series(pd.Categorical(labels, frequent.index), name=label_field)
 
 
 class Maps:

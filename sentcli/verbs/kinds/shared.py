@@ -213,25 +213,56 @@ def finish(
     return report.finish(results)
 
 
-def read_texts(file: str, text_field: str = "text", limit: int | None = None) -> list[str]:
-    """Read the distinct texts of a file in their order, without blank ones.
+@dataclass(frozen=True)
+class FirstRow:
+    """The first row with a text."""
+
+    line: int
+    """From 1."""
+    place: int
+    """Among the rows that have a text, from 0."""
+    columns: dict[str, Any]
+    """The others."""
+
+
+def read_rows(
+    file: str, text_field: str = "text", limit: int | None = None, *, whole: bool = False
+) -> tuple[dict[str, FirstRow], int]:
+    """Read the distinct texts of a file that are not blank, in their order.
+
+    Args:
+        file: texts, one a line or a row of a table.
+        text_field: the column of a table.
+        limit: texts at most.
+        whole: read on when there are so many, to count the rows.
+
+    Returns:
+        The first row of each text, and the number of rows that have one, as far as they were read.
 
     Raises:
         DataError: for a file that cannot be read.
-        InputError: if there are fewer than `LEAST`.
+        InputError: if there are fewer texts than `LEAST`.
     """
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sources import open_source
 
-    texts: dict[str, None] = {}
+    first: dict[str, FirstRow] = {}
     total = 0
-    for row in rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip")):
-        if row is not None and row.text.strip():
-            total += 1
-            texts.setdefault(row.text)
-            if len(texts) == limit:
-                break
-    return enough(list(texts), file, total)
+    for line, row in enumerate(rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip")), 1):
+        if row is None:  # encode --on-null skip makes no vector of it
+            continue
+        if row.text.strip() and len(first) != limit:
+            first.setdefault(row.text, FirstRow(line, total, row.extras))
+        total += 1
+        if len(first) == limit and not whole:
+            break
+    enough(list(first), file, total)
+    return first, total
+
+
+def read_texts(file: str, text_field: str = "text", limit: int | None = None) -> list[str]:
+    """Return the distinct texts of `read_rows`."""
+    return list(read_rows(file, text_field, limit)[0])
 
 
 def enough(texts: list[str], source: str, total: int) -> list[str]:
