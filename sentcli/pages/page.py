@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sentcli.printable import safe
 from sentcli.table import Table
 
 if TYPE_CHECKING:
@@ -111,3 +112,40 @@ def table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
     notes = [ranked] if ranked and marked else []
     notes += [table.interval_note] if intervals and table.interval_note else []
     return [*notes, *table.notes]
+
+
+def render_template(
+    name: str, page: Page, style: Style, folder: str, ranked: str, filters: dict[str, Callable[..., str]], **more: Any
+) -> str:
+    """Return a page as a text that is no HTML.
+
+    Args:
+        name: of the template.
+        page: what is shown.
+        style: bold, intervals.
+        folder: beside the file, with its figures.
+        ranked: what the marks of the best entries are.
+        filters: of the template; `plain` makes text safe, and that only.
+        more: what else the template takes.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    signs: dict[str, Any] = {}
+    if name.endswith(".tex"):  # braces are LaTeX's
+        signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
+        signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
+    environment = Environment(
+        loader=PackageLoader("sentcli.pages", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **signs,
+    )
+    environment.filters |= {"plain": safe, **filters}
+
+    def notes(table: Table) -> list[str]:
+        return table_notes(table, ranked=ranked if style.bold else "", intervals=bool(style.intervals))
+
+    lead = [*page.text, *([page.made] if page.made else [])]
+    return environment.get_template(name).render(page=page, style=style, folder=folder, lead=lead, notes=notes, **more)
