@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,37 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str], *, markers: bool
             band = part[["low", "high"]].astype(float)
             axes.fill_between(x, band["low"], band["high"], color=look["color"], alpha=0.2, linewidth=0)
         axes.plot(x, part["y"], label=short(name), **look)
+
+
+def line_panels(
+    data: pd.DataFrame,
+    panels: Mapping[str, Mapping[str, Any]],
+    names: Sequence[str] = (),
+    *,
+    markers: bool = True,
+    whole: bool = False,
+) -> list[Callable[[Axes], None]]:
+    """Return for each panel a function that draws the lines of a frame there.
+
+    Args:
+        data: panel, series, x and y; low and high are the ends of a band.
+        panels: a panel of the frame to what is set on its axes, in the words of ``Axes.set``; its title is its name.
+        names: of all series, which look the same in all panels; without them, those of each panel.
+        markers: draw the points, too.
+        whole: label the x axis with whole numbers only.
+    """
+
+    def draw(panel: str, axes: Axes) -> None:
+        own = data[data["panel"] == panel]
+        lines(axes, own, names or list(own["series"].unique()), markers=markers)
+        axes.set(**{"title": panel, **panels[panel]})
+        if whole:
+            whole_numbers(axes)
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":
+                plain_log_ticks(axis)
+
+    return [partial(draw, panel) for panel in panels]
 
 
 def short(name: object, longest: int = LONGEST) -> str:

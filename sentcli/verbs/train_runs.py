@@ -34,10 +34,7 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     outcome.protocol = _protocol(prepared)
     outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed)
     finished = request.resume and (request.output / WEIGHTS).exists()
-    with (
-        console.resumable(request.output),
-        training_view.training(prepared, log_to, finished=finished) as view,
-    ):
+    with console.resumable(request.output), training_view.training(prepared, log_to, finished=finished) as view:
         result = run(prepared, view)
     if finished:
         console.note("this run has finished before: nothing was trained")

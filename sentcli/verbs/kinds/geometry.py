@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,11 +27,12 @@ if TYPE_CHECKING:
     from sentcli.evaluation.sts import Pairs
 
 ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
+PERPLEXITY = "perplexity of held-out text"
 LOGGED = {
     "dev_spearman": "STS-B dev (Spearman × 100)",
     "alignment": ALIGNMENT,
     "uniformity": UNIFORMITY,
-    "held_out_perplexity": "perplexity of held-out text",
+    "held_out_perplexity": PERPLEXITY,
 }
 NAME = (0.4, 0.07)
 """Width and height of a name beside a point, as shares of the axes."""
@@ -296,36 +296,26 @@ def _spectrum(frame: pd.DataFrame) -> Figure:
         parts.append(part[shares > 1e-4])
         words.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(values)}")
     data, title = pd.concat(parts), "Singular values of the centred vectors"
-
-    def draw(axes: Axes) -> None:
-        style.lines(axes, data, list(frame["model"]), markers=False)
-        axes.set(title=title, xlabel="direction, largest first", ylabel="singular value / largest")
-        style.log_axis(axes, "y")
-
-    return Figure("spectrum", title, (draw,), data, "; ".join(words))
+    axes = {"xlabel": "direction, largest first", "ylabel": "singular value / largest", "yscale": "log"}
+    panels = style.line_panels(data.assign(panel=title), {title: axes}, list(frame["model"]), markers=False)
+    return Figure("spectrum", title, panels, data, "; ".join(words))
 
 
 def training_curves(runs: dict[str, RunMetrics]) -> Figure:
     """Return how what was logged at evaluations changes over the steps of some runs (WhitenedCSE, fig. 3)."""
     import pandas as pd
 
-    parts, words = [], []
+    parts, words, axes = [pd.DataFrame(columns=["panel", "series", "x", "y"])], [], {}
     for key, label in LOGGED.items():
+        title = label.split(" (")[0]
         for name, run in runs.items():
             steps, values = run.column(key)
             if steps:
-                parts.append(pd.DataFrame({"panel": label.split(" (")[0], "series": name, "x": steps, "y": values}))
+                parts.append(pd.DataFrame({"panel": title, "series": name, "x": steps, "y": values}))
                 words.append(f"{name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
-    data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
-    labels = [label for label in LOGGED.values() if (data["panel"] == label.split(" (")[0]).any()]
-
-    def draw(label: str, axes: Axes) -> None:
-        title = label.split(" (")[0]
-        style.lines(axes, data[data["panel"] == title], list(runs))
-        axes.set(title=title, xlabel="optimiser step", ylabel=label)
-        style.whole_numbers(axes)
-        if label == LOGGED["held_out_perplexity"]:
-            style.log_axis(axes, "y")
-
-    title, panels = "Evaluations of the training runs", [partial(draw, label) for label in labels]
-    return Figure("training-curves", title, panels, data, "; ".join(words), columns=3)
+                axes[title] = {"xlabel": "optimiser step", "ylabel": label}
+    if PERPLEXITY in axes:
+        axes[PERPLEXITY]["yscale"] = "log"
+    data = pd.concat(parts[1:] or parts)
+    panels = style.line_panels(data, axes, list(runs), whole=True)
+    return Figure("training-curves", "Evaluations of the training runs", panels, data, "; ".join(words), columns=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from sentcli.analysis.runs import LossTerms
     from sentcli.analysis.spectrum import GroupSpectra
@@ -157,15 +155,9 @@ def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
             parts.append(part[shares > 0])
         means = ", ".join(f"{term.name} {100 * (term.mean_share or 0):.3g} %" for term in run.terms)
         about.append(f"{name}, mean shares: {means}")
+    axes = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
     data = pd.concat(parts)
-
-    def draw(name: str, run: LossTerms, axes: Axes) -> None:
-        style.lines(axes, data[data["panel"] == name], [term.name for term in run.terms])
-        axes.set(title=name, xlabel=STEP, ylabel="share of the gradient (%)")
-        style.whole_numbers(axes)
-        style.log_axis(axes, "y")
-
-    panels = [partial(draw, name, run) for name, run in measured.items()]
+    panels = style.line_panels(data, dict.fromkeys(measured, axes), whole=True)
     return Figure("gradient-shares", "Share of each term in the gradient", panels, data, "; ".join(about))
 
 
@@ -183,19 +175,17 @@ def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
                     parts.append(pd.DataFrame({"panel": name, "series": label, "x": steps, "y": values}))
                     about.append(f"{name} of {label} goes from {values[0]:.3g} to {values[-1]:.3g}")
     data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
-
-    def draw(name: str, axes: Axes) -> None:
-        own = data[data["panel"] == name]
-        style.lines(axes, own, list(runs), markers=False)
+    panels = {}
+    for name, own in data.groupby("panel", sort=False):
         labels = list(own["series"].unique())
-        title = name if len(labels) > 1 else f"{name} ({labels[0]})"
-        axes.set(title=title, xlabel=STEP, ylabel=f"{name} (unweighted)")
-        style.whole_numbers(axes)
-        if (own["y"] > 0).all():
-            style.log_axis(axes, "y")
-
-    panels = [partial(draw, name) for name in data["panel"].unique()]
-    return Figure("loss-terms", "Terms of the loss over the steps", panels, data, "; ".join(about))
+        panels[str(name)] = {
+            "title": name if len(labels) > 1 else f"{name} ({labels[0]})",
+            "xlabel": STEP,
+            "ylabel": f"{name} (unweighted)",
+            "yscale": "log" if (own["y"] > 0).all() else "linear",
+        }
+    drawn = style.line_panels(data, panels, list(runs), markers=False, whole=True)
+    return Figure("loss-terms", "Terms of the loss over the steps", drawn, data, "; ".join(about))
 
 
 def _group_sections(spectra: dict[str, GroupSpectra], words: str) -> list[Section]:
@@ -261,18 +251,17 @@ def _groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
         )
     data = pd.concat(parts)[["panel", "series", "x", "y", "low", "high"]]
 
-    def draw(title: str, x: str, y: str, log: str, axes: Axes) -> None:
-        style.lines(axes, data[data["panel"] == title], list(spectra), markers=title != titles[1])
-        axes.set(title=title, xlabel=x, ylabel=y)
-        style.whole_numbers(axes)
-        for which in log:
-            style.log_axis(axes, which)
-
-    panels = (
-        partial(draw, titles[0], "eigenvalue of a group, largest first", "eigenvalue", "y"),
-        partial(draw, titles[1], "group, largest first", "condition number", "y"),
-        partial(draw, titles[2], "groups", "condition number", "xy"),
+    log = {"yscale": "log"}
+    axes = (
+        {"xlabel": "eigenvalue of a group, largest first", "ylabel": "eigenvalue", **log},
+        {"xlabel": "group, largest first", "ylabel": "condition number", **log},
+        {"xlabel": "groups", "ylabel": "condition number", **log, "xscale": "log"},
     )
+    panels = [
+        panel
+        for title, each in zip(titles, axes, strict=True)
+        for panel in style.line_panels(data, {title: each}, list(spectra), markers=title != titles[1], whole=True)
+    ]
     note = (
         "Lines are medians over the groups, bands reach from the 5th to the 95th percentile; what is singular, or not "
         "positive, is left out"

@@ -233,16 +233,11 @@ def _low_shot_figure(points: pd.DataFrame, score: str, published: pd.DataFrame |
         columns = {"series": published["title"], "x": 100 * published["share"], "y": published["mean"]}
         data = pd.concat([data, pd.DataFrame({"panel": "Published", **columns})])
 
-    def draw(title: str, x: str, y: str, axes: Axes) -> None:
-        own = data[data["panel"] == title]
-        names = points["system"] if title == "Measured" else own["series"]
-        style.lines(axes, own, list(names.unique()))
-        axes.set(title=title, xlabel=x, ylabel=y)
-        style.log_axis(axes, "x")
-
-    panels = [partial(draw, "Measured", "training sentences", _label(score))]
+    axes = {"Measured": {"xlabel": "training sentences", "ylabel": _label(score), "xscale": "log"}}
     if published is not None:  # what papers print are averages, whatever was measured
-        panels.append(partial(draw, "Published", "share of 1,000,000 sentences (%)", _label("sts_average")))
+        share = "share of 1,000,000 sentences (%)"
+        axes["Published"] = {"xlabel": share, "ylabel": _label("sts_average"), "xscale": "log"}
+    panels = style.line_panels(data, axes)
     title = "Scores over the size of the training set"
     return Figure(f"low-shot-{_slug(score)}", title, panels, data, "; ".join(words), BANDS)
 
