@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sentcli.pages.figures import inline
-from sentcli.pages.page import RANKED, SECOND, Figure, Page, Section, Style, table_notes
+from sentcli.pages.page import RANKED, SECOND, Figure, Page, Style, table_notes
 from sentcli.printable import safe
 
 if TYPE_CHECKING:
@@ -23,19 +22,6 @@ LISTED = 3
 """Sections from which on a page has a list of them."""
 
 
-@dataclass(frozen=True)
-class ShownSection:
-    """A section as the template shows it."""
-
-    number: int
-    section: Section
-    notes: list[str]
-    panels: list[str]
-    """The SVG of each panel of its figure."""
-    told: bool
-    """Whether the points of its figure tell their texts."""
-
-
 def render(page: Page, style: Style) -> str:
     """Return the file. Everything that comes from results is escaped by the template."""
     from markupsafe import Markup
@@ -43,7 +29,8 @@ def render(page: Page, style: Style) -> str:
     environment = _environment()
     intervals = style.intervals is not False
     ranked = f"{RANKED}{SECOND}." if style.bold else ""
-    parts, points = [], {}
+    parts: list[dict[str, Any]] = []
+    points = {}
     for number, section in enumerate(page.sections):
         table, figure = section.table, section.figure
         notes = table_notes(table, ranked=ranked, intervals=intervals) if table is not None else []
@@ -51,14 +38,14 @@ def render(page: Page, style: Style) -> str:
         told = figure is not None and figure.points is not None and len(figure.points) <= TOLD
         if told and figure is not None:
             points[number] = _points(figure, [places for _, places in panels])
-        parts.append(ShownSection(number, section, notes, [Markup(svg) for svg, _ in panels], told))
+        shown = {"notes": notes, "panels": [Markup(svg) for svg, _ in panels], "told": told}
+        parts.append({"number": number, "section": section, **shown})
     css = _asset(environment, "page.css")
     script = _asset(environment, "sort.js") + (_asset(environment, "points.js") if points else "")
-    listed = [part for part in parts if part.section.level == 2 and not part.section.folded]
     return environment.get_template("page.html").render(
         page=page,
         parts=parts,
-        listed=listed if len(listed) >= LISTED else [],
+        least_listed=LISTED,
         points=_data(points) if points else None,
         css=css,
         script=script,

@@ -100,6 +100,9 @@ class Style:
     """Show the 95 % intervals in tables and figures; None: in HTML only, where there is room."""
 
 
+PLAIN = Style()
+
+
 def table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
     """Return what stands below a table.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER, ModelScores, ScoreKind, TaskScore
+from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER, ModelScores, TaskScore
 
 MODEL_SETTINGS = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
 """Of the model in a protocol: these may differ between the rows of a table, and are told with the row."""
@@ -34,14 +34,9 @@ def single_kinds(scores: ModelScores) -> list[ModelScores]:
     return parts
 
 
-def kind_of(scores: ModelScores) -> ScoreKind:
-    """Return the kind of the tasks; they are of one."""
-    return scores.kinds[0]
-
-
 def measure(scores: ModelScores) -> str:
     """Return what the numbers of a table are called."""
-    kind = kind_of(scores)
+    kind = scores.kinds[0]
     if kind is RETRIEVAL:
         return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
     return kind.metric.lower()
@@ -49,7 +44,7 @@ def measure(scores: ModelScores) -> str:
 
 def axis(scores: ModelScores) -> str:
     """Return what the numbers are, with their unit."""
-    if kind_of(scores) is TRANSFER:
+    if scores.kinds[0] is TRANSFER:
         return "accuracy in %"
     name = measure(scores)
     return f"{'Spearman correlation' if name == 'spearman' else name} \N{MULTIPLICATION SIGN} 100"
@@ -72,7 +67,7 @@ def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
     """Part scores into those that may share a table: same kind, measure and protocol, tasks of the same size."""
     groups: list[tuple[str, dict[str, tuple[Any, ...]], list[ModelScores]]] = []
     for scores in (part for run in runs for part in single_kinds(run)):
-        key = json.dumps([kind_of(scores).name, measure(scores), evaluation(scores)], sort_keys=True, default=str)
+        key = json.dumps([scores.kinds[0].name, measure(scores), evaluation(scores)], sort_keys=True, default=str)
         sizes = {task.task: _size(task, scores) for task in scores.tasks}
         for other, known, members in groups:
             if other == key and all(known.get(task, size) == size for task, size in sizes.items()):
@@ -117,7 +112,7 @@ def value_words(value: Any) -> str:
 
 def protocol_note(scores: ModelScores) -> str:
     """Return the protocol of a table as a sentence."""
-    rest, kind = evaluation(scores), kind_of(scores)
+    rest, kind = evaluation(scores), scores.kinds[0]
     if scores.command == "sts-eval":
         rest.pop("correlation", None)
         similarity, aggregation = rest.pop("similarity", "cosine"), rest.pop("aggregation", "all")

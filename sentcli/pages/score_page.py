@@ -13,7 +13,7 @@ from sentcli.evaluation.in_domain import USUAL
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import AGGREGATIONS, TASKS
 from sentcli.pages import protocols, score_tables
-from sentcli.pages.page import Page, Section, Style
+from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_figure import score_figure
 from sentcli.pages.score_tables import ScoreTable
 from sentcli.pages.systems import Pattern, check_patterns, systems
@@ -30,11 +30,14 @@ class Choices:
     """Runs that are seeds of one system."""
     names: tuple[Pattern, ...] = ()
     """Labels of models."""
-    style: Style | None = None
+    style: Style = PLAIN
+
+
+NO_CHOICES = Choices()
 
 
 def score_tables_of(
-    runs: Sequence[ModelScores], choices: Choices | None = None, *, points: bool = True
+    runs: Sequence[ModelScores], choices: Choices = NO_CHOICES, *, points: bool = True
 ) -> list[ScoreTable]:
     """Return the tables of some scores: those of different protocols do not share one.
 
@@ -46,7 +49,6 @@ def score_tables_of(
     Raises:
         InputError: if a pattern matches nothing, or the seeds of a system differ in a setting.
     """
-    choices = choices or Choices()
     check_patterns(choices.groups, runs)
     check_patterns(choices.names, runs)
     titled = _titled(protocols.tables(runs))
@@ -54,17 +56,16 @@ def score_tables_of(
 
 
 def write_score_page(
-    runs: Sequence[ModelScores], files: Sequence[Path], choices: Choices | None = None, inside: Sequence[Section] = ()
+    runs: Sequence[ModelScores], files: Sequence[Path], choices: Choices = NO_CHOICES, inside: Sequence[Section] = ()
 ) -> None:
     """Write a page of scores; the figure of a table goes into HTML only, where nothing has to lie beside the file."""
-    style = choices.style if choices is not None else None
     for file in files:
         page = score_page(runs, choices, inside, figures=file.suffix.lower() == ".html")
-        write_page(page, [file], style)
+        write_page(page, [file], choices.style)
 
 
 def score_page(
-    runs: Sequence[ModelScores], choices: Choices | None = None, inside: Sequence[Section] = (), *, figures: bool = True
+    runs: Sequence[ModelScores], choices: Choices = NO_CHOICES, inside: Sequence[Section] = (), *, figures: bool = True
 ) -> Page:
     """Make a page of scores.
 
@@ -74,7 +75,6 @@ def score_page(
         inside: what else the page shows, between the scores and how they were measured.
         figures: draw the scores.
     """
-    choices = choices or Choices()
     tables = score_tables_of(runs, choices)
     commands = ", ".join(dict.fromkeys(run.command for run in runs))
     return Page(
@@ -83,7 +83,7 @@ def score_page(
             *(
                 section
                 for table in tables
-                for section in _sections(table, choices.style or Style(), several=len(tables) > 1, figures=figures)
+                for section in _sections(table, choices.style, several=len(tables) > 1, figures=figures)
             ),
             *inside,
             *(_how_measured(tables) if tables else ()),

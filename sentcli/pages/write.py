@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentcli.errors import InputError
-from sentcli.pages.page import Page, Style
+from sentcli.pages.page import PLAIN, Page, Style
 
 SUFFIXES = (".html", ".md", ".tex")
 
@@ -21,7 +21,7 @@ def check_suffix(target: Path) -> None:
         raise InputError(f"{target}: a report is written as {', '.join(SUFFIXES)}; the suffix chooses")
 
 
-def render(page: Page, suffix: str, style: Style | None = None, folder: str = "") -> str:
+def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> str:
     """Return a page as text.
 
     Args:
@@ -33,11 +33,11 @@ def render(page: Page, suffix: str, style: Style | None = None, folder: str = ""
     from sentcli.pages import html, latex, markdown
 
     if suffix == ".html":
-        return html.render(page, style or Style())
-    return {".md": markdown.render, ".tex": latex.render}[suffix](page, style or Style(), folder)
+        return html.render(page, style)
+    return {".md": markdown.render, ".tex": latex.render}[suffix](page, style, folder)
 
 
-def write_page(page: Page, targets: Sequence[Path], style: Style | None = None) -> None:
+def write_page(page: Page, targets: Sequence[Path], style: Style = PLAIN) -> None:
     """Write a page to files, each atomically; what is there is replaced. Markdown and LaTeX have figures beside them.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
@@ -63,7 +63,7 @@ def sts_eval(
       sentcli sts-eval -m minilm --pairs AFS
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
-    from sentcli.evaluation import relatedness, significance, sts
+    from sentcli.evaluation import significance
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.scores import SIMILARITY
 
@@ -76,14 +76,7 @@ def sts_eval(
         )
     if regression:
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
-    protocol = {
-        "correlation": "spearman",
-        "aggregation": sts.AGGREGATIONS[aggregation].title,
-        "similarity": "regression" if regression else "cosine",
-        **({"regression": relatedness.PROTOCOL} if regression else {}),
-        "split": split if data is not None else None,
-        "interval_draws": draws,
-    }
+    protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     scores = [score_model(each, read, "sts-eval", protocol) for each in scoring.models(model, options)]
     return Evaluation(scores).compared(published, SIMILARITY)
 
@@ -93,15 +86,21 @@ def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]
     from sentcli.evaluation import significance, sts
     from sentcli.evaluation.evaluated import score_model
 
-    protocol = {
-        "correlation": "spearman",
-        "aggregation": sts.AGGREGATIONS["all"].title,
-        "similarity": "cosine",
-        "split": "test",
-        "interval_draws": significance.DRAWS,
-    }
     read = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
-    return score_model(model, read, "sts-eval", protocol)
+    return score_model(model, read, "sts-eval", _protocol("all", "test", significance.DRAWS))
+
+
+def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regression: bool = False) -> dict[str, Any]:
+    from sentcli.evaluation import relatedness, sts
+
+    return {
+        "correlation": "spearman",
+        "aggregation": sts.AGGREGATIONS[aggregation].title,
+        "similarity": "regression" if regression else "cosine",
+        **({"regression": relatedness.PROTOCOL} if regression else {}),
+        "split": split,
+        "interval_draws": draws,
+    }
 
 
 def _tasks(

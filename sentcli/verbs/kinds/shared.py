@@ -16,6 +16,7 @@ from sentcli.errors import DataError, InputError, one_line
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Page, Section
 from sentcli.table import Table
+from sentcli.verbs import options
 from sentcli.verbs.declaration import Flag, Group
 from sentcli.verbs.outcome import Outcome
 
@@ -33,11 +34,7 @@ SHORT = 400
 """Characters of a summary that is made of what a figure shows."""
 RESULT, PAGE = "analysis.json", "index.html"
 
-Models = Annotated[
-    list[str] | None,
-    Doc("A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared."),
-    Flag("-m"),
-]
+Models = Annotated[list[str] | None, Doc(f"{options.MODEL_HELP}; several are compared."), Flag("-m")]
 Output = Annotated[Path, Doc("A folder for page, figures and tables."), Flag("-o", metavar="DIR")]
 Data = Annotated[
     Path | None,
@@ -53,8 +50,8 @@ Split = Annotated[Literal["dev", "test", "train"], Doc("Of STS-B."), Flag(panel=
 TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
 Limit = Annotated[int, Ge(LEAST), Doc("Texts at most, the first."), Flag(panel=INPUT)]
+Overwrite = options.Overwrite
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
-Overwrite = Annotated[bool, Doc("Replace an output that exists."), Flag(panel=OUTPUT)]
 
 
 NOT_LOADED_SO = ("normalize", "allow_cpu_fallback")
