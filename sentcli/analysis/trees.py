@@ -47,7 +47,7 @@ def read_conllu(path: Path, limit: int | None = None) -> dict[str, str]:
     trees: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8") as handle:
-            for number, sentence in enumerate(_sentences(conllu, handle, path), 1):
+            for number, sentence in _sentences(conllu, handle, path):
                 text = sentence.metadata.get("text")
                 if not text:
                     raise DataError(path, "it has no line '# text = ...'", line=number, unit="sentence")
@@ -63,17 +63,15 @@ def read_conllu(path: Path, limit: int | None = None) -> dict[str, str]:
     return trees
 
 
-def _sentences(conllu: Any, handle: Any, path: Path) -> Iterator[Any]:
-    sentences = conllu.parse_incr(handle)
-    number = 0
-    while True:
-        number += 1
-        try:
-            yield next(sentences)
-        except StopIteration:
-            return
-        except conllu.exceptions.ParseException as error:
-            raise DataError(path, f"not CoNLL-U: {one_line(error)}", line=number, unit="sentence") from error
+def _sentences(conllu: Any, handle: Any, path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the sentences with their numbers, from 1."""
+    sentences, number = conllu.parse_incr(handle), 1
+    try:
+        for sentence in sentences:
+            yield number, sentence
+            number += 1
+    except conllu.exceptions.ParseException as error:
+        raise DataError(path, f"not CoNLL-U: {one_line(error)}", line=number, unit="sentence") from error
 
 
 def _words(sentence: Any, path: Path, number: int) -> Iterator[Word]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.pages.figures import inline
 from sentcli.pages.page import RANKED, SECOND, Figure, Page, Style, table_notes
+from sentcli.pages.page import environment as templates
 from sentcli.printable import safe
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def render(page: Page, style: Style) -> str:
     """Return the file. Everything that comes from results is escaped by the template."""
     from markupsafe import Markup
 
-    environment = _environment()
+    environment = templates(autoescape=True, finalize=_shown)
     intervals = style.intervals is not False
     ranked = f"{RANKED}{SECOND}." if style.bold else ""
     parts: list[dict[str, Any]] = []
@@ -81,18 +82,9 @@ def _data(value: object) -> str:
     return Markup(text)
 
 
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    made = Environment(
-        loader=PackageLoader("sentcli.pages", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: safe(value) if type(value) is str else value,  # Markup and numbers stay as they are
-    )
-    return made
+def _shown(value: Any) -> Any:
+    """Make texts safe; markup and numbers stay as they are."""
+    return safe(value) if type(value) is str else value
 
 
 def _asset(environment: Environment, name: str) -> str:

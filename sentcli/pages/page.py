@@ -11,6 +11,7 @@ from sentcli.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from jinja2 import Environment
     from matplotlib.axes import Axes
 
 RANKED = "Best of each column in bold"
@@ -117,6 +118,14 @@ def table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
     return [*notes, *table.notes]
 
 
+def environment(**settings: Any) -> Environment:
+    """Return what renders the templates of pages."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("sentcli.pages", "templates")
+    return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, **settings)
+
+
 def render_template(
     name: str, page: Page, style: Style, folder: str, ranked: str, filters: dict[str, Callable[..., str]], **more: Any
 ) -> str:
@@ -131,24 +140,15 @@ def render_template(
         filters: of the template; `plain` makes text safe, and that only.
         more: what else the template takes.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     signs: dict[str, Any] = {}
     if name.endswith(".tex"):  # braces are LaTeX's
         signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
         signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
-    environment = Environment(
-        loader=PackageLoader("sentcli.pages", "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        **signs,
-    )
-    environment.filters |= {"plain": safe, **filters}
+    templates = environment(keep_trailing_newline=True, **signs)
+    templates.filters |= {"plain": safe, **filters}
 
     def notes(table: Table) -> list[str]:
         return table_notes(table, ranked=ranked if style.bold else "", intervals=bool(style.intervals))
 
     lead = [*page.text, *([page.made] if page.made else [])]
-    return environment.get_template(name).render(page=page, style=style, folder=folder, lead=lead, notes=notes, **more)
+    return templates.get_template(name).render(page=page, style=style, folder=folder, lead=lead, notes=notes, **more)

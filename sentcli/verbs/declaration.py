@@ -2,9 +2,9 @@
 
 The parameters of a verb are annotated with ``Ge`` and ``Le`` (bounds) and `Flag` (how it looks on the command line,
 where its name and type do not say that); what they mean stands in the docstring, under ``Args``. A parameter whose type
-is a dataclass is a group: each of its fields becomes an argument of its own, which the docstring of the class explains
-under ``Attributes``, and the verb gets the dataclass. So options that several verbs share are written down once; a
-single argument that several verbs share is a type with its explanation, ``Doc``.
+is a dataclass is a group: each of its fields becomes an argument of its own, and the verb gets the dataclass. The
+docstring of the class explains the fields under ``Attributes``, unless the verb does. So options that several verbs
+share are written down once; a single argument that several verbs share is a type with its explanation, ``Doc``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -54,8 +54,6 @@ class Group:
     panel: str | None = None
     without: Sequence[str] = ()
     """Fields that this verb does not have: they keep their defaults."""
-    help: Mapping[str, str] = field(default_factory=dict)
-    """Other help texts for some fields."""
 
 
 @dataclass(frozen=True)
@@ -210,10 +208,10 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             group = next((item for item in metadata if isinstance(item, Group)), Group())
             groups[parameter.name] = kind() if parameter.default is inspect.Parameter.empty else parameter.default
-            arguments += _of_group(parameter.name, groups[parameter.name], group)
+            arguments += _of_group(parameter.name, groups[parameter.name], group, helps)
         else:
             arguments.append(_argument(parameter.name, kind, metadata, parameter.default, helps))
-    arguments += _of_group(COMMON, CommonOptions(), Group("Output", without=() if pages else ("report",)))
+    arguments += _of_group(COMMON, CommonOptions(), Group("Output", () if pages else ("report",)), {})
     return Verb(name, function, tuple(arguments), groups, text)
 
 
@@ -226,9 +224,10 @@ def _documented(documented: Any) -> tuple[str, dict[str, str]]:
     return f"{before}\n{after}".strip(), {name: " ".join(words.split()) for name, words in helps}
 
 
-def _of_group(parameter: str, defaults: Any, group: Group) -> list[Argument]:
+def _of_group(parameter: str, defaults: Any, group: Group, helps: Mapping[str, str]) -> list[Argument]:
+    """Return the fields of a group; what the verb itself says of them comes first."""
     annotations = typing.get_type_hints(type(defaults), include_extras=True)
-    helps = {**_documented(type(defaults))[1], **group.help}
+    helps = {**_documented(type(defaults))[1], **helps}
     arguments = []
     for name in (each.name for each in dataclasses.fields(defaults) if each.name not in group.without):
         argument = _argument(name, *_parts(annotations[name]), getattr(defaults, name), helps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Ge, Le
 
@@ -16,10 +16,10 @@ from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import DocPrompt, IdField, OptionalModel, Overwrite, QueryPrompt, TextField
 from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.io.sources import Source
     from sentcli.search.index import IndexRequest
     from sentcli.search.index_manifest import IndexManifest
     from sentcli.search.store import Store
@@ -191,7 +191,11 @@ def _index_vectors(
     if encoder is not None:
         store.check_encoder(encoder, store.prompt if doc_prompt is None else doc_prompt)
     if source is not None:
-        request = replace(request, queries=_encoded_queries(source, encoder, request.query_prompt))
+        if encoder is None:
+            raise InputError("--queries are encoded: give the model with -m")
+        texts = [text for _, text in read_queries(source)]
+        prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
+        request = replace(request, queries=encoder.encode(texts, prompt=prompt))
     manifest = _build(store, request)
     outcome.model = str(store.settings.get("model", ""))
     outcome.protocol = {
@@ -247,18 +251,6 @@ def _encode(
     console.note(f"{summary.counts.rows} rows encoded -> {output}, which has {summary.rows}")
     warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
     return encoder
-
-
-def _encoded_queries(source: Source, encoder: SentenceEncoder | None, prompt: str | None) -> Any:
-    """Return the vectors of the queries to measure with."""
-    if encoder is None:
-        raise InputError("--queries are encoded: give the model with -m")
-    from sentcli.io.readers import ReadOptions, blocks
-
-    texts = [text for block in blocks([source], ReadOptions()) for text in block.texts]
-    if not texts:
-        raise InputError(f"{source.name}: the file is empty: there is no query")
-    return encoder.encode(texts, prompt=encoder.role_prompt("query") if prompt is None else prompt)
 
 
 def _build(store: Store, request: IndexRequest) -> IndexManifest:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.io.sources import Source
     from sentcli.search.bm25 import BM25
     from sentcli.search.corpus import Corpus, Hit
     from sentcli.search.store import Store
@@ -196,16 +197,21 @@ def _check_usage(models: Sequence[str], options: CorpusOptions, search: SearchOp
 
 def _queries(options: CorpusOptions) -> list[tuple[str | None, str]]:
     """Return the queries with their ids; those that were typed have none."""
-    from sentcli.io.readers import ReadOptions, blocks
     from sentcli.io.sources import open_source
 
     queries: list[tuple[str | None, str]] = [(None, text) for text in options.query or []]
     if options.queries is not None:
-        source = open_source(options.queries, options.query_format)
-        of_file = [row for block in blocks([source], ReadOptions()) for row in zip(block.ids, block.texts, strict=True)]
-        if not of_file:
-            raise InputError(f"{source.name}: the file is empty: there is no query")
-        queries += of_file
+        queries += read_queries(open_source(options.queries, options.query_format))
+    return queries
+
+
+def read_queries(source: Source) -> list[tuple[str, str]]:
+    """Return the ids and texts of a file of queries."""
+    from sentcli.io.readers import ReadOptions, blocks
+
+    queries = [row for block in blocks([source], ReadOptions()) for row in zip(block.ids, block.texts, strict=True)]
+    if not queries:
+        raise InputError(f"{source.name}: the file is empty: there is no query")
     return queries
 
 

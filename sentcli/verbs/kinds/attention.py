@@ -64,13 +64,9 @@ def attention(
     limit: shared.Limit = 200,
     trees: Annotated[str | None, Flag(metavar="FILE|spacy[:MODEL]", panel=shared.INPUT)] = None,
     options: Annotated[ViewOptions, Group("What is compared")] = ViewOptions(),
-    load: Annotated[
-        LoadOptions,
-        Group(
-            without=("backend", "precision", *shared.NOT_LOADED_SO),
-            help={"max_length": "Tokens a text; miCSE trains on 32."},
-        ),
-    ] = LoadOptions(max_length=32, backend="torch", precision="fp32"),
+    load: Annotated[LoadOptions, Group(without=("backend", "precision", *shared.NOT_LOADED_SO))] = LoadOptions(
+        max_length=32, backend="torch", precision="fp32"
+    ),
     overwrite: shared.Overwrite = False,
 ) -> shared.Analysis:
     """Attention of two dropout views of a text, and the mutual information that miCSE trains with.
@@ -84,6 +80,7 @@ def attention(
     Args:
         texts: Texts, one a line or a row of a table.
         trees: Split pairs of texts by their dependency trees: a CoNLL-U file, whose texts are taken, or spaCy.
+        max_length: Tokens a text; miCSE trains on 32.
 
     \b
     Examples:
