@@ -54,23 +54,17 @@ def _verb(place: str) -> Any:
 
 
 def _typer(**options: Any) -> typer.Typer:
-    return typer.Typer(
-        add_completion=False,
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-        context_settings=CONTEXT,
-        **options,
-    )
+    return typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings=CONTEXT, **options)
 
 
 def _single(name: str) -> typer.Typer:
-    made = _typer()
+    made = _typer(add_completion=False)
     register(_verb(COMMANDS[name]), made)
     return made
 
 
 def _group(name: str) -> typer.Typer:
-    made = _typer(no_args_is_help=True, name=name)
+    made = _typer(add_completion=False, no_args_is_help=True, name=name)
     made.callback()(_HELP[name])
     for place in GROUPS[name]:
         register(_verb(place), made)
@@ -111,14 +105,7 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="sentcli",
-    cls=Verbs,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings=CONTEXT,
-)
+app = _typer(name="sentcli", cls=Verbs, no_args_is_help=True)
 
 
 @app.callback()

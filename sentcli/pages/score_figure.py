@@ -70,7 +70,7 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
         for i, point in enumerate(shown, 1):
             low, high = (point.pop("ends") if intervals else None) or (None, None)
             scaled = {"value": point["value"], "low": low, "high": high}
-            scaled = {key: None if value is None else value * table.factor for key, value in scaled.items()}
+            scaled = {key: table.scaled(value) for key, value in scaled.items()}
             whisker = "" if low is None else f" ({scaled['low']:.2f} to {scaled['high']:.2f})"
             text = f"{short(column)}, {point['model']}: {scaled['value']:.2f}{whisker}"
             seeds = [value * table.factor for value in point["seeds"]]

@@ -53,6 +53,10 @@ class ScoreTable:
         """What brings the scores to those that are shown."""
         return self.kind.scale if self.points else 1
 
+    def scaled(self, value: float | None) -> float | None:
+        """Return a score as it is shown."""
+        return None if value is None else value * self.factor
+
     @property
     def format(self) -> str:
         """How scores are written."""
@@ -89,7 +93,7 @@ def score_table(table: ScoreTable) -> Table:
         row: list[Any] = [system.label, *([len(system.seeds)] if counted else [])]
         for column in columns:
             mean, sd = system.spread(column, columns)
-            row.append(None if mean is None else mean * table.factor)
+            row.append(table.scaled(mean))
             if sd is not None and system.grouped:
                 deviations[i, short(column)] = sd * table.factor
             if (ends := system.interval(column, columns)) is not None:
@@ -97,7 +101,7 @@ def score_table(table: ScoreTable) -> Table:
         rows.append(row)
     for against in table.published.values():
         printed = against["tasks"]
-        values = [printed[column]["published"] * table.factor if column in printed else None for column in columns]
+        values = [table.scaled(printed[column]["published"]) if column in printed else None for column in columns]
         rows.append([published_label(against), *([None] if counted else []), *values])
     gaps = any(value is None for row in rows for value in row)
     return Table(
@@ -167,7 +171,7 @@ def against_tables(table: ScoreTable) -> list[Table]:
                 runs = max(runs, line["runs"])
                 low, high = line["range"] or (None, None)
                 values = (line["measured"], line["published"], line["difference"], low, high)
-                scaled = [None if value is None else value * table.factor for value in values]
+                scaled = map(table.scaled, values)
                 within = {True: "yes", False: "no"}.get(line["within"], MISSING)
                 what = f"mean of {line['runs']} models" if line["runs"] > 1 else scores.label
                 rows.append([what, short(task), *scaled, within])

@@ -159,14 +159,8 @@ def encode(
     with console.resumable(output, can=directory), console.encoding("encoding", read.survey.rows) as bar:
         summary = bulk.encode_files(encoder, read, output, settings, progress=bar)
     _say(summary, encoder, reading.on_long)
-    outcome.protocol |= {
-        "prompt": prefix,
-        "text_field": reading.text_field,
-        "on_null": reading.on_null,
-        "on_long": reading.on_long,
-        "devices": names or None,
-        **smaller.described(),
-    }
+    chosen = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
+    outcome.protocol |= {"prompt": prefix, **chosen, "devices": names or None, **smaller.described()}
     return outcome.finish(_results(summary))
 
 
@@ -220,17 +214,11 @@ def _say(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> None
 def _results(summary: EncodeSummary) -> dict[str, Any]:
     counts = summary.counts
     return {
-        "output": summary.output,
-        "rows": summary.rows,
+        **{key: getattr(summary, key) for key in ("output", "rows", "dimension")},
         "rows_encoded": counts.rows,
         "rows_skipped": summary.nulls_skipped,
-        "dimension": summary.dimension,
         "distinct": counts.rows - counts.duplicates,
-        "duplicates": counts.duplicates,
-        "empty": counts.empty,
-        "tokens": counts.tokens,
-        "truncated": counts.truncated,
-        "tokens_lost": counts.tokens_lost,
+        **{key: getattr(counts, key) for key in ("duplicates", "empty", "tokens", "truncated", "tokens_lost")},
         "rows_per_second": counts.rows / max(summary.seconds, 1e-9),
     }
 

@@ -247,7 +247,7 @@ def _of_sets(collections: Sequence[Collection]) -> dict[str, Any]:
     if all(facts == first for facts in others):
         return first
     common = {"split": "test", "own_document": "kept"}
-    own = {name: dict(facts.items() - common.items()) for name, facts in each.items()}
+    own = {name: {key: facts[key] for key in facts if common.get(key) != facts[key]} for name, facts in each.items()}
     return {**common, "sets": {name: facts for name, facts in own.items() if facts}}
 
 

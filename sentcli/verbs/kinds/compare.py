@@ -127,10 +127,8 @@ class Comparison:
 
         return {
             "texts": len(texts),
-            "overlap": compared.overlap,
             "overlap_by_chance": compared.by_chance,
-            "jaccard": compared.jaccard,
-            "same_nearest": compared.same_nearest,
+            **{key: getattr(compared, key) for key in ("overlap", "jaccard", "same_nearest")},
             "histogram": compared.histogram.tolist(),
             "mean_neighbour_cosine": float(compared.cosines[side].mean()),
             "most_changed": listed(compared.most_changed(self.top)),
