@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ HEADS, LAYERS = 3, 4
 ENOUGH = 8
 """If no sentence is chosen, the histograms are of the first with so many tokens, special ones included."""
 COSINE, NATS = "cosine of the sentence vectors", "attention mutual information (nats)"
+CENTROIDS = "Large marks are centroids"
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -235,14 +237,6 @@ class AttentionInputs:
 
 
 def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) -> list[Section]:
-    clouds = {
-        f"{name}: {each.distance('positives', 'negatives'):.2f} apart": [
-            _cloud(each, "positives", "positives"),
-            _cloud(each, "negatives", "negatives"),
-        ]
-        for name, each in pairs.items()
-    }
-    note = "their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
     about = "; ".join(
         "{}: positive pairs lie around cosine {:.2f} and {:.2f} nats, negative pairs around {:.2f} and {:.2f}; cosine "
         "tells them apart with AUC {:.3f}, mutual information with {:.3f}".format(
@@ -250,29 +244,31 @@ def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) ->
         )
         for name, each in pairs.items()
     )
+    kinds = {"positives": "positives", "negatives": "negatives"}
+    note = ": their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
+    data, panels = _clouds(pairs, kinds, 0, (COSINE, NATS))
     title = "Cosine against attention mutual information"
-    figure = _clouds_figure("cosine-mi", title, clouds, 0, (COSINE, NATS), about, f": {note}")
     made = [
         Section("Positives and negatives", (inputs.words,), _pairs_table(pairs), file="pairs"),
-        Section("Cosine against mutual information", figure=figure),
+        Section(
+            "Cosine against mutual information",
+            figure=Figure("cosine-mi", title, panels, data, about, CENTROIDS + note),
+        ),
     ]
     if inputs.trees is None:
         return made
-    clouds, words = {}, []
+    words = []
     for name, each in pairs.items():
-        clouds[f"{name}: {each.distance('equal', 'unequal'):.2f} apart"] = [
-            _cloud(each, "equal", "equal trees", each.centroid("unequal")),
-            _cloud(each, "unequal", "unequal trees", each.centroid("equal")),
-        ]
         x, y = each.centroid("equal") - each.centroid("unequal")
         words.append(
             f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
             f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
         )
     labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
-    note = "Each group is drawn relative to the centroid of the other, so that they mirror each other"
+    note = ". Each group is drawn relative to the centroid of the other, so that they mirror each other"
+    data, panels = _clouds(pairs, {"equal": "equal trees", "unequal": "unequal trees"}, 2, labels, mirrored=True)
     title = "Pairs of different texts, by whether their dependency trees are equal"
-    figure = _clouds_figure("trees", title, clouds, 2, labels, "; ".join(words), f". {note}")
+    figure = Figure("trees", title, panels, data, "; ".join(words), CENTROIDS + note)
     return [
         *made,
         Section("Trees", table=_trees_table(pairs), file="trees-table"),
@@ -323,38 +319,43 @@ def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
     return Table("Negatives by their dependency trees", columns, rows, number=".4f", notes=notes)
 
 
-def _cloud(pairs: AttentionPairs, kind: str, name: str, origin: Any = (0.0, 0.0)) -> pd.DataFrame:
-    """Return the pairs of a kind and, last, their centroid, relative to an origin."""
-    import pandas as pd
-
-    points = (pairs.of(kind)[["cosine", "information"]] - origin).set_axis(["x", "y"], axis=1)
-    centre = points.mean().to_frame().T.assign(series=f"centroid, {name}")
-    return pd.concat([points.assign(series=name), centre])
-
-
-def _clouds_figure(
-    name: str,
-    title: str,
-    clouds: dict[str, list[pd.DataFrame]],
+def _clouds(
+    pairs: dict[str, AttentionPairs],
+    kinds: dict[str, str],
     first: int,
     labels: tuple[str, str],
-    about: str,
-    note: str,
-) -> Figure:
-    """Return a panel with two clouds of pairs for each title; `first` is the number of the first one's colour."""
+    *,
+    mirrored: bool = False,
+) -> tuple[pd.DataFrame, list[Callable[[Axes], None]]]:
+    """Return the points of two kinds of pairs with their centroids, and a panel with both clouds for each model.
+
+    Args:
+        pairs: of each model.
+        kinds: a kind to its name.
+        first: number of the colour of the first kind.
+        labels: of the axes.
+        mirrored: each kind is drawn relative to the centroid of the other.
+    """
     import pandas as pd
 
-    data = pd.concat([cloud.assign(panel=panel) for panel, groups in clouds.items() for cloud in groups])
+    parts = []
+    for name, each in pairs.items():
+        panel = f"{name}: {each.distance(*kinds):.2f} apart"
+        for kind, other in zip(kinds, reversed(kinds), strict=True):
+            origin = each.centroid(other) if mirrored else 0.0
+            points = (each.of(kind)[["cosine", "information"]] - origin).set_axis(["x", "y"], axis=1)
+            centre = points.mean().to_frame().T
+            parts.append(points.assign(panel=panel, series=kinds[kind]))
+            parts.append(centre.assign(panel=panel, series=f"centroid, {kinds[kind]}"))
+    data = pd.concat(parts)[["panel", "series", "x", "y"]]
     ends = {"xlim": style.limits(data["x"]), "ylim": style.limits(data["y"])}
 
     def draw(panel: str, axes: Axes) -> None:
-        for i, cloud in enumerate(clouds[panel], first):
-            points, centre = cloud.iloc[:-1], cloud.iloc[-1:]
-            axes.scatter(points["x"], points["y"], label=points["series"].iloc[0], **style.dots(i, len(points)))
+        for number, (series, cloud) in enumerate(data[data["panel"] == panel].groupby("series", sort=False)):
+            i = first + number // 2  # a kind, then its centroid
             look: Any = style.CENTRE | {"color": style.colour(i), "marker": style.marker(i)}
-            axes.scatter(centre["x"], centre["y"], label=centre["series"].iloc[0], **look)
+            look = look if number % 2 else style.dots(i, len(cloud))
+            axes.scatter(cloud["x"], cloud["y"], label=series, **look)
         axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
 
-    panels = [partial(draw, panel) for panel in clouds]
-    data = data[["panel", "series", "x", "y"]]
-    return Figure(name, title, panels, data, about, f"Large marks are centroids{note}")
+    return data, [partial(draw, panel) for panel in data["panel"].unique()]
