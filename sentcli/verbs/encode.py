@@ -12,15 +12,13 @@ from sentcli import console
 from sentcli.errors import InputError, SentcliError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import IdField, OptionalModel, Overwrite, TextField
+from sentcli.verbs.options import Format, IdField, OptionalModel, Overwrite, TextField
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeSummary, Inputs
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.smaller import Smaller
-
-Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,18 @@
-"""Arguments that several verbs have, with their help."""
+"""Arguments that several verbs have, with their help, and the groups of options of ``retrieve``."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_doc import Doc
+from annotated_types import Ge, Le
 
 from sentcli.verbs.declaration import Flag
+
+if TYPE_CHECKING:
+    from sentcli.search.ways import Way
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
 Models = Annotated[list[str], Flag("-m"), Doc(f"{MODEL_HELP}; several are compared.")]
@@ -17,3 +23,99 @@ IdField = Annotated[str | None, Doc("Column that holds the id: id, else _id, els
 QueryPrompt = Annotated[str | None, Flag(panel="Model"), Doc("Text in front of each query; default: the model's own.")]
 DocPrompt = Annotated[str | None, Flag(panel="Model"), Doc("Text in front of each document; default: the model's own.")]
 Overwrite = Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")]
+Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
+
+
+@dataclass(frozen=True)
+class SetOptions:
+    """Sets that are scored, and what is read and written of them.
+
+    Attributes:
+        beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several
+            times.
+        split: Which qrels of the sets: test, but dev of msmarco.
+        run: Write the hits as a TREC run; a folder of runs for several sets or ways.
+        from_run: Score TREC runs of other tools or days, without a model; several are compared.
+        per_query: Write the scores of each query as JSON Lines.
+    """
+
+    beir: Annotated[list[Path] | None, Flag(metavar="DIR|NAME")] = None
+    split: str | None = None
+    run: Annotated[Path | None, Flag(metavar="FILE")] = None
+    from_run: Annotated[list[Path] | None, Flag(metavar="FILE")] = None
+    per_query: Annotated[Path | None, Flag(metavar="FILE")] = None
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """Pairs whose second sentence is to be found by the first.
+
+    Attributes:
+        in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
+        exclude: What is no answer; docs/retrieval-scores.md explains them.
+        pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
+    """
+
+    in_domain: Annotated[str | None, Flag(metavar="FILE")] = None
+    exclude: Literal["equal-text-except-gold", "own", "equal-text", "s2-only"] = "equal-text-except-gold"
+    pair_fields: Annotated[str | None, Flag(metavar="A,B[,SCORE]")] = None
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """A corpus that is searched, and what is looked for.
+
+    Attributes:
+        corpus: Search a text file, or a directory that encode or index wrote.
+        query: What to look for; may be given several times.
+        queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
+        query_format: Read --queries as this, whatever its suffix; standard input is txt.
+        text_field: Column of the corpus that holds the text.
+        id_field: Column of the corpus that holds the id.
+        hits: Write the hits as JSON Lines, one query a line; - is standard output.
+    """
+
+    corpus: Annotated[str | None, Flag(metavar="FILE|DIR")] = None
+    query: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
+    queries: Annotated[str | None, Flag(metavar="FILE")] = None
+    query_format: Format | None = None
+    text_field: str = "text"
+    id_field: str | None = None
+    hits: Annotated[str | None, Flag(metavar="FILE")] = None
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How queries and documents are compared.
+
+    Attributes:
+        search: dense, bm25, or both fused: rrf (by rank) or weighted (by score). Several ways are set side by side.
+        dense_weight: Share of the dense score in --search weighted: 0.5.
+        language: Of bm25: english, or another that Snowball stems, or none.
+        index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
+        top_k: Hits a query: 10 for --corpus, 1,000 for --beir.
+        similarity: Of query and document: cosine, or that of the index.
+        query_length: Tokens a query, where it is not to be --max-length.
+    """
+
+    search: Annotated[str, Flag(metavar="WAY,...")] = "dense"
+    dense_weight: Annotated[float | None, Ge(0), Le(1)] = None
+    language: str | None = None
+    index: Annotated[str | None, Flag(metavar="KIND")] = None
+    top_k: Annotated[int | None, Ge(1)] = None
+    similarity: Literal["cosine", "dot"] | None = None
+    query_prompt: QueryPrompt = None
+    doc_prompt: DocPrompt = None
+    query_length: Annotated[int | None, Ge(3)] = None
+
+    @property
+    def ways(self) -> list[Way]:
+        """The ways of searching."""
+        from sentcli.search.ways import parse_ways
+
+        return parse_ways(self.search)
+
+    @property
+    def weight(self) -> float:
+        """The share of the dense score."""
+        return 0.5 if self.dense_weight is None else self.dense_weight

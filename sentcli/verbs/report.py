@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
+from sentcli.pages.page import Section
+from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
+from sentcli.verbs.kinds.geometry import training_curves
+from sentcli.verbs.kinds.objectives import term_sections
 from sentcli.verbs.outcome import Outcome
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
-from sentcli.verbs.training_runs import run_sections
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sentcli.analysis.runs import RunMetrics
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.pages.page import Section
     from sentcli.pages.systems import Pattern
 
 MAPPED, LISTED = 2000, 5
 """Texts on a map, and pairs of a list."""
+RESULTS = {
+    "start_dev_spearman": "dev at the start",
+    "best_dev_spearman": "best dev",
+    "best_step": "at step",
+    "final_dev_spearman": "last dev",
+    "sts_average": "STS average",
+    "held_out_perplexity": "perplexity",
+    "steps": "steps",
+    "sentences_per_second": "sentences/s",
+}
+WHOLE = ("best_step", "steps", "sentences_per_second")
+"""Results that are shown as whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +131,7 @@ def report(
     models = shared.models(named, options, rerun=scoring.rerun) if measured else []
     if data is not None:
         scores += _sts_scores(models, data, scoring)
-    inside = [*_of_models(models, data, texts), *(run_sections(runs) if runs else [])]
+    inside = [*_of_models(models, data, texts), *(_of_runs(runs) if runs else [])]
     labels += _short_names(named, scores, [*groups, *labels])
     chosen = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
     write_score_page(scores, output, chosen, inside)
@@ -194,3 +209,62 @@ def _of_models(models: Sequence[EvaluatedModel], data: Path | None, texts: str |
         words = f"The first {len(maps.texts):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
         made += maps.sections(f"{words} of k-means.")
     return made
+
+
+def _of_runs(folders: Sequence[Path]) -> list[Section]:
+    """Return results, curves, terms of the loss, configuration and environment of training runs."""
+    from sentcli.analysis.runs import read_config, read_metrics, read_terms
+    from sentcli.pages.score_page import settings_table
+
+    short = shared.short_names([str(folder) for folder in folders])
+    named = {short[str(folder)]: folder for folder in folders}
+    metrics = {name: read_metrics(folder) for name, folder in named.items()}
+    configs = {name: read_config(folder) for name, folder in named.items()}
+    made = [Section("Training", table=_results(metrics, configs), file="training")]
+    if any(run.evaluations for run in metrics.values()):
+        made.append(Section("While training", figure=training_curves(metrics), level=3))
+    made += term_sections({name: read_terms(folder) for name, folder in named.items() if metrics[name].steps})
+    finished = {name: dict(config) for name, config in configs.items() if config}
+    environments = [(name, _flat(config.pop("environment", {}))) for name, config in finished.items()]
+    configured = [(name, _flat(config)) for name, config in finished.items()]
+    for title, settings in (("Configuration", configured), ("Training environment", environments)):
+        if settings:
+            made.append(Section(title, table=settings_table(title, settings), level=3, folded=True))
+    return made
+
+
+def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> Table:
+    results = {name: {**_so_far(run), **(configs[name].get("results") or {})} for name, run in metrics.items()}
+    known = [key for key in RESULTS if key != "held_out_perplexity" or any(each.get(key) for each in results.values())]
+    rows = [
+        {
+            "run": name,
+            "method": (configs[name].get("method") or {}).get("name", ""),
+            **{RESULTS[key]: each[key] if isinstance(each.get(key), int | float) else None for key in known},
+        }
+        for name, each in results.items()
+    ]
+    unfinished = [name for name, config in configs.items() if not config]
+    notes = (f"Not finished: {', '.join(unfinished)}.",) if unfinished else ()
+    formats = {RESULTS[key]: ",.0f" for key in WHOLE}
+    return Table.of_rows("What training came to (Spearman × 100)", rows, formats=formats, notes=notes)
+
+
+def _so_far(metrics: RunMetrics) -> dict[str, Any]:
+    """Return what can be said of a run that has not finished."""
+    steps, scores = metrics.column("dev_spearman")
+    results: dict[str, Any] = {"steps": metrics.steps[-1]["step"] if metrics.steps else 0}
+    if scores:
+        best = max(range(len(scores)), key=scores.__getitem__)
+        results |= {"start_dev_spearman": scores[0], "best_dev_spearman": scores[best], "best_step": steps[best]}
+    return results
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by dotted name, without the results."""
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        if key == "results" and not prefix:
+            continue
+        flat |= _flat(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
+    return flat

@@ -10,9 +10,8 @@ from annotated_doc import Doc
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import MODEL_HELP, Overwrite
+from sentcli.verbs.options import MODEL_HELP, CorpusOptions, Overwrite, PairOptions, SearchOptions, SetOptions
 from sentcli.verbs.retrieve_corpus import Hits, search_corpus
-from sentcli.verbs.retrieve_options import CorpusOptions, PairOptions, SearchOptions, SetOptions
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 

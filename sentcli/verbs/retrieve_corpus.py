@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sentcli.search.corpus import Corpus, Hit
     from sentcli.search.store import Store
     from sentcli.search.ways import Way
-    from sentcli.verbs.retrieve_options import CorpusOptions, SearchOptions
+    from sentcli.verbs.options import CorpusOptions, SearchOptions
 
 TOGETHER = 4096
 """Queries that are encoded and searched at a time."""

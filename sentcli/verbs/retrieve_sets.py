@@ -28,7 +28,7 @@ from sentcli.search.ways import Way
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 if TYPE_CHECKING:
-    from sentcli.verbs.retrieve_options import PairOptions, SearchOptions, SetOptions
+    from sentcli.verbs.options import PairOptions, SearchOptions, SetOptions
 
 DIMENSIONS = (64, 384, 768)
 """Of models, some: a factory string that suits none of them suits no model."""
