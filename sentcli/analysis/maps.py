@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from sentcli.analysis.neighbours import nearest_on_map, overlap, same_group
+from sentcli.analysis.neighbourhoods import nearest_on_map, overlap, same_group
 from sentcli.errors import InputError, MissingExtraError
 from sentcli.evaluation.all_pairs import Floats, all_pairs, check_rows, unit_rows
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.analysis import trees
-from sentcli.analysis.attention import (
+from sentcli.analysis.attention_views import (
     AttentionPairs,
     DropoutViews,
     attention_pairs,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.analysis import gold, maps, neighbours
+from sentcli.analysis import gold, maps, neighbourhoods
 from sentcli.analysis.maps import MapSettings, Whitening, fitting_perplexity, mapped, tsne
-from sentcli.analysis.neighbours import compare
+from sentcli.analysis.neighbourhoods import compare
 from sentcli.errors import InputError, MissingExtraError
 from sentcli.evaluation.all_pairs import all_pairs
 
@@ -44,13 +44,13 @@ def test_shared_counts_the_intersection_of_every_row(rows, k, seed):
     rng = np.random.default_rng(seed)
     first, second = (np.stack([rng.permutation(12)[:k] for _ in range(rows)]) for _ in range(2))
     expected = [len(set(a) & set(b)) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
-    assert neighbours.shared(first, second).tolist() == expected
-    assert neighbours.overlap(first, second) == pytest.approx(np.mean(expected) / k)
+    assert neighbourhoods.shared(first, second).tolist() == expected
+    assert neighbourhoods.overlap(first, second) == pytest.approx(np.mean(expected) / k)
 
 
 def test_same_group_by_hand():
     near, groups = np.array([[1, 2], [0, 2], [0, 1]]), np.array([0, 0, 1])
-    assert neighbours.same_group(near, groups) == pytest.approx((0.5 + 0.5 + 0) / 3)
+    assert neighbourhoods.same_group(near, groups) == pytest.approx((0.5 + 0.5 + 0) / 3)
 
 
 def test_a_model_has_its_own_neighbours_whatever_its_scale_or_rotation():
@@ -87,7 +87,7 @@ def test_of_texts_that_share_as_many_those_with_near_neighbours_come_first():
     shared = found.shared[rows].tolist()
     assert shared == sorted(shared)
     none = [row for row in rows if found.shared[row] == 0]
-    sure = sum(neighbours.sureness(cosines) for cosines in found.cosines)
+    sure = sum(neighbourhoods.sureness(cosines) for cosines in found.cosines)
     assert sure[none].tolist() == sorted(sure[none], reverse=True)
 
 
@@ -175,8 +175,8 @@ def test_the_other_library_makes_a_map_too(monkeypatch):
     vectors, numbers = grouped()
     found = tsne(vectors, 10)
     assert found.library == "openTSNE"
-    near = neighbours.nearest_on_map(found.positions, 5)
-    assert neighbours.same_group(near, numbers) > 0.95
+    near = neighbourhoods.nearest_on_map(found.positions, 5)
+    assert neighbourhoods.same_group(near, numbers) > 0.95
 
 
 # Whitening

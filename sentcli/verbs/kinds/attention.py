@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.attention import AttentionPairs, DropoutViews, Slice
+    from sentcli.analysis.attention_views import AttentionPairs, DropoutViews, Slice
     from sentcli.evaluation.evaluated import EvaluatedModel
 
 HEADS, LAYERS = 3, 4
@@ -165,7 +165,7 @@ class AttentionInputs:
 
     def measure(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Outcome]:
         """Measure a model: its pairs, and the slices of the sentence that is shown."""
-        from sentcli.analysis.attention import DropoutViews, attention_pairs, slices_of, tree_pairs
+        from sentcli.analysis.attention_views import DropoutViews, attention_pairs, slices_of, tree_pairs
         from sentcli.io.weights import has_weights
         from sentcli.model.exported import read_export
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.attention import AttentionPairs, Slice
+    from sentcli.analysis.attention_views import AttentionPairs, Slice
 
     Doubles = npt.NDArray[np.float64]
 

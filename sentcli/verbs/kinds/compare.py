@@ -22,7 +22,7 @@ from sentcli.verbs.outcome import Outcome
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sentcli.analysis.neighbours import NeighbourComparison
+    from sentcli.analysis.neighbourhoods import NeighbourComparison
 
 LONGEST = 120
 """Characters of a text in a table."""
@@ -62,7 +62,7 @@ def compare(
       sentcli analyze compare old.npy new.npy --texts sentences.txt --neighbours 5 -o versions
       sentcli analyze compare minilm encoded/ --texts docs.parquet --text-field body -o compare
     """  # noqa: D301
-    from sentcli.analysis.neighbours import compare as compare_vectors
+    from sentcli.analysis.neighbourhoods import compare as compare_vectors
 
     shared.check(output, overwrite=overwrite)
     given = [*(sides or []), *(model or [])]
@@ -85,7 +85,7 @@ def compare(
     with console.working(f"neighbours of {len(lines):,} texts"):
         compared = compare_vectors(first, second, neighbours)
     short = shared.short_names(given)
-    comparison = Comparison(compared, (short[given[0]], short[given[1]]), lines, top)
+    comparison = ComparedNeighbours(compared, (short[given[0]], short[given[1]]), lines, top)
     for side, report in enumerate(reports):
         protocol = {
             "kind": "compare",
@@ -99,7 +99,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedNeighbours:
     """The neighbours of some texts in two models, as they are shown."""
 
     compared: NeighbourComparison

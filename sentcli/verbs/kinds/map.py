@@ -177,7 +177,7 @@ class Maps:
 
     def shared_with(self, name: str) -> dict[str, float]:
         """Return the mean share of neighbours that a map has in common with every other, 0 to 1."""
-        from sentcli.analysis.neighbours import overlap
+        from sentcli.analysis.neighbourhoods import overlap
 
         own = self.maps[name].neighbours
         return {other: overlap(own, each.neighbours) for other, each in self.maps.items() if other != name}
