@@ -93,8 +93,7 @@ class AuxiliaryNetwork(nn.Module):
             mask: real tokens ``[B, T]``.
         """
         inputs = torch.cat([sentence[:, None], states[:, 1:]], dim=1)
-        hidden: Tensor = self.layers(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
-        return hidden
+        return self.layers(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,16 +194,14 @@ class AuxiliaryMLMLoss(_NetworkLoss):
         sentences = views.pooled.flatten(0, 1)[: len(masked)]
 
         def states(rows: Tensor, part: dict[str, Tensor]) -> Tensor:
-            hidden: Tensor = self.network(sentences[rows], self.lower_states(views, part), part["attention_mask"])
-            return hidden
+            return self.network(sentences[rows], self.lower_states(views, part), part["attention_mask"])
 
         return masked_loss(self.network.lm_head, *chosen_states(inputs, labels, states), views.encoder.backbone)
 
     def lower_states(self, views: Views, inputs: dict[str, Tensor]) -> Tensor:
         """Return the states ``[rows, T, d]`` of the lower layers on masked text."""
         if self.lower is None:
-            states: Tensor = views.encoder.backbone(**inputs, output_hidden_states=True).hidden_states[self.count]
-            return states
+            return views.encoder.backbone(**inputs, output_hidden_states=True).hidden_states[self.count]
         with torch.no_grad():
             frozen: Tensor = self.lower(**inputs).last_hidden_state
         return frozen

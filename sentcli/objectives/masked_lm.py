@@ -187,5 +187,4 @@ class MaskedLMLoss(WordPrediction):
 
 
 def _last_states(backbone: Any, _: Tensor, part: dict[str, Tensor]) -> Tensor:
-    states: Tensor = backbone(**part).last_hidden_state
-    return states
+    return backbone(**part).last_hidden_state

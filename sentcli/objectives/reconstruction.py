@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from torch.nn import functional
 
-from sentcli.bounds import one_of
 from sentcli.objectives.base import Objective, Views
 
 if TYPE_CHECKING:
@@ -28,8 +27,12 @@ def reconstruction_loss(first: Tensor, second: Tensor, form: str = "mse-normaliz
 
     Returns:
         A scalar. At d = 768 the first form is 384 times smaller than the second.
+
+    Raises:
+        ValueError: for an unknown form.
     """
-    one_of("form", form, get_args(Form))
+    if form not in get_args(Form):
+        raise ValueError(f"form {form!r} is unknown; one of: {', '.join(get_args(Form))}")
     if form != "l2-raw":
         first, second = functional.normalize(first, dim=-1), functional.normalize(second, dim=-1)
     distance = (first - second).square().sum(dim=-1).mean()

@@ -132,8 +132,7 @@ class ReplacedTokenLoss(StatefulObjective):
     def _words(self, hidden: Tensor) -> Tensor:
         logits = self.lm_head(hidden, self.generator)
         if not self.settings.sample:
-            likeliest: Tensor = logits.argmax(dim=-1)
-            return likeliest
+            return logits.argmax(dim=-1)
         drawn: Tensor = torch.distributions.Categorical(logits=logits).sample()  # type: ignore[no-untyped-call]
         return drawn
 
