@@ -23,7 +23,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.cache import cache_folder, least_recently_used
-from sentcli.io.digests import file_digest
+from sentcli.io.digests import known_digest
 from sentcli.model import exported
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.spec import EncoderSpec
@@ -63,7 +63,7 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
     facts = {
         "weights": weights,
         "model": exported.model_digest(spec),
-        "export": file_digest(export) if export.exists() else None,
+        "export": known_digest(export) if export.exists() else None,
         "tokenizer": exported.tokenizer_digest(spec.folder),
         "length": spec.max_length,
         "lowercase": spec.lowercase,
