@@ -114,10 +114,10 @@ def _is_hub_id(model: str) -> bool:
 
 
 def _check_pin(folder: Path, entry: ZooEntry) -> None:
-    from sentcli.io.digests import file_digest
+    from sentcli.io.digests import known_digest
 
     weights = folder / "model.safetensors"
-    digest = file_digest(weights) if weights.exists() else "missing"
+    digest = known_digest(weights) if weights.exists() else "missing"
     if digest != entry.sha256:
         raise InputError(f"{weights}: SHA-256 {digest} is not the {entry.sha256} of {entry.source}")
 
