@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from sentcli import __version__
-from sentcli.io.cache import cache_folder
+from sentcli.io.cache import cache_folder, folder_bytes
 from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, own_folder, zoo
 
@@ -68,19 +67,16 @@ def examine() -> Diagnosis:
     torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
     exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
+    cache = cache_folder("")
     plan = {
         "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
-        "the cache (exports, vectors, scores, data)": f"{cache_folder('')}, {_size(cache_folder('')) / 1e6:,.0f} MB",
+        "the cache (exports, vectors, scores, data)": f"{cache}, {folder_bytes(cache) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
         "search": f"faiss {faiss}; exact unless there is an index" if faiss else MISSING,
         "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else MISSING,
     }
     models = [KnownModel(e.name, e.source, e.pooling, e.licence, at_hand(e)) for e in zoo().values()]
     return Diagnosis(versions, _devices(), extras, models, plan, str(device))
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
 
 
 def _devices() -> dict[str, str]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io.cache import cache_folder
+from sentcli.io.cache import cache_folder, least_recently_used
 from sentcli.machine import sums_saturate
 from sentcli.model import exported
 from sentcli.model.encoding import LoadedModel
@@ -108,18 +108,5 @@ def prune(keep: Path) -> None:
         if path.name.startswith(".") and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
     folders = [path for path in everything if not path.name.startswith(".")]
-    sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in folders}
-    total = sum(sizes.values())
-    for path in sorted(folders, key=_last_used):
-        if total <= CACHE_BYTES:
-            return
-        if path != keep:
-            total -= sizes[path]
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _last_used(folder: Path) -> float:
-    try:
-        return (folder / exported.EXPORT).stat().st_mtime
-    except OSError:  # half deleted
-        return 0.0
+    for path in least_recently_used(folders, keep, CACHE_BYTES, lambda folder: folder / exported.EXPORT):
+        shutil.rmtree(path, ignore_errors=True)
