@@ -360,6 +360,7 @@ def test_minilm_keeps_its_vectors(minilm, minilm_in, sentences, precision, least
 def test_minilm_in_int8_loses_little_on_sts_b(minilm, minilm_in, data):
     tasks = sts.load_tasks(data / "senteval", ["STSBenchmark"], "test")
     before, after = (
-        sts.evaluate(SentenceEncoder.load(folder), tasks)["STSBenchmark"].value for folder in (minilm, minilm_in("int8"))
+        sts.evaluate(SentenceEncoder.load(folder), tasks)["STSBenchmark"].value
+        for folder in (minilm, minilm_in("int8"))
     )
     assert after >= before - 0.3
