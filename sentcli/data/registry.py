@@ -6,10 +6,12 @@ import tomllib
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sentcli.errors import InputError, nearest
+from sentcli.io.digests import file_digest
 from sentcli.zoo import models_folder
 
 
@@ -26,6 +28,16 @@ class Pin:
     def checks(self) -> bool:
         """Tell whether other bytes would be noticed."""
         return self.sha256 is not None or self.md5 is not None
+
+    def mismatch(self, path: Path) -> str | None:
+        """Return what is wrong with a file, or None."""
+        size = path.stat().st_size
+        if self.size is not None and size != self.size:
+            return f"{size:,} bytes, not {self.size:,}"
+        for method, known in (("sha256", self.sha256), ("md5", self.md5)):
+            if known is not None and (digest := file_digest(path, method)) != known:
+                return f"{method} is {digest}, not {known}"
+        return None
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
       sentcli data verify
       sentcli data verify scifact --json verify.json
     """  # noqa: D301
-    from sentcli.data import verify as checking
+    from sentcli.data import pins as checking
     from sentcli.data.place import data_folder
 
     folder = data_folder(data_dir)
