@@ -7,25 +7,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy.typing as npt
 
 from sentcli.bulk.distinct import encoded, open_spool
-from sentcli.bulk.engines import Job, open_engine
+from sentcli.bulk.engines import open_engine
 from sentcli.bulk.inputs import Inputs
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import SentcliError
+from sentcli.io.atomic import check_output
 from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block, blocks
 from sentcli.io.writers import OutputPlan, Writer, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
-from sentcli.smaller import Smaller
+from sentcli.smaller import Smaller, fit_pca
 
 BLOCK_ROWS = 8192
 GPU_BLOCK_ROWS = 65536
 """A large budget of tokens wants more texts of one length to choose from."""
+SAMPLE_ROWS = 10_000
+"""From which principal components are learned."""
 UNSIGNED = ("stdout", ".npy", ".jsonl")
 """Outputs that have no place for the settings of the run."""
 
@@ -98,7 +101,7 @@ def encode_files(
         before = target.rows_before
         if before and progress is not None:
             progress(EncodeStats(texts=before))
-        job = Job(settings.prompt, settings.batch_tokens, settings.on_long)
+        how = {"prompt": settings.prompt, "batch_tokens": settings.batch_tokens, "on_long": settings.on_long}
         reader = blocks(
             inputs.sources,
             inputs.options,
@@ -108,20 +111,20 @@ def encode_files(
             first_number=target.first_number,
             columns=list(plan.column_types),
         )
-        opening = open_engine(encoder, job, progress, settings.devices, settings.load)
+        opening = open_engine(encoder, how, progress, settings.devices, settings.load)
         with opening as engine, open_spool(output) as spool:
             for block, vectors, counts in encoded(reader, engine, spool, settings.on_long):
                 target.write(block, settings.smaller.apply(vectors), counts)
-                done.add(counts)
+                done += counts
                 if progress is not None:  # rows whose text had been encoded
                     progress(EncodeStats(texts=counts.duplicates))
         if done.rows != target.expected:
             raise SentcliError(f"the input has changed while it was read: {target.expected} rows, then {done.rows}")
     return EncodeSummary(
         output=output,
-        rows=target.earlier + before + done.rows,
+        rows=target.first_row + before + done.rows,
         dimension=plan.dimension,
-        rows_before=target.earlier + before,
+        rows_before=target.first_row + before,
         nulls_skipped=inputs.survey.nulls,
         counts=done,
         damaged=target.damaged,
@@ -129,71 +132,32 @@ def encode_files(
     )
 
 
-class _Target(Protocol):
-    """An output of either kind."""
-
-    wanted: Any
-    first_number: int
-    rows_before: int
-    """Of these inputs."""
-    earlier: int
-    """Rows of inputs to which these are appended."""
-    expected: int
-    damaged: list[str]
-
-    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
-        """Append rows."""
-
-
+@dataclass
 class _File:
-    """One file, or standard output."""
+    """One file, or standard output, with what a `DatasetWriter` says about a directory."""
 
+    writer: Writer
+    expected: int
     wanted = None
-    first_number = rows_before = earlier = 0
-
-    def __init__(self, writer: Writer, rows: int) -> None:
-        self.writer, self.expected = writer, rows
-        self.damaged: list[str] = []
+    first_row = first_number = rows_before = 0
+    damaged: list[str] = field(default_factory=list)
 
     def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
         """Append rows."""
         self.writer.write(block, vectors)
 
 
-class _Directory:
-    """The shards of a part that are not there yet."""
-
-    def __init__(self, writer: DatasetWriter) -> None:
-        self.write = writer.write
-        self.wanted, self.first_number = frozenset(writer.wanted), writer.first_number
-        self.rows_before, self.damaged = writer.rows_before, writer.damaged
-        self.earlier = writer.first_row
-        rows, size = writer.plan.rows, writer.shard_rows
-        self.expected = sum(min(size, rows - number * size) for number in writer.wanted)
-
-
 @contextmanager
-def _target(output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings) -> Iterator[_Target]:
-    if output_kind(output) == "directory":
-        group = InputGroup(inputs.described(), plan.rows, plan.rows + inputs.survey.nulls * _skips(inputs))
-        writer = DatasetWriter(
-            Path(output),
-            plan,
-            settings.shard_rows,
-            group,
-            part=settings.part,
-            resume=settings.resume,
-            append=settings.append,
-        )
-        with writer:
-            yield _Directory(writer)
-    else:
+def _target(output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings) -> Iterator[DatasetWriter | _File]:
+    if output_kind(output) != "directory":
         with open_writer(output, plan) as file:
             yield _File(file, plan.rows)
-
-
-def _skips(inputs: Inputs) -> int:
-    return int(inputs.options.on_null == "skip")
+        return
+    read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
+    group = InputGroup(inputs.described(), plan.rows, read)
+    size, part, resume, append = settings.shard_rows, settings.part, settings.resume, settings.append
+    with DatasetWriter(Path(output), plan, size, group, part=part, resume=resume, append=append) as writer:
+        yield writer
 
 
 def _described(
@@ -214,3 +178,19 @@ def _described(
         "on_null": inputs.options.on_null,
         **({} if kind == "directory" else {"inputs": inputs.described()}),
     }
+
+
+def learn_components(encoder: SentenceEncoder, inputs: Inputs, prompt: str, dimension: int, path: Path) -> int:
+    """Encode up to 10,000 rows spread over the inputs, write their principal components, and return their number.
+
+    Raises:
+        InputError: if there are too few rows or dimensions.
+    """
+    check_output(path)
+    step = max(inputs.survey.rows // SAMPLE_ROWS, 1)
+    texts: dict[str, None] = {}
+    for block in blocks(inputs.sources, inputs.options):
+        texts.update(dict.fromkeys(block.texts[-block.first_row % step :: step]))
+    sample = list(texts)[: 2 * SAMPLE_ROWS]
+    fit_pca(encoder.encode(sample, prompt=prompt), dimension).save(path)
+    return len(sample)

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from typing import Any, Protocol
+from typing import Any
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.machine import usable_cores
-from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress
+from sentcli.model.encoding import Encoded, EncodeStats, Progress
 
 
 def parse_devices(text: str) -> list[str]:
@@ -34,25 +33,6 @@ def parse_devices(text: str) -> list[str]:
     return names
 
 
-@dataclass(frozen=True)
-class Job:
-    """How every text is encoded; see `SentenceEncoder.encode_distinct`."""
-
-    prompt: str = ""
-    batch_tokens: int | None = None
-    on_long: OnLong = "truncate"
-
-
-class Engine(Protocol):
-    """Takes the texts of a block at a time."""
-
-    ahead: int
-    """Blocks that keep it busy."""
-
-    def submit(self, texts: Sequence[str]) -> Future[Encoded]:
-        """Encode texts, some time."""
-
-
 class _StoppedError(SentcliError):
     """The work was given up from outside."""
 
@@ -61,21 +41,16 @@ class LocalEngine:
     """An encoder in a thread of this process, so that reading and writing go on beside it."""
 
     ahead = 2
+    """Blocks that keep it busy."""
 
-    def __init__(self, encoder: SentenceEncoder, job: Job, progress: Progress | None) -> None:
-        self.encoder, self.job, self.progress = encoder, job, progress
+    def __init__(self, encoder: SentenceEncoder, how: dict[str, Any], progress: Progress | None) -> None:
+        self.encoder, self.how, self.progress = encoder, how, progress
         self.stopped = threading.Event()
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
     def submit(self, texts: Sequence[str]) -> Future[Encoded]:
         """Encode texts after those that were given before."""
-        return self.pool.submit(self._encode, texts)
-
-    def _encode(self, texts: Sequence[str]) -> Encoded:
-        job = self.job
-        return self.encoder.encode_distinct(
-            texts, job.prompt, batch_tokens=job.batch_tokens, on_long=job.on_long, progress=self._advance
-        )
+        return self.pool.submit(self.encoder.encode_distinct, texts, **self.how, progress=self._advance)
 
     def _advance(self, added: EncodeStats) -> None:
         if self.stopped.is_set():
@@ -92,16 +67,18 @@ class LocalEngine:
 class ProcessEngine:
     """Processes with an encoder each; a block goes to the first that is free."""
 
-    def __init__(self, load: dict[str, Any], devices: Sequence[str], job: Job, progress: Progress | None) -> None:
+    def __init__(
+        self, load: dict[str, Any], devices: Sequence[str], how: dict[str, Any], progress: Progress | None
+    ) -> None:
         """Start the processes.
 
         Args:
             load: arguments of `SentenceEncoder.load`, without the device.
             devices: one for each process.
-            job: how every text is encoded.
+            how: every text is encoded, arguments of `SentenceEncoder.encode_distinct`.
             progress: called after every block.
         """
-        self.ahead, self.job, self.progress = 2 * len(devices), job, progress
+        self.ahead, self.how, self.progress = 2 * len(devices), how, progress
         context = multiprocessing.get_context("spawn")
         names = context.SimpleQueue()
         for device in devices:
@@ -116,7 +93,7 @@ class ProcessEngine:
         """Encode texts in the next process that is free."""
         try:
             with _ctrl_c_held():  # this may start a process
-                future = self.pool.submit(_encode_in_process, list(texts), self.job)
+                future = self.pool.submit(_encode_in_process, list(texts), self.how)
         except BrokenProcessPool as error:
             raise SentcliError("a process that encodes has died (out of memory?)") from error
         if self.progress is not None:
@@ -179,28 +156,32 @@ def _end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def _encode_in_process(texts: list[str], job: Job) -> Encoded:
+def _encode_in_process(texts: list[str], how: dict[str, Any]) -> Encoded:
     if isinstance(_encoder, Exception):
         raise _encoder
     assert _encoder is not None
-    return _encoder.encode_distinct(texts, job.prompt, batch_tokens=job.batch_tokens, on_long=job.on_long)
+    return _encoder.encode_distinct(texts, **how)
+
+
+Engine = LocalEngine | ProcessEngine
+"""Takes the texts of a block at a time."""
 
 
 @contextmanager
 def open_engine(
-    encoder: SentenceEncoder, job: Job, progress: Progress | None, devices: Sequence[str] = (), load: Any = None
+    encoder: SentenceEncoder, how: dict[str, Any], progress: Progress | None, devices: Sequence[str], load: Any
 ) -> Iterator[Engine]:
     """Yield the engine for some devices: several of them have a process each.
 
     Args:
         encoder: loaded in this process.
-        job: how every text is encoded.
+        how: every text is encoded, arguments of `SentenceEncoder.encode_distinct`.
         progress: called with what was done.
         devices: several, or none for the encoder's own.
         load: arguments of `SentenceEncoder.load`, for the processes.
     """
-    engine: LocalEngine | ProcessEngine
-    engine = ProcessEngine(load, devices, job, progress) if len(devices) > 1 else LocalEngine(encoder, job, progress)
+    several = len(devices) > 1
+    engine = ProcessEngine(load, devices, how, progress) if several else LocalEngine(encoder, how, progress)
     try:
         yield engine
     finally:

@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.dataset import (
-    FORMAT,
     PART,
     PARTIAL,
     SHARD_FILE,
     Counts,
     InputGroup,
+    Manifest,
     Shard,
     ShardShare,
     difference,
     load_manifest,
     read_manifest,
     shard_names,
-    total_counts,
 )
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
-from sentcli.io.writers import NpyWriter, OutputPlan, ParquetWriter, Vectors
-
-
-@dataclass
-class Resumed:
-    """What a directory holds already."""
-
-    groups: list[InputGroup] = field(default_factory=list)
-    shards: dict[int, Shard] = field(default_factory=dict)
-    damaged: list[str] = field(default_factory=list)
-    """Shards that were finished and are not whole any more."""
+from sentcli.io.writers import OutputPlan, ParquetWriter, Vectors, npy_writer
 
 
 class DatasetWriter:
@@ -69,141 +58,129 @@ class DatasetWriter:
             append: add the inputs after those that are there, unless they are there already; parts that several
                 machines made become one.
         """
-        self.folder, self.plan, self.shard_rows, self.part = folder, plan, shard_rows, part or ShardShare()
-        there = self._read(inputs, append=append) if resume or append else Resumed()
-        self.groups, self.shards, self.damaged = there.groups, there.shards, there.damaged
-        if not self.groups or (append and self.groups[-1].inputs != inputs.inputs):
-            self.groups.append(inputs)
-        earlier = self.groups[:-1]
+        self.folder, self.plan, self.part = folder, plan, part or ShardShare()
+        self.damaged: list[str] = []
+        """What is wrong with shards that were finished and are not whole any more."""
+        self.manifest = Manifest(
+            dimension=plan.dimension,
+            dtype=plan.dtype,
+            shard_rows=shard_rows,
+            part=self.part,
+            groups=[inputs],
+            columns={name: str(kind) for name, kind in plan.column_types.items()},
+            settings=plan.settings,
+        ).with_shards([])
+        if resume or append:
+            self._continue(inputs, append=append)
+        earlier = self.manifest.groups[:-1]
         self.first_row = sum(group.rows for group in earlier)
         self.first_number = sum(group.read for group in earlier)
-        self.first_shard = sum(-(-group.rows // shard_rows) for group in earlier)
-        total = -(-plan.rows // shard_rows)
-        mine = self.part.shards(total)
-        self.wanted = [n for n in mine if n + self.first_shard not in self.shards]
+        self.first_shard = self.manifest.shards_before(earlier)
+        there = {shard.number - self.first_shard for shard in self.manifest.shards}
+        self.mine = self.part.shards(-(-plan.rows // shard_rows))
+        self.wanted = [number for number in self.mine if number not in there]
         """Shards that are still to be made, counted from the first one of these inputs."""
-        self.rows_before = sum(self.shards[n + self.first_shard].counts.rows for n in mine if n not in set(self.wanted))
+        self.expected = sum(map(self._size, self.wanted))
+        self.rows_before = sum(map(self._size, self.mine)) - self.expected
         self.stack = ExitStack()
-        self.current: tuple[int, NpyWriter, ParquetWriter] | None = None
+        self.writers: tuple[Any, ...] = ()
+        """Of vectors and rows of the shard that is being made."""
         self.counts = Counts()
-        self._mine = [self.first_shard + n for n in mine]
         folder.mkdir(parents=True, exist_ok=True)
 
-    def _clear(self) -> None:
-        """Delete what an interrupted or replaced run of this part has left, and manifests that were joined."""
-        for path in list(self.folder.iterdir()):
-            partial = PARTIAL.fullmatch(path.name)
-            name = partial.group(1) if partial else path.name
-            found = SHARD_FILE.fullmatch(name)
-            number = int(found.group(1) or found.group(2)) if found else None
-            whole = self.part.of == 1
-            ours = number in self._mine or (whole and number is not None) or name == self.part.manifest
-            stale = whole and PART.fullmatch(name) is not None
-            if stale or (ours and (partial or (number is not None and number not in self.shards))):
-                path.unlink()
-
-    def _read(self, inputs: InputGroup, *, append: bool) -> Resumed:
+    def _continue(self, inputs: InputGroup, *, append: bool) -> None:
+        """Take over what is there, if it was made in the same way."""
         path = self.folder / self.part.manifest
         gathered = append and self.folder.is_dir() and any(PART.fullmatch(each.name) for each in self.folder.iterdir())
         if not path.exists() and not gathered:
             if append:
                 raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
-            return Resumed()
-        manifest = load_manifest(path) if path.exists() else read_manifest(self.folder)
-        self._compare(manifest, "settings", "shard_rows")
-        groups = [InputGroup(**group) for group in manifest["groups"]]
-        same = groups[-1].inputs == inputs.inputs
+            return
+        old = load_manifest(path) if path.exists() else read_manifest(self.folder)
+        self._require_same(old, "settings", "shard_rows")
+        same = old.groups[-1].inputs == inputs.inputs
         if not same and not append:
-            difference = _inputs_difference(groups[-1].inputs, inputs.inputs)
-            raise InputError(f"{self.folder} cannot be resumed, inputs differ: {difference}; use --overwrite")
-        self._compare(manifest, "columns")
-        done = sum(shard["count"] for shard in manifest["shards"])
-        if not same and done != manifest["rows_total"]:
+            changed = _inputs_difference(old.groups[-1].inputs, inputs.inputs)
+            raise InputError(f"{self.folder} cannot be resumed, inputs differ: {changed}; use --overwrite")
+        self._require_same(old, "columns")
+        if not same and old.rows_done != old.rows_total:
             raise InputError(
-                f"{self.folder} is unfinished ({done} of {manifest['rows_total']} rows): finish it with the command "
+                f"{self.folder} is unfinished ({old.rows_done} of {old.rows_total} rows): finish it with the command "
                 "that began it and --resume, then append"
             )
-        found = Resumed(groups)
-        last = sum(-(-group.rows // self.shard_rows) for group in groups[:-1])
-        for shard in map(Shard.from_dict, manifest["shards"]):
-            problem = shard.damage(self.folder)
-            if problem is None:
-                found.shards[shard.number] = shard
-            elif same and shard.number >= last:
-                found.damaged.append(problem)
-            else:
+        problems = {shard.number: problem for shard in old.shards if (problem := shard.damage(self.folder))}
+        last = old.shards_before(old.groups[:-1])
+        for number, problem in problems.items():
+            if not same or number < last:
                 raise InputError(
                     f"{self.folder}: {problem}; it was made from earlier inputs, encode all with --overwrite"
                 )
-        return found
+        self.damaged = list(problems.values())
+        groups = old.groups if same else [*old.groups, inputs]
+        whole = [shard for shard in old.shards if shard.number not in problems]
+        self.manifest = replace(self.manifest, groups=groups).with_shards(whole)
 
-    def _compare(self, manifest: dict[str, Any], *keys: str) -> None:
-        there, now = dict(manifest["settings"]), self.plan.settings
+    def _require_same(self, old: Manifest, *keys: str) -> None:
+        there, now = old.settings, self.plan.settings
         if "model_fingerprint" in now and there.get("model_fingerprint") == now["model_fingerprint"]:
-            there["model"] = now["model"]  # the same model under another path
-        wanted = {"settings": now, "shard_rows": self.shard_rows, "columns": self._columns()}
+            old = replace(old, settings={**there, "model": now["model"]})  # the same model under another path
         for key in keys:
-            found = there if key == "settings" else manifest.get(key)
-            if found != wanted[key]:
+            before, here = getattr(old, key), getattr(self.manifest, key)
+            if before != here:
                 raise InputError(
-                    f"{self.folder} cannot be resumed, {key} differ: {difference(found, wanted[key])}; use --overwrite"
+                    f"{self.folder} cannot be resumed, {key} differ: {difference(before, here)}; use --overwrite"
                 )
 
-    def _columns(self) -> dict[str, str]:
-        return {name: str(kind) for name, kind in self.plan.column_types.items()}
+    def _clear(self) -> None:
+        """Delete what an interrupted or replaced run of this part has left, and manifests that were joined."""
+        mine = {self.first_shard + number for number in self.mine}
+        finished = {shard.number for shard in self.manifest.shards}
+        whole = self.part.of == 1
+        for path in list(self.folder.iterdir()):
+            partial = PARTIAL.fullmatch(path.name)
+            name = partial[1] if partial else path.name
+            shard = SHARD_FILE.fullmatch(name)
+            number = int(shard[1] or shard[2]) if shard else None
+            ours = number in mine or (whole and number is not None) or name == self.part.manifest
+            stale = whole and PART.fullmatch(name) is not None
+            if stale or (ours and (partial or (number is not None and number not in finished))):
+                path.unlink()
 
     def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
         """Append rows to their shard; one that is full is published."""
-        if self.current is None:
+        if not self.writers:
             self._open(block.shard)
-        assert self.current is not None and self.current[0] == block.shard
-        for writer in self.current[1:]:
+        for writer in self.writers:
             writer.write(block, vectors)
-        self.counts.add(counts)
+        self.counts += counts
         if self.counts.rows >= self._size(block.shard):
-            self._publish()
+            self._publish(block.shard)
 
     def _size(self, number: int) -> int:
-        return min(self.shard_rows, self.plan.rows - number * self.shard_rows)
+        return min(self.manifest.shard_rows, self.plan.rows - number * self.manifest.shard_rows)
 
     def _open(self, number: int) -> None:
-        plan = self.plan
-        size = OutputPlan(self._size(number), plan.dimension, plan.column_types, plan.settings, plan.dtype)
+        plan = replace(self.plan, rows=self._size(number))
         names = shard_names(self.first_shard + number)
         vectors_path, rows_path = (self.stack.enter_context(replacing(self.folder / name)) for name in names)
         handle = self.stack.enter_context(vectors_path.open("wb"))
-        rows_writer = self.stack.enter_context(ParquetWriter(rows_path, size, vectors=False))
-        self.current = number, NpyWriter(handle, size), rows_writer
+        rows_writer = self.stack.enter_context(ParquetWriter(rows_path, plan, vectors=False))
+        self.writers = npy_writer(handle, plan), rows_writer
 
-    def _publish(self) -> None:
-        assert self.current is not None
-        number = self.current[0]
+    def _publish(self, number: int) -> None:
         self.stack.close()
-        names = shard_names(self.first_shard + number)
+        vectors, rows = names = shard_names(self.first_shard + number)
         digests = {name: file_digest(self.folder / name) for name in names}
-        first_row = self.first_row + number * self.shard_rows
-        shard = Shard(self.first_shard + number, first_row, self.counts, digests)
-        self.shards[shard.number] = shard
-        self.current, self.counts = None, Counts()
+        first_row = self.first_row + number * self.manifest.shard_rows
+        facts = asdict(self.counts)
+        count = facts.pop("rows")
+        shard = Shard(self.first_shard + number, vectors, rows, first_row, count, **facts, sha256=digests)
+        self.manifest = self.manifest.with_shards([*self.manifest.shards, shard])
+        self.writers, self.counts = (), Counts()
         self._write_manifest()
 
     def _write_manifest(self) -> None:
-        shards = [self.shards[number] for number in sorted(self.shards)]
-        manifest = {
-            "format": FORMAT,
-            "rows_total": sum(group.rows for group in self.groups),
-            "rows_done": sum(shard.counts.rows for shard in shards),
-            "dimension": self.plan.dimension,
-            "dtype": self.plan.dtype,
-            "shard_rows": self.shard_rows,
-            "part": asdict(self.part),
-            "counts": asdict(total_counts(shards)),
-            "shards": [shard.to_dict() for shard in shards],
-            "groups": [asdict(group) for group in self.groups],
-            "columns": self._columns(),
-            "settings": self.plan.settings,
-        }
-        write_json(self.folder / self.part.manifest, manifest)
+        write_json(self.folder / self.part.manifest, asdict(self.manifest))
 
     def __enter__(self) -> DatasetWriter:
         if self.wanted or not (self.folder / self.part.manifest).exists():

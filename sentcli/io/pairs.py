@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,7 @@ def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float
     if not isinstance(one, str) or not isinstance(two, str) or score is None:
         found = ", ".join(record)
         raise DataError(name, f"pairs need the columns {', '.join(PAIR_COLUMNS)}; this row has {found}", line=line)
-    try:
-        number = float(score)
-    except (TypeError, ValueError) as error:
-        raise DataError(name, f"the score {score!r} is not a number", line=line) from error
-    if not math.isfinite(number):
-        raise DataError(name, f"the score {score!r} is not a number", line=line)
-    return one, two, number
+    with suppress(TypeError, ValueError):
+        if math.isfinite(number := float(score)):
+            return one, two, number
+    raise DataError(name, f"the score {score!r} is not a number", line=line)

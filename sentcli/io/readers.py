@@ -6,7 +6,8 @@ gives progress bars and file headers their row count.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -112,7 +113,7 @@ def _id_field(source: Source, record: dict[str, Any], options: ReadOptions) -> s
 def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     """Read everything once: count the rows, find every bad one, and learn the types of the other columns."""
     found = Survey()
-    types = _ColumnTypes()
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
     for source in sources:
         before = found.rows + found.nulls
         for row in rows(source, options):
@@ -120,45 +121,29 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
                 found.nulls += 1
                 continue
             found.rows += 1
-            if row.extras:
-                types.add(row.extras)
+            for name, value in row.extras.items():
+                kinds[name] |= _kinds(value)
         if found.rows + found.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
-    found.column_types = types.arrow_types() if types.seen else {}  # plain text needs no pyarrow
+    found.column_types = {name: _arrow_type(values) for name, values in kinds.items()}
     return found
 
 
-class _ColumnTypes:
-    """The narrowest Arrow type that holds every value of a column; what nothing simple holds becomes JSON text."""
+def _kinds(value: object) -> set[str]:
+    """Return what a column has to hold for a value; nothing for None."""
+    if value is None:
+        return set()
+    if type(value) is not int or abs(value) <= 2**53:  # up to there a float64 holds it, too
+        return {type(value).__name__}
+    return {"long" if -(2**63) <= value < 2**63 else "other"}
 
-    def __init__(self) -> None:
-        self.seen: dict[str, set[str]] = {}
 
-    def add(self, record: dict[str, Any]) -> None:
-        for name, value in record.items():
-            kinds = self.seen.setdefault(name, set())
-            if value is not None:
-                kinds.add(self.kind_of(value))
+def _arrow_type(kinds: set[str]) -> Any:
+    """Return the narrowest Arrow type that holds every value; what nothing simple holds becomes JSON text."""
+    import pyarrow as pa
 
-    @staticmethod
-    def kind_of(value: object) -> str:
-        if type(value) is not int or abs(value) <= 2**53:  # up to there a float64 holds it, too
-            return type(value).__name__
-        return "long" if -(2**63) <= value < 2**63 else "other"
-
-    def arrow_types(self) -> dict[str, Any]:
-        import pyarrow as pa
-
-        def choose(kinds: set[str]) -> Any:
-            if kinds <= {"bool"} and kinds:
-                return pa.bool_()
-            if kinds <= {"int", "long"} and kinds:
-                return pa.int64()
-            if kinds <= {"int", "float"} and kinds:
-                return pa.float64()
-            return pa.string()
-
-        return {name: choose(kinds) for name, kinds in self.seen.items()}
+    simple = ({"bool"}, pa.bool_()), ({"int", "long"}, pa.int64()), ({"int", "float"}, pa.float64())
+    return next((kind for names, kind in simple if kinds and kinds <= names), pa.string())
 
 
 def blocks(
@@ -167,7 +152,7 @@ def blocks(
     *,
     block_rows: int = 8192,
     shard_rows: int | None = None,
-    wanted: Container[int] | None = None,
+    wanted: Iterable[int] | None = None,
     first_number: int = 0,
     columns: Sequence[str] = (),
 ) -> Iterator[Block]:
@@ -183,6 +168,7 @@ def blocks(
         columns: names of the other columns to keep; a row without one gets None.
     """
     block = Block(columns={name: [] for name in columns})
+    shards = None if wanted is None else frozenset(wanted)
     number, done = first_number, 0
     for source in sources:
         for place, row in enumerate(rows(source, options), 1):
@@ -191,7 +177,7 @@ def blocks(
                 continue
             shard = done // shard_rows if shard_rows else 0
             done += 1
-            if wanted is not None and shard not in wanted:
+            if shards is not None and shard not in shards:
                 continue
             if len(block) and (shard != block.shard or len(block) == block_rows):
                 yield block

@@ -77,42 +77,43 @@ def open_writer(target: str, plan: OutputPlan) -> Iterator[Writer]:
             yield stack.enter_context(ParquetWriter(temporary, plan))
         else:
             handle = stack.enter_context(temporary.open("wb"))
-            yield NpyWriter(handle, plan) if kind == ".npy" else SafetensorsWriter(handle, plan)
+            yield npy_writer(handle, plan) if kind == ".npy" else safetensors_writer(handle, plan)
 
 
-class NpyWriter:
-    """Row-major ``[rows, dim]``; the header is written first, so the row count must be known."""
+@dataclass(frozen=True)
+class RawWriter:
+    """Row-major ``[rows, dim]`` behind a header that is there already."""
 
-    def __init__(self, handle: IO[bytes], plan: OutputPlan) -> None:
-        self.handle, self.dtype = handle, np.dtype(plan.dtype).newbyteorder("<")
-        descr = np.lib.format.dtype_to_descr(self.dtype)
-        header = {"descr": descr, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
-        np.lib.format.write_array_header_1_0(handle, header)
+    handle: IO[bytes]
+    dtype: np.dtype[Any]
 
     def write(self, block: Block, vectors: Vectors) -> None:
         """Append the vectors."""
         self.handle.write(np.ascontiguousarray(vectors, dtype=self.dtype).data)
 
 
-class SafetensorsWriter:
-    """One tensor ``embeddings``; the settings go into the header's metadata.
+def npy_writer(handle: IO[bytes], plan: OutputPlan) -> RawWriter:
+    """Begin an ``.npy`` file."""
+    dtype = np.dtype(plan.dtype).newbyteorder("<")
+    header = {"descr": dtype.str, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
+    np.lib.format.write_array_header_1_0(handle, header)
+    return RawWriter(handle, dtype)
+
+
+def safetensors_writer(handle: IO[bytes], plan: OutputPlan) -> RawWriter:
+    """Begin a file with one tensor ``embeddings``; the settings go into the header's metadata.
 
     The safetensors library serialises whole arrays from memory; the format (an 8-byte length, a JSON header, raw
     row-major data) allows streaming.
     """
-
-    def __init__(self, handle: IO[bytes], plan: OutputPlan) -> None:
-        self.handle, self.dtype = handle, np.dtype(plan.dtype).newbyteorder("<")
-        size = plan.rows * plan.dimension * self.dtype.itemsize
-        tensor = {"dtype": DTYPES[plan.dtype], "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
-        metadata = {"settings": json.dumps(plan.settings, ensure_ascii=False)}
-        header = json.dumps({"__metadata__": metadata, "embeddings": tensor}).encode()
-        header += b" " * (-len(header) % 8)
-        handle.write(struct.pack("<Q", len(header)) + header)
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append the vectors."""
-        self.handle.write(np.ascontiguousarray(vectors, dtype=self.dtype).data)
+    dtype = np.dtype(plan.dtype).newbyteorder("<")
+    size = plan.rows * plan.dimension * dtype.itemsize
+    tensor = {"dtype": DTYPES[plan.dtype], "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
+    metadata = {"settings": json.dumps(plan.settings, ensure_ascii=False)}
+    header = json.dumps({"__metadata__": metadata, "embeddings": tensor}).encode()
+    header += b" " * (-len(header) % 8)
+    handle.write(struct.pack("<Q", len(header)) + header)
+    return RawWriter(handle, dtype)
 
 
 class JsonlWriter:

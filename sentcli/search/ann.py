@@ -32,11 +32,11 @@ LEAST = 39
 """Rows a cluster or code that faiss wants for training; it warns of fewer."""
 OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 """faiss takes 50 rounds over 65,536 rows; these cost a tenth of the time and, on a million rows, no recall."""
-EFFORTS = {"nprobe": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), "efSearch": (16, 32, 64, 128, 256, 512, 1024)}
+EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(4, 11)]}
 """Values of the parameters that trade speed for recall."""
 GPU_HITS = 2048
 """That faiss finds on a GPU, at most."""
-SETTINGS = ["efConstruction", "efSearch", "nprobe"]
+SETTINGS = ["efConstruction", *EFFORTS]
 """Parameters of faiss that a user may set."""
 
 
@@ -138,7 +138,9 @@ class FaissIndex:
         """
         faiss = require_faiss()
         try:
-            return cls(faiss.read_index(str(path), _mapping(faiss) if mapped else 0), similarity)
+            # older releases map inverted lists alone
+            mapping = getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP) if mapped else 0
+            return cls(faiss.read_index(str(path), int(mapping)), similarity)
         except (RuntimeError, AttributeError) as error:
             raise DataError(
                 path, f"faiss {faiss.__version__} cannot read it ({_why(error)}); build it again"
@@ -156,24 +158,15 @@ class FaissIndex:
             raise OSError(f"{path}: {_why(error)}") from error
 
     @property
-    def effort_name(self) -> str | None:
-        """The parameter that trades speed for recall, if there is one."""
+    def efforts_to_try(self) -> list[dict[str, int]]:
+        """Values of the parameter that trades speed for recall; one empty setting if there is no such parameter."""
         faiss = require_faiss()
         index = self.index
         while isinstance(index, (faiss.IndexPreTransform, faiss.IndexIDMap, faiss.IndexRefine)):
             index = faiss.downcast_index(index.base_index if isinstance(index, faiss.IndexRefine) else index.index)
         if isinstance(index, faiss.IndexIVF):
-            return "nprobe"
-        return "efSearch" if isinstance(index, faiss.IndexHNSW) else None
-
-    @property
-    def efforts_to_try(self) -> tuple[int | None, ...]:
-        """Values of that parameter that make a difference; None if there is none."""
-        if self.effort_name is None:
-            return (None,)
-        tried = EFFORTS[self.effort_name]
-        clusters = self.clusters if self.effort_name == "nprobe" else None
-        return tried if clusters is None else (*(value for value in tried if value < clusters), clusters)
+            return [{"nprobe": n} for n in (*(n for n in EFFORTS["nprobe"] if n < index.nlist), int(index.nlist))]
+        return [{"efSearch": n} for n in EFFORTS["efSearch"]] if isinstance(index, faiss.IndexHNSW) else [{}]
 
     @property
     def row_bytes(self) -> int:
@@ -184,13 +177,6 @@ class FaissIndex:
         if isinstance(self.index, faiss.IndexFlatCodes):
             return int(self.index.code_size)
         return 4 * int(self.index.d) + 300
-
-    @property
-    def clusters(self) -> int | None:
-        """Of an inverted file."""
-        faiss = require_faiss()
-        inverted = faiss.try_extract_index_ivf(self.index)
-        return int(inverted.nlist) if inverted is not None else None
 
     def set(self, parameter: str, value: int) -> None:
         """Set a parameter of faiss.
@@ -235,7 +221,8 @@ class FaissIndex:
         """Rows that it is best trained on; 0 if it needs no training."""
         if self.index.is_trained:
             return 0
-        return max(TRAINED_ON * (self.clusters or 0), OPQ_ROWS)
+        inverted = require_faiss().try_extract_index_ivf(self.index)
+        return max(TRAINED_ON * int(inverted.nlist), OPQ_ROWS) if inverted is not None else OPQ_ROWS
 
     def train(self, sample: npt.NDArray[np.generic]) -> None:
         """Learn clusters and codes from rows ``[n, dim]``.
@@ -278,11 +265,6 @@ class FaissIndex:
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
-
-
-def _mapping(faiss: Any) -> int:
-    """Return the flag that leaves an index on disk; older releases map inverted lists alone."""
-    return int(getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP))
 
 
 def _why(error: Exception) -> str:

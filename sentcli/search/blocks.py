@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError
+from sentcli.io.dataset import Shard
 from sentcli.search.neighbours import Neighbours, Similarity, Vectors, prepared
 
 GATHERED = 2**24
 """Numbers that are read at a time to compare single rows: 64 MiB."""
-
-
 TAKEN = 1024
 """Single rows that are read at a time; a system may map 64 KiB around each of them."""
 
@@ -33,7 +32,7 @@ class Blocks:
         self.ends = np.cumsum([len(array) for array in arrays])
 
     @classmethod
-    def mapped(cls, folder: Path, shards: Sequence[dict[str, Any]], dimension: int) -> Blocks:
+    def mapped(cls, folder: Path, shards: Sequence[Shard], dimension: int) -> Blocks:
         """Map the shards of a directory that `encode` wrote.
 
         Args:
@@ -46,14 +45,14 @@ class Blocks:
         """
         arrays = []
         for shard in shards:
-            path = folder / shard["vectors"]
+            path = folder / shard.vectors
             try:
                 array = np.load(path, mmap_mode="r", allow_pickle=False)
             except (OSError, ValueError) as error:
                 raise DataError(path, f"damaged ({error}); encode again with --overwrite") from error
-            if array.shape != (shard["count"], dimension):
-                wanted = f"{shard['count']} vectors of {dimension} dimensions"
-                raise DataError(path, f"holds {list(array.shape)}, not {wanted}; encode again with --overwrite")
+            if array.shape != (shard.count, dimension):
+                expected = f"{shard.count} vectors of {dimension} dimensions"
+                raise DataError(path, f"holds {list(array.shape)}, not {expected}; encode again with --overwrite")
             arrays.append(array)
         return cls(arrays or [np.empty((0, dimension), np.float32)])
 
@@ -74,18 +73,17 @@ class Blocks:
 
     def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
         """Return single rows ``[n, dim]`` by their numbers ``[n]``."""
-        found = np.empty((len(positions), self.dimension), np.float32)
+        vectors = np.empty((len(positions), self.dimension), np.float32)
         owners = np.searchsorted(self.ends, positions, side="right")
+        order = np.argsort(positions)  # a disk reads forward
         for owner in np.unique(owners):
-            mine = np.flatnonzero(owners == owner)
-            array = self.arrays[owner]
-            wanted = positions[mine] - (self.ends[owner] - len(array))
-            order = np.argsort(wanted)  # a disk reads forward
-            for start in range(0, len(order), TAKEN):
-                some = order[start : start + TAKEN]
-                found[mine[some]] = array[wanted[some]]
+            mine, array = order[owners[order] == owner], self.arrays[owner]
+            first = self.ends[owner] - len(array)
+            for start in range(0, len(mine), TAKEN):
+                some = mine[start : start + TAKEN]
+                vectors[some] = array[positions[some] - first]
                 _let_go(array)
-        return found
+        return vectors
 
     def sample(self, count: int, seed: int = 0) -> tuple[npt.NDArray[np.int64], Vectors]:
         """Return the numbers ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""

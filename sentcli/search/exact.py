@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, MissingExtraError
-from sentcli.search.neighbours import Neighbours, Similarity, Vectors, merge, needs_copy, prepared
+from sentcli.search.neighbours import Neighbours, Similarity, Vectors, merge, prepared
 
 BLOCK = 131_072
 """Rows that are copied at a time: to length 1, to float32, or to a GPU."""
+AT_A_TIME = 2**28
+"""Similarities that torch holds on a device at a time: 1 GiB."""
 QUERIES_AT_ONCE, ROWS_AT_ONCE = 256, 16_384
 """Of one matrix product; with faiss's own 4,096 x 1,024 a search takes up to three times as long."""
 FEW = 8
@@ -37,7 +39,7 @@ class TopK:
         self.rows = 0
         """Of the corpus, so far."""
         self._queries = prepared(queries, similarity)
-        self._found: list[Neighbours] = []
+        self._hits: list[Neighbours] = []
 
     def add(self, vectors: npt.NDArray[np.generic]) -> None:
         """Compare further rows ``[n, dim]``, which may be mapped from a file.
@@ -46,21 +48,17 @@ class TopK:
             InputError: if they have another dimension.
         """
         check_width(vectors, self._queries.shape[1], "corpus")
-        copies = needs_copy(vectors, self.similarity)
-        whole = not copies and self.device.startswith("cpu")
-        together = max(len(vectors), 1) if whole else BLOCK
-        for start in range(0, len(vectors), together):
-            some = vectors[start : start + together]
-            block = prepared(some, self.similarity) if copies else some.astype(np.float32, copy=False)
-            found = _nearest(self._queries, block, min(self.k, len(block)), self.device)
-            self._found.append(Neighbours(found.positions + self.rows, found.scores))
+        for start in range(0, len(vectors), BLOCK):
+            block = prepared(vectors[start : start + BLOCK], self.similarity)
+            hits = _nearest(self._queries, block, min(self.k, len(block)), self.device)
+            self._hits.append(Neighbours(hits.positions + self.rows, hits.scores))
             self.rows += len(block)
-            if len(self._found) * self.k > BLOCK or len(self._found) > 8:
-                self._found = [merge(self._found, self.k)]
+            if len(self._hits) * self.k > BLOCK or len(self._hits) > 8:
+                self._hits = [merge(self._hits, self.k)]
 
     def best(self) -> Neighbours:
         """Return what is best so far, `k` for each query, or fewer if there were fewer rows."""
-        return merge(self._found, self.k) if self._found else Neighbours.none(len(self._queries))
+        return merge(self._hits, self.k) if self._hits else Neighbours.none(len(self._queries))
 
 
 def search(
@@ -72,33 +70,49 @@ def search(
     device: str = "cpu",
 ) -> Neighbours:
     """Return the `k` nearest rows of each query ``[queries, dim]`` in blocks ``[n, dim]``; see `TopK`."""
-    found = TopK(queries, k, similarity=similarity, device=device)
+    top = TopK(queries, k, similarity=similarity, device=device)
     for block in blocks:
-        found.add(block)
-    return found.best()
+        top.add(block)
+    return top.best()
 
 
 def _nearest(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbours:
     if not len(queries):
         return Neighbours(np.empty((0, k), np.int64), np.empty((0, k), np.float32))
-    if device.startswith("cpu"):
-        faiss = _tuned(queries.shape[1])
-        scores, positions = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
-        return Neighbours(positions, scores)
-    from sentcli.search.torch_exact import nearest
-
-    return nearest(queries, block, k, device)
-
-
-def _tuned(dimension: int) -> Any:
-    """Return faiss with matrix products of a size that suits the caches."""
+    if not device.startswith("cpu"):
+        return nearest_by_torch(queries, block, k, device)
     faiss = require_faiss()
     settings = faiss.cvar
     settings.distance_compute_blas_query_bs = QUERIES_AT_ONCE
     settings.distance_compute_blas_database_bs = ROWS_AT_ONCE
     if _counts_numbers():
-        settings.distance_compute_blas_threshold = FEW * dimension
-    return faiss
+        settings.distance_compute_blas_threshold = FEW * queries.shape[1]
+    scores, positions = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
+    return Neighbours(positions, scores)
+
+
+def nearest_by_torch(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbours:
+    """Return the `k` rows of `block` ``[n, dim]`` with the largest inner products with each query ``[queries, dim]``.
+
+    It is for accelerators: faiss may be built for the CPU alone.
+
+    Args:
+        queries: on the host, as `block` is.
+        block: of a corpus.
+        k: at most n.
+        device: of torch, such as ``cuda``, ``cuda:1``, ``mps``, ``cpu``.
+    """
+    import torch
+
+    rows = torch.from_numpy(np.require(block, requirements="W")).to(device)  # a mapped file cannot be written to
+    together = max(AT_A_TIME // len(block), 1)
+    positions, scores = [], []
+    for start in range(0, len(queries), together):
+        some = torch.from_numpy(queries[start : start + together]).to(device)
+        best = torch.topk(some @ rows.T, k, dim=1)
+        positions.append(best.indices.cpu().numpy())
+        scores.append(best.values.cpu().numpy())
+    return Neighbours(np.concatenate(positions), np.concatenate(scores))
 
 
 @cache

@@ -1,16 +1,22 @@
-"""Several searches for the same queries in the same rows become one."""
+"""The ways to search: by vectors, by words, and by both, which are fused."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.errors import InputError, nearest
 from sentcli.search.neighbours import Neighbours
 
 CONSTANT = 60
 """What Cormack, Clarke and Buettcher found to work."""
+Way = Literal["dense", "bm25", "rrf", "weighted"]
+WAYS: tuple[Way, ...] = ("dense", "bm25", "rrf", "weighted")
+FUSED = 1000
+"""Hits of each list that are fused, at least."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -92,3 +98,40 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
     there = np.isfinite(sums)
     rows = np.where(there, np.take_along_axis(positions, best, 1), -1)
     return Neighbours(rows, np.where(there, sums, np.float32(0)))
+
+
+def parse_ways(text: str) -> list[Way]:
+    """Read ``dense,bm25``.
+
+    Raises:
+        InputError: for a way that there is not, one that stands twice, or none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in WAYS:
+            raise InputError(f"--search: no way {name!r}{nearest(name, list(WAYS))}; one of: {', '.join(WAYS)}")
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"--search {text!r}: name some of {', '.join(WAYS)}, each once")
+    return cast(list[Way], names)
+
+
+def depth(ways: list[Way] | tuple[Way, ...], k: int) -> int:
+    """Return how many hits each list needs for `k` hits of some ways."""
+    return max(k, FUSED) if {"rrf", "weighted"} & set(ways) else k
+
+
+def fuse(way: Way, dense: Neighbours, by_words: Neighbours, k: int, dense_weight: float) -> Neighbours:
+    """Return the `k` best of both lists, ``rrf`` or ``weighted``; see `reciprocal_rank` and `weighted`."""
+    parts = [dense, by_words]
+    if way == "rrf":
+        return reciprocal_rank(parts, k)
+    return weighted(parts, [dense_weight, 1 - dense_weight], k)
+
+
+def described(way: Way, k: int, dense_weight: float) -> dict[str, Any]:
+    """Return what moves the scores of a fusion, for protocols; nothing for the other ways."""
+    if way == "rrf":
+        return {"rank_constant": CONSTANT, "fused": max(k, FUSED)}
+    if way == "weighted":
+        return {"dense_weight": dense_weight, "fused": max(k, FUSED)}
+    return {}

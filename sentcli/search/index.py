@@ -15,12 +15,12 @@ from pathlib import Path
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import file_digest
-from sentcli.search import ann, recall
+from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import require_faiss
-from sentcli.search.index_manifest import MANIFEST, TRAINED, IndexFile, IndexManifest
 from sentcli.search.neighbours import Similarity, Vectors
-from sentcli.search.store import Store, read_part
+from sentcli.search.searcher import TARGET, sample, tune
+from sentcli.search.store import INDEX, TRAINED, IndexFile, IndexManifest, Store, read_part
 
 FILE_BYTES = 2**32
 """That one file of an index takes, about."""
@@ -40,7 +40,7 @@ class IndexRequest:
     settings: dict[str, int] = field(default_factory=dict)
     file_rows: int | None = None
     """Rows in a file; None fills `FILE_BYTES`."""
-    target: float = recall.TARGET
+    target: float = TARGET
     queries: Vectors | None = None
     """Real ones to measure with; None takes rows of the corpus."""
     overwrite: bool = False
@@ -67,12 +67,12 @@ def build(
     place = store.place(recipe.name)
     with _alone(place):
         if place.exists() and not request.overwrite:
-            found = _extendable(place, store, request)
-            check_request(replace(request, kind=found.kind), found.recipe, store)
-            before = found.rows
-            found = _fill(place, found, store, request, progress)
-            return _measure(place, found, store, request, step), found.rows - before
-        check_request(request, recipe, store)
+            manifest = _extendable(place, store, request)
+            before, factory = manifest.rows, manifest.factory
+            _check_request(request, replace(recipe, factory=factory), store)
+            manifest = _measure(place, _fill(place, manifest, store, request, progress), store, request, step)
+            return manifest, manifest.rows - before
+        _check_request(request, recipe, store)
         work = place.with_name(f".{recipe.name}.building")
         manifest = _begun(work, recipe, store, request)
         if not manifest.files and recipe.kind != ann.FLAT:
@@ -82,8 +82,7 @@ def build(
             except InputError:
                 shutil.rmtree(work)
                 raise
-        manifest = _fill(work, manifest, store, request, progress)
-        manifest = _measure(work, manifest, store, request, step)
+        manifest = _measure(work, _fill(work, manifest, store, request, progress), store, request, step)
         with replacing(place) as temporary:  # the old one is there until the new one is whole
             work.rename(temporary)
     return manifest, manifest.rows
@@ -110,40 +109,37 @@ def _alone(place: Path) -> Iterator[None]:
         raise InputError(f"another process builds {place}: wait for it, or end it") from error
 
 
-def check_request(request: IndexRequest, recipe: FaissRecipe, store: Store) -> None:
-    """Refuse what cannot be built, before anything is made.
-
-    Raises:
-        InputError: for a factory string or a parameter that faiss does not take, or vectors without lengths (int8) that
-            are to be compared by their inner products.
-    """
+def _check_request(request: IndexRequest, recipe: FaissRecipe, store: Store) -> None:
+    """Refuse what cannot be built, before anything is made."""
     check_recipe(recipe, store.dimension, request.similarity, request.settings)
     store.check_similarity(request.similarity)
 
 
-def check_recipe(recipe: FaissRecipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> None:
-    """Refuse a factory string or a parameter that faiss does not take.
+def check_recipe(recipe: FaissRecipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> FaissIndex:
+    """Return the empty index of a recipe.
 
     Raises:
-        InputError: if so.
+        InputError: for a factory string or a parameter that faiss does not take.
     """
     index = FaissIndex.empty(recipe.factory, dimension, similarity)
     for parameter, value in settings.items():
         index.set(parameter, value)
+    return index
 
 
 def _extendable(place: Path, store: Store, request: IndexRequest) -> IndexManifest:
     """Return what is there, if it may be added to."""
-    found = IndexManifest.read(place)
-    store.check_manifest(found, place.name)
+    manifest = IndexManifest.read(place)
+    store.check_manifest(manifest, place.name)
     for key in ("kind", "similarity", "query_prompt"):
-        here, now = getattr(found, key), getattr(request, key)
+        here, now = getattr(manifest, key), getattr(request, key)
         if here != now:
             raise InputError(f"{place} was built with {key} {here!r}, not {now!r}: build it again with --overwrite")
-    building = _for_building(request)
-    if any(found.settings.get(key) != value for key, value in building.items()):
-        raise InputError(f"{place} was built with {found.settings or 'no settings'}: build it again with --overwrite")
-    return replace(found, shards=store.vector_digests)
+    if not _for_building(request).items() <= manifest.settings.items():
+        raise InputError(
+            f"{place} was built with {manifest.settings or 'no settings'}: build it again with --overwrite"
+        )
+    return replace(manifest, shards=store.vector_digests)
 
 
 def _for_building(request: IndexRequest) -> dict[str, int]:
@@ -179,9 +175,7 @@ def _begun(work: Path, recipe: FaissRecipe, store: Store, request: IndexRequest)
 
 def _train(work: Path, recipe: FaissRecipe, store: Store, request: IndexRequest) -> str:
     """Write an index without rows; return its checksum."""
-    index = FaissIndex.empty(recipe.factory, store.dimension, request.similarity)
-    for parameter, value in request.settings.items():
-        index.set(parameter, value)
+    index = check_recipe(recipe, store.dimension, request.similarity, request.settings)
     if index.wants:
         index.train(store.blocks.sample(index.wants)[1])
     with replacing(work / TRAINED) as temporary:
@@ -201,21 +195,22 @@ def _fill(
     size = request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
     progress(manifest.rows)
     while manifest.rows < len(store.blocks):
-        last = manifest.files[-1] if manifest.files and manifest.files[-1].rows < size else None
-        first = manifest.rows
-        if last is None:
-            index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
+        kept, first = manifest.files, manifest.rows
+        if kept and kept[-1].rows < size:
+            *kept, last = kept
+            begin, index = last.first, read_part(place, last, manifest, mapped=False)
         else:
-            index = read_part(place, last, manifest, mapped=False)
-        begin = last.first if last is not None else first
+            begin, index = first, FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
         for block in store.blocks.since(first, STEP):
             block = block[: size - len(index)]
             index.add(block)
             progress(len(block))
             if len(index) >= size:
                 break
-        file = _write(place, index, begin)
-        kept = manifest.files[:-1] if last is not None else manifest.files
+        path = place / f"rows-{begin:010d}-{begin + len(index):010d}.faiss"
+        with replacing(path) as temporary:
+            index.write(temporary)
+        file = IndexFile(path.name, begin, len(index), path.stat().st_size, file_digest(path))
         manifest = replace(manifest, files=[*kept, file], recall=None, faiss=str(require_faiss().__version__))
         manifest.write(place)
         _clear(place, manifest)
@@ -224,17 +219,10 @@ def _fill(
 
 def _clear(place: Path, manifest: IndexManifest) -> None:
     """Delete files that the manifest does not name: those of an interrupted run, and that a longer one replaced."""
-    named = {MANIFEST, TRAINED, *(file.name for file in manifest.files)}
+    named = {INDEX, TRAINED, *(file.name for file in manifest.files)}
     for path in place.iterdir():
         if path.name not in named and path.is_file():
             path.unlink()
-
-
-def _write(place: Path, index: FaissIndex, first: int) -> IndexFile:
-    path = place / f"rows-{first:010d}-{first + len(index):010d}.faiss"
-    with replacing(path) as temporary:
-        index.write(temporary)
-    return IndexFile(path.name, first, len(index), path.stat().st_size, file_digest(path))
 
 
 def _measure(
@@ -245,15 +233,9 @@ def _measure(
         return manifest
     step("measuring recall against exact search")
     searcher = store.open_searcher(place, manifest)
-    fixed = None
-    for key in ann.EFFORTS.keys() & request.settings.keys():
-        fixed = request.settings[key]
-    if request.queries is None:
-        sample, of = recall.of_rows(store.blocks, manifest.similarity), "rows of the corpus"
-    else:
-        sample, of = recall.of_queries(request.queries, store.blocks, manifest.similarity), "queries"
-    curve = recall.tune(searcher, sample, request.target, of, fixed)
-    measured = {**curve.to_dict(), "measured_rows": len(store.blocks)}
+    known = sample(store.blocks, manifest.similarity, request.queries)
+    fixed = {key: value for key, value in request.settings.items() if key in ann.EFFORTS}
+    measured = {**tune(searcher, known, request.target, fixed), "measured_rows": len(store.blocks)}
     manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
     manifest.write(place)
     return manifest

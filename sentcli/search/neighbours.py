@@ -60,11 +60,11 @@ def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
 
     Vectors that have length 1 already, as those of most models, are returned as they are.
     """
-    found: Vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for keeping, not for sums
-    if _are_unit(found):
-        return found
-    norms = np.linalg.norm(found, axis=1, keepdims=True)
-    unit: Vectors = np.divide(found, norms, out=np.zeros_like(found), where=norms > 0)
+    wide: Vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for keeping, not for sums
+    if (np.abs(np.einsum("nd,nd->n", wide, wide) - 1) <= UNIT).all():
+        return wide
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    unit: Vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
     return unit
 
 
@@ -80,19 +80,7 @@ def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt
     return others
 
 
-def _are_unit(vectors: Vectors) -> bool:
-    squares = np.einsum("nd,nd->n", vectors, vectors)
-    return bool((np.abs(squares - 1) <= UNIT).all())
-
-
-def needs_copy(vectors: npt.NDArray[np.generic], similarity: Similarity) -> bool:
-    """Tell whether `prepared` makes a copy of ``[n, dim]``."""
-    if vectors.dtype != np.float32 or not vectors.flags.c_contiguous:
-        return True
-    return similarity == "cosine" and not _are_unit(vectors.astype(np.float32, copy=False))
-
-
 def prepared(vectors: npt.NDArray[np.generic], similarity: Similarity) -> Vectors:
     """Return what an inner product of ``[n, dim]`` is the similarity of: contiguous float32, of length 1 for cosine."""
-    found: Vectors = unit_length(vectors) if similarity == "cosine" else vectors.astype(np.float32, copy=False)
-    return np.ascontiguousarray(found)
+    wide: Vectors = unit_length(vectors) if similarity == "cosine" else vectors.astype(np.float32, copy=False)
+    return np.ascontiguousarray(wide)

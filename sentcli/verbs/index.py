@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
     from sentcli.search.index import IndexRequest
-    from sentcli.search.index_manifest import IndexManifest
-    from sentcli.search.store import Store
+    from sentcli.search.store import IndexManifest, Store
 
 WORDS = "bm25"
 

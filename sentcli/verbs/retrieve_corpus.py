@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.bm25 import BM25
     from sentcli.search.corpus import Corpus, Hit
+    from sentcli.search.fusion import Way
     from sentcli.search.store import Store
-    from sentcli.search.ways import Way
     from sentcli.verbs.retrieve_options import CorpusOptions, SearchOptions
 
 TOGETHER = 4096
@@ -280,7 +280,7 @@ def _protocol(
     opened: Opened, search: SearchOptions, encoder: SentenceEncoder | None, way: Way, top_k: int
 ) -> dict[str, Any]:
     """Return every choice that moves a score."""
-    from sentcli.search.ways import described
+    from sentcli.search.fusion import described
 
     protocol: dict[str, Any] = {"search": way, "top_k": top_k}
     if encoder is not None and opened.corpus.searcher is not None:

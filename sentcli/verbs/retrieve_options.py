@@ -13,7 +13,7 @@ from sentcli.verbs.declaration import Flag
 from sentcli.verbs.options import DocPrompt, QueryPrompt
 
 if TYPE_CHECKING:
-    from sentcli.search.ways import Way
+    from sentcli.search.fusion import Way
 
 Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 
@@ -120,7 +120,7 @@ class SearchOptions:
     @property
     def ways(self) -> list[Way]:
         """The ways of searching."""
-        from sentcli.search.ways import parse_ways
+        from sentcli.search.fusion import parse_ways
 
         return parse_ways(self.search)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sentcli.bulk import EncodeSettings, encode_files, read_inputs
 from sentcli.bulk import encode as bulk_encode
-from sentcli.bulk.engines import Job, LocalEngine, ProcessEngine
+from sentcli.bulk.engines import LocalEngine, ProcessEngine
 from sentcli.io.readers import ReadOptions
 from tests.bulk.outputs import rows_of, vectors_of
 
@@ -30,7 +30,7 @@ many = settings(
 def processes(tiny_bert):
     """Two processes that stay for all examples."""
     load = {"model": str(tiny_bert), "backend": "onnx", "precision": "fp32"}
-    engine = ProcessEngine(load, ["cpu", "cpu"], Job(), None)
+    engine = ProcessEngine(load, ["cpu", "cpu"], {}, None)
     yield engine
     engine.close()
 
@@ -38,7 +38,7 @@ def processes(tiny_bert):
 @pytest.fixture
 def engine(request, monkeypatch, encoder):
     """Let `encode_files` run texts on an engine that is there already."""
-    made = LocalEngine(encoder, Job(), None) if request.param == "local" else request.getfixturevalue("processes")
+    made = LocalEngine(encoder, {}, None) if request.param == "local" else request.getfixturevalue("processes")
 
     @contextmanager
     def opened(*_, **__):
