@@ -12,21 +12,9 @@ from typing import Any
 from sentcli.version import __version__
 
 LIBRARIES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "onnxruntime",
-    "onnxruntime-gpu",
-    "openvino",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "faiss-cpu",
-    "faiss-gpu",
-    "beir",
-    "bm25s",
-    "pystemmer",
-)
+    "torch", "transformers", "tokenizers", "onnxruntime", "onnxruntime-gpu", "openvino", "numpy", "scipy",
+    "scikit-learn", "faiss-cpu", "faiss-gpu", "beir", "bm25s", "pystemmer",
+)  # fmt: skip
 
 
 def library_version(name: str) -> str | None:

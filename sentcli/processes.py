@@ -118,11 +118,9 @@ def everywhere(work: Callable[[], T]) -> T:
         result = work()
     except Exception as error:
         failure = error
-    failures: list[Exception | None] = [None] * process_count()
-    dist.all_gather_object(
-        failures, failure if failure is None or isinstance(failure, SentcliError) else _plain(failure)
-    )
-    speaker = next((number for number, found in enumerate(failures) if found is not None), None)
+    plain = failure is None or isinstance(failure, SentcliError)
+    failures = gathered(failure if plain else SentcliError(f"{type(failure).__name__}: {failure}"))
+    speaker = next((number for number, error in enumerate(failures) if error is not None), None)
     if speaker is None:
         return result  # type: ignore[return-value]
     if failure is not None and rank() == speaker:
@@ -130,10 +128,6 @@ def everywhere(work: Callable[[], T]) -> T:
     silent = _SilentError("")
     silent.exit_code = getattr(failures[speaker], "exit_code", 1)
     raise silent
-
-
-def _plain(error: Exception) -> SentcliError:
-    return SentcliError(f"{type(error).__name__}: {error}")
 
 
 def gathered(value: T) -> list[T]:

@@ -90,7 +90,9 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     if path.exists():
         raise InputError(f"{model} is a file; a model is a folder")
     entry = find_entry(model)
-    if entry is None and not _is_hub_id(model):
+    parts = model.split("/")
+    is_hub_id = len(parts) == 2 and all(parts) and not model.startswith((".", "~"))
+    if entry is None and not is_hub_id:
         hint = nearest(model, list(zoo()))
         raise InputError(
             f"no model {model!r}{hint}: not a folder, a hub id (owner/name) or a short name (see 'sentcli doctor')"
@@ -106,11 +108,6 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     if entry is not None and entry.sha256:
         _check_pin(folder, entry)
     return folder, entry
-
-
-def _is_hub_id(model: str) -> bool:
-    parts = model.split("/")
-    return len(parts) == 2 and all(parts) and not model.startswith((".", "~"))
 
 
 def _check_pin(folder: Path, entry: ZooEntry) -> None:

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -40,20 +39,26 @@ class _Underway:
 
 
 def encoded(
-    reader: Iterable[Block], engine: Engine, spool: Spool, on_long: OnLong
+    reader: Iterable[Block], engine: Engine, output: str, on_long: OnLong
 ) -> Iterator[tuple[Block, Vectors, Counts]]:
-    """Yield blocks with their vectors in order; some are read and encoded ahead."""
+    """Yield blocks with their vectors in order; some are read and encoded ahead.
+
+    The vectors of a shard's texts are kept beside the output, where there is room for them.
+    """
     underway: deque[_Underway] = deque()
     seen: dict[bytes, int] = {}
     shard: int | None = None
-    for block in reader:
-        if block.shard != shard:
-            shard, seen = block.shard, {}
-        underway.append(_send(block, seen, engine))
-        if len(underway) > engine.ahead:
+    folder = None if output_kind(output) == "stdout" else Path(output).resolve().parent
+    with tempfile.TemporaryFile(dir=folder, prefix=".sentcli-spool-") as handle:
+        spool = _Spool(handle)
+        for block in reader:
+            if block.shard != shard:
+                shard, seen = block.shard, {}
+            underway.append(_send(block, seen, engine))
+            if len(underway) > engine.ahead:
+                yield _receive(underway.popleft(), spool, on_long)
+        while underway:
             yield _receive(underway.popleft(), spool, on_long)
-    while underway:
-        yield _receive(underway.popleft(), spool, on_long)
 
 
 def _send(block: Block, seen: dict[bytes, int], engine: Engine) -> _Underway:
@@ -65,10 +70,10 @@ def _send(block: Block, seen: dict[bytes, int], engine: Engine) -> _Underway:
     return _Underway(block, where, first, new, engine.submit([block.texts[row] for row in new]))
 
 
-def _receive(sent: _Underway, spool: Spool, on_long: OnLong) -> tuple[Block, Vectors, Counts]:
+def _receive(sent: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Vectors, Counts]:
     block = sent.block
     try:
-        found = sent.future.result()
+        texts = sent.future.result()
     except LongTextError as error:
         row = sent.new[error.number]
         name, place = block.places[row]
@@ -80,19 +85,19 @@ def _receive(sent: _Underway, spool: Spool, on_long: OnLong) -> tuple[Block, Vec
         raise SentcliError("a process that encodes has died, perhaps for lack of memory") from error
     if sent.first == 0:
         spool.clear()
-    vectors, beyond = spool.recall(sent.where, sent.first, found)
+    vectors, beyond = spool.recall(sent.where, sent.first, texts)
     counts = Counts(
         rows=len(block),
         empty=sum(not text.strip() for text in block.texts),
         duplicates=len(block) - len(sent.new),
         truncated=int(np.count_nonzero(beyond)),
         tokens_lost=0 if on_long == "chunk-mean" else int(beyond.sum()),
-        tokens=found.tokens,
+        tokens=texts.tokens,
     )
     return block, vectors, counts
 
 
-class Spool:
+class _Spool:
     """The vectors of the distinct texts of a shard, on disk, for rows that name one of them again."""
 
     def __init__(self, handle: IO[bytes]) -> None:
@@ -105,30 +110,22 @@ class Spool:
         self.handle.truncate()
         self.beyond = array("q")
 
-    def recall(self, where: npt.NDArray[np.int64], first: int, found: Encoded) -> tuple[Vectors, npt.NDArray[np.int64]]:
+    def recall(self, where: npt.NDArray[np.int64], first: int, texts: Encoded) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Keep new vectors, and return those of all rows with the tokens beyond the maximum length.
 
         Args:
             where: the number of each row's text ``[rows]``.
             first: the number of the first new one.
-            found: the new texts, encoded.
+            texts: the new ones, encoded.
         """
-        width = found.vectors.shape[1]
+        width = texts.vectors.shape[1]
         vectors = np.empty((len(where), width), np.float32)
         fresh = where >= first
-        vectors[fresh] = found.vectors[where[fresh] - first]
+        vectors[fresh] = texts.vectors[where[fresh] - first]
         for row in np.flatnonzero(~fresh):
             self.handle.seek(int(where[row]) * width * 4)
             vectors[row] = np.frombuffer(self.handle.read(width * 4), np.float32)
         self.handle.seek(0, 2)
-        self.handle.write(found.vectors.data)
-        self.beyond.extend(found.beyond.tolist())
+        self.handle.write(texts.vectors.data)
+        self.beyond.extend(texts.beyond.tolist())
         return vectors, np.array(self.beyond, np.int64)[where]
-
-
-@contextmanager
-def open_spool(output: str) -> Iterator[Spool]:
-    """Yield a spool beside the output, where there is room for the vectors."""
-    path = None if output_kind(output) == "stdout" else Path(output).resolve().parent
-    with tempfile.TemporaryFile(dir=path, prefix=".sentcli-spool-") as handle:
-        yield Spool(handle)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from sentcli.bulk.distinct import encoded, open_spool
+from sentcli.bulk.distinct import encoded
 from sentcli.bulk.engines import open_engine
 from sentcli.bulk.inputs import Inputs
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -111,9 +111,8 @@ def encode_files(
             first_number=target.first_number,
             columns=list(plan.column_types),
         )
-        opening = open_engine(encoder, how, progress, settings.devices, settings.load)
-        with opening as engine, open_spool(output) as spool:
-            for block, vectors, counts in encoded(reader, engine, spool, settings.on_long):
+        with open_engine(encoder, how, progress, settings.devices, settings.load) as engine:
+            for block, vectors, counts in encoded(reader, engine, output, settings.on_long):
                 target.write(block, settings.smaller.apply(vectors), counts)
                 done += counts
                 if progress is not None:  # rows whose text had been encoded

@@ -105,14 +105,10 @@ def read_inputs(
         if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
             raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
     found = survey(sources, options)
-    if not _keeps_columns(output):
+    if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
         found.column_types = {}
     clash = [name for name in found.column_types if name in RESERVED]
     if clash:
         fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
         raise InputError(f"{sources[0].name}: column {clash[0]!r} would stand twice in the output ({fields})")
     return Inputs(sources, options, found)
-
-
-def _keeps_columns(output: str) -> bool:
-    return output_kind(output) not in (".npy", ".safetensors")

@@ -152,17 +152,10 @@ def redirected(dataset: DataSet, source: str) -> DataSet:
 
 
 def _whole(name: str, table: dict[str, Any]) -> DataSet:
-    bases: dict[str, str] = table.get("bases", {})
-    return DataSet(
-        name=name,
-        title=table["title"],
-        kind=table["kind"],
-        folder=table["folder"],
-        licence=table["licence"],
-        files=tuple(_file(entry, bases) for entry in table["files"]),
-        archives=tuple(_archive(entry) for entry in table.get("archives", [])),
-        note=table.get("note", ""),
-    )
+    bases: dict[str, str] = table.pop("bases", {})
+    files = tuple(_file(entry, bases) for entry in table.pop("files"))
+    archives = tuple(_archive(entry) for entry in table.pop("archives", []))
+    return DataSet(name=name, files=files, archives=archives, **table)
 
 
 def _part(name: str, table: dict[str, Any], known: dict[str, DataSet]) -> DataSet:

@@ -89,8 +89,13 @@ def add_beside(name: str, folder: Path) -> None:
     add_export(_source(name, spec), folder)
 
 
+def has_tools() -> bool:
+    """Tell whether what makes an export is installed."""
+    return all(importlib.util.find_spec(library) is not None for library in ("onnx", "onnx_ir"))
+
+
 def _check_tools() -> None:
-    if any(importlib.util.find_spec(library) is None for library in ("onnx", "onnx_ir")):
+    if not has_tools():
         raise MissingExtraError("onnx and onnxscript", "cpu", "making an ONNX export")
 
 

@@ -87,8 +87,7 @@ def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -
         return False
     if (export_cache.place(spec, "fp32") / exported.EXPORT).exists():
         return True
-    tools = all(importlib.util.find_spec(library) is not None for library in ("onnx", "onnx_ir"))
-    return make_export and tools and spec.config.get("model_type") in WRITTEN
+    return make_export and export_cache.has_tools() and spec.config.get("model_type") in WRITTEN
 
 
 def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice) -> LoadedModel:

@@ -109,7 +109,8 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[s
 
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata=metadata)
-        temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
+        os.umask(mask := os.umask(0))
+        temporary.chmod(0o666 & ~mask)  # safetensors makes its files private
 
 
 def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -118,12 +119,6 @@ def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     for name, tensor in module.state_dict().items():
         distinct.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))
     return dict(distinct.values())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _float32(tensor: torch.Tensor) -> torch.Tensor:

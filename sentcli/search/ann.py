@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest, one_line
-from sentcli.search.exact import check_width, require_faiss
+from sentcli.search.exact import Blocks, check_width, require_faiss
 from sentcli.search.neighbours import Neighbours, Similarity, prepared
 
 FLAT = "flat"
@@ -87,17 +87,18 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
     return FaissRecipe(kind, kind, RESCORED["ivfpq"] if quantises else 0)
 
 
+@dataclass(eq=False)
 class FaissIndex:
     """An index of faiss over unit vectors (cosine) or vectors as they are (dot)."""
 
-    def __init__(self, index: Any, similarity: Similarity) -> None:
-        self.index, self.similarity = index, similarity
-        self.efforts: dict[str, int] = {}
-        """Search parameters that were set."""
-        self.codes: Any = None
-        """What faiss points to but does not own."""
-        self.on_cpu: FaissIndex | None = None
-        """What a copy on a GPU is of."""
+    index: Any
+    similarity: Similarity
+    efforts: dict[str, int] = field(default_factory=dict)
+    """Search parameters that were set."""
+    owned: Any = None
+    """What faiss points to but does not own."""
+    on_cpu: FaissIndex | None = None
+    """What a copy on a GPU is of."""
 
     @classmethod
     def empty(cls, factory: str, dimension: int, similarity: Similarity) -> FaissIndex:
@@ -113,16 +114,13 @@ class FaissIndex:
             raise InputError(
                 f"faiss does not take the index {factory!r} for {dimension} dimensions: {_why(error)}"
             ) from error
-        found = cls(index, similarity)
-        if isinstance(index, faiss.IndexPreTransform):
-            transform = faiss.downcast_VectorTransform(index.chain.at(0))
-            if isinstance(transform, faiss.OPQMatrix):
-                transform.niter, transform.max_train_points = OPQ_ROUNDS, OPQ_ROWS
-                bits = re.search(r"PQ\d+x(\d)", factory)
-                if bits:  # the codes that it learns to rotate for
-                    found.codes = faiss.ProductQuantizer(transform.d_out, transform.M, int(bits.group(1)))
-                    transform.pq = found.codes
-        return found
+        codes = None
+        transform = faiss.downcast_VectorTransform(index.chain.at(0)) if hasattr(index, "chain") else None
+        if isinstance(transform, faiss.OPQMatrix):
+            transform.niter, transform.max_train_points = OPQ_ROUNDS, OPQ_ROWS
+            if bits := re.search(r"PQ\d+x(\d)", factory):  # the codes that it learns to rotate for
+                codes = transform.pq = faiss.ProductQuantizer(transform.d_out, transform.M, int(bits[1]))
+        return cls(index, similarity, owned=codes)
 
     @classmethod
     def read(cls, path: Path, similarity: Similarity, *, mapped: bool = True) -> FaissIndex:
@@ -212,24 +210,19 @@ class FaissIndex:
             copy = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), self.index)
         except RuntimeError:  # a graph
             return self
-        found = FaissIndex(copy, self.similarity)
-        found.efforts, found.codes, found.on_cpu = self.efforts, resources, self
-        return found
+        return FaissIndex(copy, self.similarity, self.efforts, resources, self)
 
-    @property
-    def wants(self) -> int:
-        """Rows that it is best trained on; 0 if it needs no training."""
-        if self.index.is_trained:
-            return 0
-        inverted = require_faiss().try_extract_index_ivf(self.index)
-        return max(TRAINED_ON * int(inverted.nlist), OPQ_ROWS) if inverted is not None else OPQ_ROWS
-
-    def train(self, sample: npt.NDArray[np.generic]) -> None:
-        """Learn clusters and codes from rows ``[n, dim]``.
+    def train(self, blocks: Blocks) -> None:
+        """Learn clusters and codes from a sample of the rows, if there is anything to learn.
 
         Raises:
             InputError: if they are too few.
         """
+        if self.index.is_trained:
+            return
+        inverted = require_faiss().try_extract_index_ivf(self.index)
+        clusters = int(inverted.nlist) if inverted is not None else 0
+        _, sample = blocks.sample(max(TRAINED_ON * clusters, OPQ_ROWS))
         try:
             self.index.train(prepared(sample, self.similarity))
         except RuntimeError as error:

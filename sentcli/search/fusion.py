@@ -39,7 +39,8 @@ def reciprocal_rank(parts: Sequence[Neighbours], k: int, *, constant: float = CO
     Raises:
         ValueError: if the lists are of different numbers of queries.
     """
-    return _sum([(part, 1 / (constant + _ranks(part.positions))) for part in parts], k)
+    ranks = (np.maximum(np.cumsum(part.positions >= 0, axis=1), 1) for part in parts)
+    return _sum([(part, 1 / (constant + of_part)) for part, of_part in zip(parts, ranks, strict=True)], k)
 
 
 def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> Neighbours:
@@ -60,12 +61,6 @@ def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> N
         ValueError: if the lists are of different numbers of queries, or not as many as the weights.
     """
     return _sum([(part, weight * _scaled(part)) for part, weight in zip(parts, weights, strict=True)], k)
-
-
-def _ranks(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the rank of each row among those that are any, from 1 ``[queries, n]``; that of no row means nothing."""
-    ranks: npt.NDArray[np.int64] = np.maximum(np.cumsum(positions >= 0, axis=1), 1)
-    return ranks
 
 
 def _scaled(part: Neighbours) -> Floats:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.blocks import Blocks
+from sentcli.search.exact import Blocks
 from sentcli.search.neighbours import Neighbours, Similarity, Vectors, merge, not_own, prepared
 
 HELD = 2**22
@@ -32,27 +32,19 @@ EQUAL = 1e-5
 """Rows that differ by less of the largest similarity are as good as each other: float32 sums differ by their order."""
 
 
+@dataclass
 class Searcher:
-    """Finds the nearest rows of a corpus.
+    """Finds the nearest rows of a corpus."""
 
-    Args:
-        parts: indexes over consecutive rows from the first one on; none is exact search.
-        recipe: how they were built.
-        blocks: the vectors.
-        similarity: ``cosine`` or ``dot``.
-        device: where exact search runs.
-    """
-
-    def __init__(
-        self,
-        parts: Sequence[FaissIndex],
-        recipe: FaissRecipe,
-        blocks: Blocks,
-        similarity: Similarity = "cosine",
-        device: str = "cpu",
-    ) -> None:
-        self.parts, self.recipe, self.blocks, self.similarity, self.device = parts, recipe, blocks, similarity, device
-        self.indexed = sum(map(len, parts))
+    parts: Sequence[FaissIndex]
+    """Indexes over consecutive rows from the first one on; none is exact search."""
+    recipe: FaissRecipe
+    """How they were built."""
+    blocks: Blocks
+    """The vectors."""
+    similarity: Similarity = "cosine"
+    device: str = "cpu"
+    """Where exact search runs."""
 
     def search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``; position -1 where an index found fewer.
@@ -73,9 +65,10 @@ class Searcher:
         return max(k * self.recipe.rescore, RESCORED) if self.recipe.rescore else k
 
     def _search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
-        helps = k < self.indexed  # for all of its rows an index is no help, and a graph may not reach each
+        indexed = sum(map(len, self.parts))
+        helps = k < indexed  # for all of its rows an index is no help, and a graph may not reach each
         lists = [self._approximate(queries, k)] if helps else []
-        first = self.indexed if helps else 0
+        first = indexed if helps else 0
         if first < len(self.blocks):
             rest = self.blocks.since(first, exact.BLOCK)
             best = exact.search(queries, rest, k, similarity=self.similarity, device=self.device)
@@ -132,8 +125,7 @@ def build(
     if recipe.kind == ann.FLAT or not len(vectors):
         return Searcher([], recipe, blocks, similarity)
     index = FaissIndex.empty(recipe.factory, vectors.shape[1], similarity)
-    if index.wants:
-        index.train(blocks.sample(index.wants)[1])
+    index.train(blocks)
     for block in blocks.since(0, exact.BLOCK):
         index.add(block)
     searcher = Searcher([index], recipe, blocks, similarity)

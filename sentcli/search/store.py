@@ -21,9 +21,9 @@ from sentcli.io.digests import damage, file_digest
 from sentcli.io.json_files import read_checked, write_json
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.blocks import Blocks
 from sentcli.search.bm25 import BM25
 from sentcli.search.corpus import RowsOnDisk
+from sentcli.search.exact import Blocks
 from sentcli.search.neighbours import Similarity
 from sentcli.search.searcher import Searcher
 

@@ -8,7 +8,7 @@ import pytest
 from sentcli.errors import DataError, InputError
 from sentcli.search import ann, exact, index, searcher
 from sentcli.search.ann import FaissIndex
-from sentcli.search.blocks import Blocks
+from sentcli.search.exact import Blocks
 from sentcli.search.index import IndexManifest, IndexRequest
 from sentcli.search.searcher import build
 from sentcli.search.store import Store
