@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
 
-from sentcli.io.dataset_writer import DatasetWriter
+from sentcli.io.writers import DatasetWriter
 
 
 @pytest.fixture(scope="module")

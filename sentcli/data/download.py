@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from sentcli.console import Transfer
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.atomic import DISK_FULL
@@ -34,19 +35,6 @@ TIMEOUT = 30.0
 GAIN = 2**20
 """A source that broke off is asked again at once if it gave this many bytes before."""
 HUB = "https://huggingface.co/"
-
-
-class Meter(Protocol):
-    """What is told of the progress of a download."""
-
-    def total(self, size: int) -> None:
-        """Take the number of bytes that there will be."""
-
-    def advance(self, count: int) -> None:
-        """Take that bytes came, or, if negative, that they have to come again."""
-
-    def step(self, text: str) -> None:
-        """Take what is being done."""
 
 
 class NoRoomError(SentcliError):
@@ -104,8 +92,10 @@ def download(
     sources: Sequence[str],
     part: Path,
     pin: Pin,
-    meter: Meter,
+    meter: Transfer,
     notice: Callable[[str], None] = lambda text: None,
+    *,
+    counts: bool = True,
 ) -> str:
     """Get a file from the first source that gives the right bytes.
 
@@ -116,6 +106,7 @@ def download(
         pin: what it has to be.
         meter: told of the progress.
         notice: told of what went wrong on the way.
+        counts: whether the meter is told how many bytes there will be; not for one of several files.
 
     Returns:
         The source that gave it.
@@ -131,7 +122,7 @@ def download(
             time.sleep(PAUSE * 2 ** (number - 1) * random.uniform(0.8, 1.2))
         for source in list(left):
             try:
-                _Transfer(client, source, part, pin, meter).run()
+                _Source(client, source, part, pin, meter, counts).run()
                 return source
             except (_Refused, _Broken) as error:
                 if isinstance(error, _Refused):
@@ -150,14 +141,15 @@ def shown(source: str) -> str:
 
 
 @dataclass
-class _Transfer:
+class _Source:
     """One source that gives one file."""
 
     client: httpx2.Client
     source: str
     part: Path
     pin: Pin
-    meter: Meter
+    meter: Transfer
+    counts: bool
     told: int = 0
     """Bytes that the meter knows of."""
 
@@ -240,7 +232,8 @@ class _Transfer:
             if self.pin.size is not None and total not in (None, self.pin.size):
                 raise _Refused(f"has {total:,} bytes, not {self.pin.size:,}")
             if total is not None:
-                self.meter.total(total)
+                if self.counts:
+                    self.meter.total(total)
                 require_room(self.part.parent, total - start, self.part.stem)
             _note(self.part).write_text(json.dumps({"url": self.source, "validator": _tag(response)}), "utf-8")
             self._write(response, start)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from sentcli.console import Transfer
 from sentcli.data import pins
-from sentcli.data.download import Meter, NoRoomError, connection, download, finish, require_room, shown
+from sentcli.data.download import NoRoomError, connection, download, finish, require_room, shown
 from sentcli.data.pins import WORK, Fetched
-from sentcli.data.place import instructions, missing
-from sentcli.data.registry import Archive, DataSet, File, Pin, redirected
+from sentcli.data.registry import Archive, DataSet, File, Pin, instructions, missing, redirected
 from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
 
@@ -47,7 +47,7 @@ class Got:
 def get(
     dataset: DataSet,
     folder: Path,
-    meter: Meter,
+    meter: Transfer,
     *,
     source: str | None = None,
     given: Path | None = None,
@@ -112,24 +112,22 @@ def _alone(dataset: DataSet, folder: Path, notice: Callable[[str], None]) -> Ite
         lock.release()
 
 
+@dataclass
 class _Job:
     """The work on some files of one set."""
 
-    def __init__(
-        self,
-        dataset: DataSet,
-        folder: Path,
-        files: list[File],
-        meter: Meter,
-        notice: Callable[[str], None],
-        got: Got,
-    ) -> None:
-        self.dataset, self.folder, self.files = dataset, folder, files
-        self.meter, self.notice, self.got = meter, notice, got
-        self.work = folder / WORK / dataset.folder
-        self.known = pins.read(folder)
-        self.locked = False
-        """Whether a checksum is that of the first download."""
+    dataset: DataSet
+    folder: Path
+    files: list[File]
+    meter: Transfer
+    notice: Callable[[str], None]
+    got: Got
+    locked: bool = False
+    """Whether a checksum is that of the first download."""
+
+    def __post_init__(self) -> None:
+        self.work = self.folder / WORK / self.dataset.folder
+        self.known = pins.read(self.folder)
 
     def fetch(self, dataset: DataSet) -> None:
         """Try the archives and the files by themselves, what can be checked first.
@@ -186,7 +184,7 @@ class _Job:
         source = archive.sources[0]
         if not whole.exists() or pin.mismatch(whole):  # else it was fetched before a kill
             with connection() as client:
-                source = self._download(client, archive.sources, whole, pin, self.meter)
+                source = self._download(client, archive.sources, whole, pin)
             finish(_part(whole), whole)
         entry = Fetched.now(shown(source), whole)
         try:
@@ -213,39 +211,37 @@ class _Job:
             shutil.rmtree(room, ignore_errors=True)
 
     def _single(self, files: Sequence[File]) -> None:
-        meter = self.meter
         sizes = [file.pin.size for file in files if file.pin.size is not None]
-        if len(sizes) == len(files):
-            meter.total(sum(sizes))
-            meter = _OneOfSeveral(meter)
+        if summed := len(sizes) == len(files):
+            self.meter.total(sum(sizes))
         with connection() as client:
             for file in files:
                 self.meter.step(file.path)
                 pin = self._file_pin(file)
-                came, source = (self._packed if file.unpack == "gz" else self._plain)(client, file, pin, meter)
+                packed = file.unpack == "gz"
+                target = self.work / (f"{file.path}.gz" if packed else file.path)
+                source = self._download(client, file.sources, target, Pin() if packed else pin, counts=not summed)
+                came = self._gunzipped(file, target, pin, source) if packed else _part(target)
                 self._keep({file.path: came}, source, came.stat().st_size)
                 self._note_first_use(file.path, pin, [file])
 
-    def _plain(self, client: httpx2.Client, file: File, pin: Pin, meter: Meter) -> tuple[Path, str]:
-        target = self.work / file.path
-        return _part(target), self._download(client, file.sources, target, pin, meter)
-
-    def _packed(self, client: httpx2.Client, file: File, pin: Pin, meter: Meter) -> tuple[Path, str]:
-        packed, unpacked = self.work / f"{file.path}.gz", self.work / f"{file.path}.unpacked"
-        source = self._download(client, file.sources, packed, Pin(), meter)
+    def _gunzipped(self, file: File, packed: Path, pin: Pin, source: str) -> Path:
+        unpacked = self.work / f"{file.path}.unpacked"
         unpacked.unlink(missing_ok=True)
         finish(_part(packed), packed)
         gunzip(packed, unpacked)
         if wrong := pin.mismatch(unpacked):
             raise SentcliError(f"{file.path} of {shown(source)}: {wrong}")
-        return unpacked, source
+        return unpacked
 
-    def _download(self, client: httpx2.Client, sources: Sequence[str], target: Path, pin: Pin, meter: Meter) -> str:
+    def _download(
+        self, client: httpx2.Client, sources: Sequence[str], target: Path, pin: Pin, *, counts: bool = True
+    ) -> str:
         part = _part(target)
         part.parent.mkdir(parents=True, exist_ok=True)
         if pin.size is not None:
             require_room(part.parent, pin.size - (part.stat().st_size if part.exists() else 0), target.name)
-        return download(client, sources, part, pin, meter, self.notice)
+        return download(client, sources, part, pin, self.meter, self.notice, counts=counts)
 
     def _keep(self, files: dict[str, Path], source: str, size: int) -> None:
         """Record files and move them to their places; a kill in between loses no checksum."""
@@ -285,13 +281,3 @@ class _Job:
 def _part(target: Path) -> Path:
     """Return where a file is collected until it is whole and checked."""
     return target.with_name(f"{target.name}.part")
-
-
-class _OneOfSeveral:
-    """The meter of one file of several whose sizes are known together."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.advance, self.step = meter.advance, meter.step
-
-    def total(self, size: int) -> None:
-        """Leave the sum as it is."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder import export_cache, loading
+from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
 from sentcli.model import batching, exported
@@ -284,7 +284,7 @@ class SentenceEncoder:
         """
         from sentcli.model.saving import save_model
 
-        save_model(self.on_torch().loaded, Path(folder), export_cache.add_beside, overwrite=overwrite)
+        save_model(self.on_torch().loaded, Path(folder), loading.add_beside, overwrite=overwrite)
 
     def fingerprint(self) -> str:
         """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt).

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation.files import detokenised, fields, number
-from sentcli.io.pairs import PAIR_COLUMNS
+from sentcli.io.readers import PAIR_COLUMNS
 from sentcli.io.sources import Source, open_source, records
 
 STSB_COLUMNS = 7

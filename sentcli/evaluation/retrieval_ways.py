@@ -14,8 +14,8 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
+from sentcli.search.exact import Neighbours, Similarity, Vectors
 from sentcli.search.fusion import Way
-from sentcli.search.neighbours import Neighbours, Similarity, Vectors
 from sentcli.search.trec import Run
 
 RECALL_AT = 10

@@ -97,11 +97,10 @@ class Shard:
 
     def damage(self, folder: Path) -> str | None:
         """Say what is wrong with the files, or return None."""
-        problems = (f"{name} {problem}" for name in (self.vectors, self.rows) if (problem := self._wrong(folder, name)))
-        return next(problems, None)
-
-    def _wrong(self, folder: Path, name: str) -> str | None:
-        return damage(folder / name, self.sha256.get(name))
+        for name in (self.vectors, self.rows):
+            if problem := damage(folder / name, self.sha256.get(name)):
+                return f"{name} {problem}"
+        return None
 
 
 def shard_names(number: int) -> tuple[str, str]:

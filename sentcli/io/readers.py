@@ -1,18 +1,30 @@
 """Rows of text from records: which fields hold text and id, what a missing text means, types of the other columns.
 
+Also tables of scored pairs of sentences, and texts by number, which are left on disk.
+
 A whole input can be surveyed before any work starts (`survey`): that finds a broken row before hours of encoding, and
 gives progress bars and file headers their row count.
 """
 
 from __future__ import annotations
 
+import math
+import mmap
+import tempfile
+from array import array
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import IO, Any, Literal, overload
 
-from sentcli.errors import DataError
-from sentcli.io.sources import Source, kind_of, records
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import DataError, InputError
+from sentcli.io.sources import FORMATS, Source, kind_of, lines_and_places, records
 
 OnNull = Literal["error", "empty", "skip"]
 
@@ -191,3 +203,131 @@ def blocks(
                 block.columns[name].append(row.extras.get(name))
     if len(block):
         yield block
+
+
+PAIR_COLUMNS = ("sentence1", "sentence2", "score")
+AFS_COLUMNS = ("sentence_1", "sentence_2", "regression_label")
+"""Of the Argument Facet Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016)."""
+
+
+def pair_files(name: str) -> list[str]:
+    """Return a file, or the tables of a folder of pairs, by name."""
+    folder = Path(name)
+    if not folder.is_dir():
+        return [name]
+    suffixes = tuple(suffix for suffix, kind in FORMATS.items() if kind != "txt")
+    found = [str(path) for path in sorted(folder.iterdir()) if path.name.removesuffix(".gz").endswith(suffixes)]
+    if not found:
+        raise InputError(f"{folder} holds no table of pairs ({', '.join(suffixes)})")
+    return found
+
+
+def task_name(name: str) -> str:
+    """Return what a table's task is called: its name without the suffixes."""
+    name = Path(name).name.removesuffix(".gz")
+    return name.removesuffix(next((suffix for suffix in FORMATS if name.endswith(suffix)), ""))
+
+
+def scored_pairs(source: Source) -> Iterator[tuple[str, str, float]]:
+    """Yield both sentences and the score of each row."""
+    return (_pair(record, source.name, line) for line, record in records(source))
+
+
+def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float]:
+    columns = AFS_COLUMNS if set(AFS_COLUMNS) <= set(record) else PAIR_COLUMNS
+    one, two, score = (record.get(key) for key in columns)
+    if set(columns) <= set(record) and None in (one, two, score):
+        empty = columns[[one, two, score].index(None)]
+        raise DataError(name, f"{empty} is null", line=line)
+    if not isinstance(one, str) or not isinstance(two, str) or score is None:
+        found = ", ".join(record)
+        raise DataError(name, f"pairs need the columns {', '.join(PAIR_COLUMNS)}; this row has {found}", line=line)
+    with suppress(TypeError, ValueError):
+        if math.isfinite(number := float(score)):
+            return one, two, number
+    raise DataError(name, f"the score {score!r} is not a number", line=line)
+
+
+class Texts(Sequence[str]):
+    """Some texts, of which memory holds the places alone: 16 bytes a text.
+
+    A plain text file is read where it lies. Texts from tables and from compressed files are copied to a temporary file.
+
+    Args:
+        starts: where each text begins, in bytes, counted over all files ``[n]``.
+        sizes: the bytes of each ``[n]``.
+        files: the files, mapped.
+        ends: where each file ends, counted over all files.
+    """
+
+    def __init__(
+        self,
+        starts: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        files: Sequence[mmap.mmap],
+        ends: Sequence[int],
+    ) -> None:
+        self.starts, self.sizes, self.files, self.ends = starts, sizes, files, ends
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Texts: ...
+    def __getitem__(self, index: int | slice) -> str | Texts:
+        if isinstance(index, slice):
+            return Texts(self.starts[index], self.sizes[index], self.files, self.ends)
+        start, size = int(self.starts[index]), int(self.sizes[index])
+        number = bisect_right(self.ends, start)
+        begin = start - (self.ends[number - 1] if number else 0)
+        return self.files[number][begin : begin + size].decode("utf-8")
+
+    def select(self, numbers: npt.NDArray[np.int64]) -> Texts:
+        """Return the texts with these numbers."""
+        return Texts(self.starts[numbers], self.sizes[numbers], self.files, self.ends)
+
+
+class TextCollector:
+    """Reads sources one after the other into `Texts`; a text of white space alone is left out and counted."""
+
+    def __init__(self, options: ReadOptions, limit: int | None = None) -> None:
+        self.options, self.limit, self.blank = options, limit, 0
+        self.starts, self.sizes = array("q"), array("q")
+        self.files: list[mmap.mmap] = []
+        self.ends: list[int] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many texts as wanted."""
+        return self.limit is not None and len(self.starts) >= self.limit
+
+    def read(self, source: Source) -> int:
+        """Add the texts of a source, up to the limit, and return how many they are."""
+        before, first = len(self.starts), self.ends[-1] if self.ends else 0
+        in_place = source.format == "txt" and not source.gzipped
+        with source.path.open("rb") if in_place else tempfile.TemporaryFile(prefix="sentcli-texts-") as file:
+            for place, size, text in lines_and_places(source) if in_place else self._copied(source, file):
+                if self.full:
+                    break
+                if text.strip():
+                    self.starts.append(first + place)
+                    self.sizes.append(size)
+                else:
+                    self.blank += 1
+            if end := file.seek(0, 2):
+                self.files.append(mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ))
+                self.ends.append(first + end)
+        return len(self.starts) - before
+
+    def _copied(self, source: Source, copy: IO[bytes]) -> Iterator[tuple[int, int, str]]:
+        """Yield where each text begins in a copy, how many bytes it has, and the text."""
+        for row in rows(source, self.options):
+            text = row.text if row is not None else ""
+            place = copy.tell()
+            yield place, copy.write(text.encode("utf-8")), text
+
+    def texts(self) -> Texts:
+        """Return everything that was read."""
+        return Texts(np.array(self.starts, np.int64), np.array(self.sizes, np.int64), self.files, self.ends)

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest, one_line
-from sentcli.search.exact import Blocks, check_width, require_faiss
-from sentcli.search.neighbours import Neighbours, Similarity, prepared
+from sentcli.search.exact import Blocks, Neighbours, Similarity, check_width, prepared, require_faiss
 
 FLAT = "flat"
 KINDS = {

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, MissingExtraError, nearest, one_line
-from sentcli.search.neighbours import Neighbours
+from sentcli.search.exact import Neighbours
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
 FACTS = "bm25.json"

@@ -18,8 +18,8 @@ from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_source
 from sentcli.search.bm25 import BM25
+from sentcli.search.exact import Neighbours
 from sentcli.search.fusion import Way, depth, fuse
-from sentcli.search.neighbours import Neighbours
 from sentcli.search.searcher import Searcher
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, nearest
-from sentcli.search.neighbours import Neighbours
+from sentcli.search.exact import Neighbours
 
 CONSTANT = 60
 """What Cormack, Clarke and Buettcher found to work."""

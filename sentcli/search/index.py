@@ -17,8 +17,7 @@ from sentcli.io.atomic import replacing
 from sentcli.io.digests import file_digest
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import require_faiss
-from sentcli.search.neighbours import Similarity, Vectors
+from sentcli.search.exact import Similarity, Vectors, require_faiss
 from sentcli.search.searcher import TARGET, sample, tune
 from sentcli.search.store import INDEX, TRAINED, IndexFile, IndexManifest, Store, read_part
 

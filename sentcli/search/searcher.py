@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import Blocks
-from sentcli.search.neighbours import Neighbours, Similarity, Vectors, merge, not_own, prepared
+from sentcli.search.exact import Blocks, Neighbours, Similarity, Vectors, merge, not_own, prepared
 
 HELD = 2**22
 """Hits that are held at a time: about 4,000 queries with a thousand each."""

@@ -23,8 +23,7 @@ from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.bm25 import BM25
 from sentcli.search.corpus import RowsOnDisk
-from sentcli.search.exact import Blocks
-from sentcli.search.neighbours import Similarity
+from sentcli.search.exact import Blocks, Similarity
 from sentcli.search.searcher import Searcher
 
 INDEXES, WORDS = "indexes", "bm25"

@@ -15,8 +15,7 @@ from sentcli.data import get as module
 from sentcli.data.download import NoRoomError
 from sentcli.data.get import get
 from sentcli.data.pins import verify
-from sentcli.data.place import is_offline, missing, presence
-from sentcli.data.registry import Archive, DataSet, File, Pin
+from sentcli.data.registry import Archive, DataSet, File, Pin, is_offline, missing, presence
 from sentcli.errors import InputError, SentcliError
 from tests.data.conftest import BEIR, beir_set, beir_zip, pin, plain_set, tree, zipped
 

@@ -11,9 +11,8 @@ import pytest
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import Counts, InputGroup, ShardShare, check_dataset, require_whole
 from sentcli.io.dataset import read_manifest as manifest_of
-from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block
-from sentcli.io.writers import OutputPlan
+from sentcli.io.writers import DatasetWriter, OutputPlan
 
 PLAN = OutputPlan(10, 3, {"n": pa.int64()}, {"model": "m"})
 DATA = np.arange(30, dtype=np.float32).reshape(10, 3)

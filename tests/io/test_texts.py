@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError
-from sentcli.io.readers import ReadOptions, rows
+from sentcli.io.readers import ReadOptions, TextCollector, rows
 from sentcli.io.sources import open_source
-from sentcli.io.texts import TextCollector
 
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=20)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.search import exact
-from sentcli.search.neighbours import Neighbours, merge, unit_length
+from sentcli.search.exact import Neighbours, merge, unit_length
 from sentcli.search.searcher import build
 from sentcli.search.trec import write_run
 
