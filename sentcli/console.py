@@ -93,19 +93,19 @@ def fail(message: str) -> None:
     stderr().print(Text.assemble(("error: ", "bold red"), _plain(message)))
 
 
-def show(shown: Table, *, intervals: bool = True) -> None:
+def show(shown: Table) -> None:
     """Print a table; an entry's interval stands behind it, the best of a ranked column has a star."""
     drawn = RichTable(title=Text(safe(shown.title)), title_justify="left")
     for place, column in enumerate(shown.columns):
         justify: Literal["left", "right"] = "right" if shown.numeric(place) else "left"
         drawn.add_column(Text(safe(column)), justify=justify, overflow="fold")
     for i in range(len(shown.rows)):
-        drawn.add_row(*(Text(safe(_entry(shown, i, place, intervals))) for place in range(len(shown.columns))))
+        drawn.add_row(*(Text(safe(_entry(shown, i, place))) for place in range(len(shown.columns))))
     output().print(drawn)
 
 
-def _entry(shown: Table, row: int, column: int, intervals: bool) -> str:
-    ends = shown.interval_text(row, column) if intervals else ""
+def _entry(shown: Table, row: int, column: int) -> str:
+    ends = shown.interval_text(row, column)
     star = "*" if shown.rank(row, column) == "best" else ""
     return f"{shown.shown(row, column)}{star}{f' ({ends})' if ends else ''}"
 

@@ -67,26 +67,29 @@ def usable_cores() -> int:
 
 def processor() -> str:
     """Return the processor's name, where the system tells it."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def _cpuinfo(key: str) -> str | None:
+    """Return what Linux says about the first processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    except OSError:
+        return None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), None)
 
 
 def accelerator_in_sight() -> bool:
     """Tell whether there may be a GPU, without the seconds that importing torch takes."""
     if sys.platform == "darwin":
         return True
-    return sys.platform != "linux" or any(
-        Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-    )
+    devices = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+    return sys.platform != "linux" or any(Path(device).exists() for device in devices)
 
 
 def sums_saturate() -> bool:
     """Tell whether this processor adds products of 8-bit numbers in 16 bits, which overflow (x86 without VNNI)."""
-    try:
-        flags = next(line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("flags"))
-    except (OSError, StopIteration):  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
-        return os.uname().machine not in ("arm64", "aarch64")
+    flags = _cpuinfo("flags")
+    if flags is None:  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
+        return platform.machine() not in ("arm64", "aarch64")
     return not any(name in flags.split() for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

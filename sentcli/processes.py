@@ -26,6 +26,9 @@ BUCKET = 2**24
 PATIENCE = timedelta(hours=1)
 """How long a process waits for the others, for example while the first one scores the dev set."""
 
+LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo")
+"""What errors say when another process is gone."""
+
 
 def launched() -> int:
     """Return how many processes the launcher started."""
@@ -77,7 +80,7 @@ class _SilentError(SentcliError):
 
 def _one_message(error: Exception) -> Exception:
     """Return what this process should end with, so that only one of them speaks."""
-    lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and _lost_peer(str(error)))
+    lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in LOST))
     if isinstance(error, _SilentError):
         return error
     try:
@@ -93,10 +96,6 @@ def _one_message(error: Exception) -> Exception:
             "start it again with --resume"
         )
     return error
-
-
-def _lost_peer(message: str) -> bool:
-    return any(words in message for words in ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo"))
 
 
 def agree(value: T) -> T:

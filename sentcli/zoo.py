@@ -84,8 +84,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     """
     path = Path(model).expanduser()
     if path.is_dir():
-        if (named := zoo().get(model)) is not None and named.sha256:
-            _check_pin(path, named)
+        _check_pin(path, zoo().get(model))
         return path, None
     if path.exists():
         raise InputError(f"{model} is a file; a model is a folder")
@@ -105,14 +104,15 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
             if entry is not None and entry.package and entry.extra:
                 raise MissingExtraError(f"the package {entry.package}", entry.extra, f"{model!r} offline") from error
             raise
-    if entry is not None and entry.sha256:
-        _check_pin(folder, entry)
+    _check_pin(folder, entry)
     return folder, entry
 
 
-def _check_pin(folder: Path, entry: ZooEntry) -> None:
+def _check_pin(folder: Path, entry: ZooEntry | None) -> None:
     from sentcli.io.digests import file_digest
 
+    if entry is None or entry.sha256 is None:
+        return
     weights = folder / "model.safetensors"
     digest = file_digest(weights) if weights.exists() else "missing"
     if digest != entry.sha256:

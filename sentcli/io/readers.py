@@ -248,26 +248,20 @@ def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float
     raise DataError(name, f"the score {score!r} is not a number", line=line)
 
 
+@dataclass(frozen=True, eq=False)
 class Texts(Sequence[str]):
     """Some texts, of which memory holds the places alone: 16 bytes a text.
 
     A plain text file is read where it lies. Texts from tables and from compressed files are copied to a temporary file.
-
-    Args:
-        starts: where each text begins, in bytes, counted over all files ``[n]``.
-        sizes: the bytes of each ``[n]``.
-        files: the files, mapped.
-        ends: where each file ends, counted over all files.
     """
 
-    def __init__(
-        self,
-        starts: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-        files: Sequence[mmap.mmap],
-        ends: Sequence[int],
-    ) -> None:
-        self.starts, self.sizes, self.files, self.ends = starts, sizes, files, ends
+    starts: npt.NDArray[np.int64]
+    """Where each text begins, in bytes, counted over all files ``[n]``."""
+    sizes: npt.NDArray[np.int64]
+    """The bytes of each ``[n]``."""
+    files: Sequence[mmap.mmap]
+    ends: Sequence[int]
+    """Where each file ends, counted over all files."""
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -142,15 +142,7 @@ class Graph:
         parameters = [self.weight(f"{name}.{part}", array_of(getattr(module, part))) for part in ("weight", "bias")]
         return self.op("LayerNormalization", value, *parameters, axis=-1, epsilon=module.eps)
 
-    def attention(
-        self,
-        query: Value,
-        key: Value,
-        value: Value,
-        mask: Value,
-        bias: Value | None,
-        heads: int,
-    ) -> Value:
+    def attention(self, query: Value, key: Value, value: Value, mask: Value, bias: Value | None, heads: int) -> Value:
         """Attend: ``[batch, queries, d]`` and ``[batch, tokens, d]`` to ``[batch, queries, d]``.
 
         Args:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import zoo
-from sentcli.errors import InputError, MissingExtraError, SentcliError
+from sentcli.errors import InputError, SentcliError, required
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import write_json
@@ -140,27 +140,27 @@ def add_export(model: LoadedModel, folder: Path) -> None:
             (exported.folder / name).replace(folder / name)
 
 
+@dataclass
 class _Maker:
     """Builds an export in a folder and compares it with its model."""
 
-    def __init__(
-        self,
-        model: LoadedModel,
-        folder: Path,
-        precision: str,
-        work: Path,
-        scorer: Scorer | None,
-        say: Say,
-        runtime: str,
-    ) -> None:
+    model: LoadedModel
+    folder: Path
+    precision: str
+    work: Path
+    scorer: Scorer | None
+    say: Say
+    runtime: str
+
+    def __post_init__(self) -> None:
+        model, folder, precision = self.model, self.folder, self.precision
         if precision not in PRECISIONS:
             raise InputError(f"unknown precision {precision!r}; one of: {', '.join(PRECISIONS)}")
         if not model.spec.includes_prompt:
             raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
-        self.model, self.folder, self.precision, self.scorer, self.say = model, folder, precision, scorer, say
-        self.runtime, self.work, self.path = runtime, work, folder / ONNX
-        self.reduce_range = precision == "int8" and runtime == "onnx" and sums_saturate()
-        self.graph_precision = "fp32" if runtime == "openvino" else precision
+        self.path = folder / ONNX
+        self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
+        self.graph_precision = "fp32" if self.runtime == "openvino" else precision
         known = transformer.family_of(model.torch_module.backbone) is not None
         self.kind = "written" if known and all(part.has_onnx for part in model.spec.modules) else "traced"
         self.linear_names: list[str] = []
@@ -257,11 +257,8 @@ class _Maker:
 
     def _quantise_for_openvino(self) -> None:
         """Make ``openvino.xml`` and ``openvino.bin`` of ``model.onnx``, in 8 bits, with ranges learned from `texts`."""
-        try:
-            import nncf
-            import openvino
-        except ImportError as error:
-            raise MissingExtraError("openvino and nncf", "openvino", "int8 on openvino") from error
+        extra = ("openvino and nncf", "openvino", "int8 on openvino")
+        nncf, openvino = required("nncf", *extra), required("openvino", *extra)
         self.say("learning the ranges of activations")
         logging.getLogger("nncf").setLevel(logging.ERROR)
         core, tokenizer = openvino.Core(), self.model.tokenizer

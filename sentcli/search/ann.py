@@ -15,14 +15,16 @@ from sentcli.errors import DataError, InputError, nearest, one_line
 from sentcli.search.exact import Blocks, Neighbours, Similarity, check_width, prepared, require_faiss
 
 FLAT = "flat"
-KINDS = {
-    FLAT: "exact; the vectors themselves",
-    "hnsw": "a graph (Malkov and Yashunin, 2020), 32 links a row",
-    "ivf": "an inverted file: vectors in clusters, about 4 sqrt(rows) of them",
-    "ivfpq": "an inverted file of product codes (Jegou et al., 2011) after a rotation (OPQ, Ge et al., 2013), one byte "
-    "for 8 dimensions",
-    "sq8": "every row, one byte a dimension",
-}
+KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
+"""Of index, by name.
+
+* flat: exact; the vectors themselves.
+* hnsw: a graph (Malkov and Yashunin, 2020), 32 links a row.
+* ivf: an inverted file, vectors in clusters, about 4 sqrt(rows) of them.
+* ivfpq: an inverted file of product codes (Jegou et al., 2011) after a rotation (OPQ, Ge et al., 2013), one byte for 8
+  dimensions.
+* sq8: every row, one byte a dimension.
+"""
 RESCORED = {"ivfpq": 10, "sq8": 4}
 """Rows that are compared exactly for each hit that is wanted, because the index itself holds codes."""
 TRAINED_ON = 64
@@ -79,7 +81,7 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
         return FaissRecipe(kind, factories[kind], RESCORED.get(kind, 0))
     if re.fullmatch(r"[a-z0-9]+", kind):
         raise InputError(
-            f"unknown index {kind!r}{nearest(kind, list(KINDS))}; one of {', '.join(KINDS)}, or a faiss factory string "
+            f"unknown index {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}, or a faiss factory string "
             "such as IVF4096,Flat"
         )
     quantises = re.search(r"PQ|SQ|RQ|LSH|ITQ|AQ", kind.upper()) is not None and "RFLAT" not in kind.upper()

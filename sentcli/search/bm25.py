@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, MissingExtraError, nearest, one_line
+from sentcli.errors import InputError, nearest, one_line, required
 from sentcli.search.exact import Neighbours
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
@@ -144,11 +144,7 @@ def require_bm25s() -> Any:
     Raises:
         MissingExtraError: if it is not installed.
     """
-    try:
-        import bm25s
-    except ImportError as error:
-        raise MissingExtraError("bm25s", "cpu", "BM25 search") from error
-    return bm25s
+    return required("bm25s", "bm25s", "cpu", "BM25 search")
 
 
 def check_language(language: str) -> None:
@@ -172,11 +168,7 @@ def _analysis(language: str) -> dict[str, Any]:
 
 
 def _require_stemmer() -> Any:
-    try:
-        import Stemmer
-    except ImportError as error:
-        raise MissingExtraError("PyStemmer", "cpu", "BM25 search") from error
-    return Stemmer
+    return required("Stemmer", "PyStemmer", "cpu", "BM25 search")
 
 
 def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:

@@ -202,31 +202,20 @@ class Corpus:
             k: hits of each.
             dense_weight: share of the dense score in ``weighted``.
         """
-        found = self._search(way, queries, vectors, k, dense_weight)
-        there = found.positions >= 0
-        positions = np.unique(found.positions[there]).tolist()
+        candidates = depth([way], k)
+        hits = dense = by_words = Neighbours.none(len(queries))
+        if way != "bm25":
+            assert self.searcher is not None and vectors is not None
+            hits = dense = self.searcher.search(vectors, candidates)
+        if way != "dense":
+            assert self.bm25 is not None
+            hits = by_words = self.bm25.search(queries, candidates)
+        if way in ("rrf", "weighted"):
+            hits = fuse(way, dense, by_words, k, dense_weight)
+        there = hits.positions >= 0
+        positions = np.unique(hits.positions[there]).tolist()
         rows = dict(zip(positions, self.rows.take(positions), strict=True))  # one row may be a hit of many queries
         return [
             [Hit(rank, float(s), rows[int(p)]) for rank, (s, p) in enumerate(zip(scores[t], places[t], strict=True), 1)]
-            for scores, places, t in zip(found.scores, found.positions, there, strict=True)
+            for scores, places, t in zip(hits.scores, hits.positions, there, strict=True)
         ]
-
-    def _search(
-        self,
-        way: Way,
-        queries: Sequence[str],
-        vectors: npt.NDArray[np.generic] | None,
-        k: int,
-        dense_weight: float,
-    ) -> Neighbours:
-        wanted = depth([way], k)
-        dense = by_words = Neighbours.none(len(queries))
-        if way != "bm25":
-            assert self.searcher is not None and vectors is not None
-            dense = self.searcher.search(vectors, wanted)
-        if way != "dense":
-            assert self.bm25 is not None
-            by_words = self.bm25.search(queries, wanted)
-        if way == "dense":
-            return dense
-        return by_words if way == "bm25" else fuse(way, dense, by_words, k, dense_weight)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError, MissingExtraError
+from sentcli.errors import DataError, InputError, required
 from sentcli.io.dataset import Shard
 
 Vectors = npt.NDArray[np.float32]
@@ -315,8 +315,4 @@ def require_faiss() -> Any:
     Raises:
         MissingExtraError: if it is not installed.
     """
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingExtraError("faiss", "cpu", "search") from error
-    return faiss
+    return required("faiss", "faiss", "cpu", "search")

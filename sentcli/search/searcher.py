@@ -105,16 +105,13 @@ class Searcher:
         return {"kind": self.recipe.kind, "factory": self.recipe.factory, **self.efforts, **rescore}
 
 
-def build(
-    kind: str, vectors: npt.NDArray[np.generic], similarity: Similarity = "cosine", *, target: float = TARGET
-) -> Searcher:
+def build(kind: str, vectors: npt.NDArray[np.generic], similarity: Similarity = "cosine") -> Searcher:
     """Return a search over vectors ``[n, dim]`` in memory, tuned on a sample of them.
 
     Args:
         kind: as in `ann.recipe`.
         vectors: of the corpus.
         similarity: ``cosine`` or ``dot``.
-        target: recall@10 that search parameters are chosen for.
 
     Raises:
         InputError: as `ann.recipe`; also if the rows are too few for it.
@@ -128,7 +125,7 @@ def build(
     for block in blocks.since(0, exact.BLOCK):
         index.add(block)
     searcher = Searcher([index], recipe, blocks, similarity)
-    tune(searcher, sample(blocks, similarity), target)
+    tune(searcher, sample(blocks, similarity))
     return searcher
 
 
