@@ -47,15 +47,9 @@ class Inputs:
 
     def described(self) -> list[dict[str, Any]]:
         """Return what identifies each file."""
-        return [
-            {
-                "name": Path(source.name).name,
-                "format": source.format,
-                "bytes": source.path.stat().st_size,
-                "sha256": file_digest(source.path),
-            }
-            for source in self.sources
-        ]
+        names = ("name", "format", "bytes", "sha256")
+        facts = ((Path(s.name).name, s.format, s.path.stat().st_size, file_digest(s.path)) for s in self.sources)
+        return [dict(zip(names, values, strict=True)) for values in facts]
 
 
 def check_target(
@@ -169,7 +163,11 @@ class EncodeSummary:
 
 
 def encode_files(
-    encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings, progress: Progress | None = None
+    encoder: SentenceEncoder,
+    inputs: Inputs,
+    output: str,
+    settings: EncodeSettings,
+    progress: Progress = lambda added: None,
 ) -> EncodeSummary:
     """Encode every row of the inputs, in order.
 
@@ -198,8 +196,7 @@ def encode_files(
     done = Counts()
     with _target(output, plan, inputs, settings) as target:
         before = target.rows_before
-        if before and progress is not None:
-            progress(EncodeStats(texts=before))
+        progress(EncodeStats(texts=before))
         how = {"prompt": settings.prompt, "batch_tokens": settings.batch_tokens, "on_long": settings.on_long}
         reader = blocks(
             inputs.sources,
@@ -214,8 +211,7 @@ def encode_files(
             for block, vectors, counts in encoded(reader, engine, output, settings.on_long):
                 target.write(block, settings.smaller.apply(vectors), counts)
                 done += counts
-                if progress is not None:  # rows whose text had been encoded
-                    progress(EncodeStats(texts=counts.duplicates))
+                progress(EncodeStats(texts=counts.duplicates))  # rows whose text had been encoded
         if done.rows != target.expected:
             raise SentcliError(f"the input has changed while it was read: {target.expected} rows, then {done.rows}")
     return EncodeSummary(

@@ -55,7 +55,7 @@ class LocalEngine:
     ahead = 2
     """Blocks that keep it busy."""
 
-    def __init__(self, encoder: SentenceEncoder, how: dict[str, Any], progress: Progress | None) -> None:
+    def __init__(self, encoder: SentenceEncoder, how: dict[str, Any], progress: Progress) -> None:
         self.encoder, self.how, self.progress = encoder, how, progress
         self.stopped = threading.Event()
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="engine")
@@ -67,8 +67,7 @@ class LocalEngine:
     def _advance(self, added: EncodeStats) -> None:
         if self.stopped.is_set():
             raise _StoppedError("stopped")
-        if self.progress is not None:
-            self.progress(added)
+        self.progress(added)
 
     def close(self) -> None:
         """Give up what has not been done."""
@@ -79,9 +78,7 @@ class LocalEngine:
 class ProcessEngine:
     """Processes with an encoder each; a block goes to the first that is free."""
 
-    def __init__(
-        self, load: dict[str, Any], devices: Sequence[str], how: dict[str, Any], progress: Progress | None
-    ) -> None:
+    def __init__(self, load: dict[str, Any], devices: Sequence[str], how: dict[str, Any], progress: Progress) -> None:
         """Start the processes.
 
         Args:
@@ -108,14 +105,13 @@ class ProcessEngine:
                 future = self.pool.submit(_encode_in_process, list(texts), self.how)
         except BrokenProcessPool as error:
             raise SentcliError("a process that encodes has died (out of memory?)") from error
-        if self.progress is not None:
-            future.add_done_callback(self._advance)
+        future.add_done_callback(self._advance)
         return future
 
     def _advance(self, future: Future[Encoded]) -> None:
-        if not future.cancelled() and future.exception() is None and self.progress is not None:
-            found = future.result()
-            self.progress(EncodeStats(texts=len(found.vectors), tokens=found.tokens))
+        if not future.cancelled() and future.exception() is None:
+            done = future.result()
+            self.progress(EncodeStats(texts=len(done.vectors), tokens=done.tokens))
 
     def close(self) -> None:
         """Give up what has not been done, and end the processes."""
@@ -181,7 +177,7 @@ Engine = LocalEngine | ProcessEngine
 
 @contextmanager
 def open_engine(
-    encoder: SentenceEncoder, how: dict[str, Any], progress: Progress | None, devices: Sequence[str], load: Any
+    encoder: SentenceEncoder, how: dict[str, Any], progress: Progress, devices: Sequence[str], load: Any
 ) -> Iterator[Engine]:
     """Yield the engine for some devices: several of them have a process each.
 

@@ -120,8 +120,7 @@ class _Job:
 
     def extend(self, place: Path) -> tuple[IndexManifest, int]:
         """Add to an index the rows that came since, and measure it; return what is there and what was added."""
-        request, manifest = self.request, IndexManifest.read(place)
-        self.store.check_manifest(manifest, place.name)
+        request, manifest = self.request, self.store.read_index(place.name)
         for key in ("kind", "similarity", "query_prompt"):
             here, now = getattr(manifest, key), getattr(request, key)
             if here != now:

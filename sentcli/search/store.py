@@ -241,14 +241,16 @@ class Store:
         if similarity == "dot" and self.settings.get("output_dtype") == "int8":
             raise InputError(f"{self.folder} holds vectors in int8, each scaled by itself: only their cosine is known")
 
-    def check_manifest(self, manifest: IndexManifest, index: str) -> None:
-        """Refuse an index of other vectors than those that are there; rows may have been added."""
+    def read_index(self, index: str) -> IndexManifest:
+        """Read what an index of vectors is; it has to be of those that are there, to which rows may have been added."""
+        manifest = IndexManifest.read(self.place(index))
         same = self.vector_digests[: len(manifest.shards)] == manifest.shards
         if not same or manifest.encoder != self.encoder:
             raise InputError(
                 f"{self.folder}: the vectors have changed since the index {index} was built: build it again with "
                 "--overwrite"
             )
+        return manifest
 
     def open_index(
         self,
@@ -280,9 +282,7 @@ class Store:
             return self._flat(similarity, device)
         if folder not in built:
             raise InputError(self._no_index(name, folder, built))
-        place = self.place(folder)
-        manifest = IndexManifest.read(place)
-        self.check_manifest(manifest, folder)
+        place, manifest = self.place(folder), self.read_index(folder)
         if similarity not in (None, manifest.similarity):
             raise InputError(f"{place} was built for similarity {manifest.similarity!r}, not {similarity!r}")
         pinned = own_prompt if manifest.query_prompt is None else manifest.query_prompt
@@ -380,9 +380,7 @@ class Store:
             facts = self._words_facts()
             files, stale = facts.files, facts.rows != self.row_digests
         else:
-            manifest = IndexManifest.read(place)
-            self.check_manifest(manifest, name)
-            files = manifest.digests
+            files = self.read_index(name).digests
         checked = {place / file: damage(place / file, digest) for file, digest in files.items()}
         problems = [f"{path} {problem}" for path, problem in checked.items() if problem]
         return [*problems, *([f"{place} is of other rows than those that are there"] if stale else [])]

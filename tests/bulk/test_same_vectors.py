@@ -30,7 +30,7 @@ many = settings(
 def processes(tiny_bert):
     """Two processes that stay for all examples."""
     load = {"model": str(tiny_bert), "backend": "onnx", "precision": "fp32"}
-    engine = ProcessEngine(load, ["cpu", "cpu"], {}, None)
+    engine = ProcessEngine(load, ["cpu", "cpu"], {}, lambda added: None)
     yield engine
     engine.close()
 
@@ -38,7 +38,11 @@ def processes(tiny_bert):
 @pytest.fixture
 def engine(request, monkeypatch, encoder):
     """Let `encode_files` run texts on an engine that is there already."""
-    made = LocalEngine(encoder, {}, None) if request.param == "local" else request.getfixturevalue("processes")
+    made = (
+        LocalEngine(encoder, {}, lambda added: None)
+        if request.param == "local"
+        else request.getfixturevalue("processes")
+    )
 
     @contextmanager
     def opened(*_, **__):
