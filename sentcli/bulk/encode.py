@@ -22,7 +22,7 @@ from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, Shar
 from sentcli.io.digests import file_digest
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
 from sentcli.io.sources import Source, open_source
-from sentcli.io.writers import DatasetWriter, OutputPlan, Writer, open_writer, output_kind
+from sentcli.io.writers import DatasetWriter, OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.smaller import Smaller, fit_pca
 
@@ -230,7 +230,7 @@ def encode_files(
 class _File:
     """One file, or standard output, with what a `DatasetWriter` says about a directory."""
 
-    writer: Writer
+    append: Write
     expected: int
     wanted = None
     first_row = first_number = rows_before = 0
@@ -238,19 +238,19 @@ class _File:
 
     def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
         """Append rows."""
-        self.writer.write(block, vectors)
+        self.append(block, vectors)
 
 
 @contextmanager
 def _target(output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings) -> Iterator[DatasetWriter | _File]:
     if output_kind(output) != "directory":
-        with open_writer(output, plan) as file:
-            yield _File(file, plan.rows)
+        with open_writer(output, plan) as append:
+            yield _File(append, plan.rows)
         return
     read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
     group = InputGroup(inputs.described(), plan.rows, read)
-    size, part, resume, append = settings.shard_rows, settings.part, settings.resume, settings.append
-    with DatasetWriter(Path(output), plan, size, group, part=part, resume=resume, append=append) as writer:
+    going_on: dict[str, Any] = {"part": settings.part, "resume": settings.resume, "append": settings.append}
+    with DatasetWriter(Path(output), plan, settings.shard_rows, group, **going_on) as writer:
         yield writer
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,11 +59,8 @@ class OutputPlan:
     """Of DTYPES."""
 
 
-class Writer(Protocol):
-    """Takes blocks of rows with their vectors ``[rows, dim]``, in order."""
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append."""
+Write = Callable[[Block, Vectors], None]
+"""Appends the rows of a block with their vectors ``[rows, dim]``."""
 
 
 def output_kind(target: str) -> str:
@@ -79,44 +77,32 @@ def output_kind(target: str) -> str:
 
 
 @contextmanager
-def open_writer(target: str, plan: OutputPlan) -> Iterator[Writer]:
-    """Open the writer for one file or standard output; the file is renamed into place when the block ends well."""
+def open_writer(target: str, plan: OutputPlan) -> Iterator[Write]:
+    """Yield what writes to a file or to standard output; the file is renamed into place when the block ends well."""
     kind = output_kind(target)
     if kind == "stdout":
-        yield JsonlWriter(sys.stdout)
+        yield partial(_write_jsonl, sys.stdout)
         sys.stdout.flush()
         return
     with replacing(Path(target)) as temporary, ExitStack() as stack:
         if kind == ".jsonl":
-            yield JsonlWriter(stack.enter_context(temporary.open("w", encoding="utf-8")))
+            yield partial(_write_jsonl, stack.enter_context(temporary.open("w", encoding="utf-8")))
         elif kind == ".parquet":
-            yield stack.enter_context(ParquetWriter(temporary, plan))
+            yield stack.enter_context(parquet_writer(temporary, plan))
         else:
             handle = stack.enter_context(temporary.open("wb"))
             yield npy_writer(handle, plan) if kind == ".npy" else safetensors_writer(handle, plan)
 
 
-@dataclass(frozen=True)
-class RawWriter:
-    """Row-major ``[rows, dim]`` behind a header that is there already."""
-
-    handle: IO[bytes]
-    dtype: np.dtype[Any]
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append the vectors."""
-        self.handle.write(np.ascontiguousarray(vectors, dtype=self.dtype).data)
-
-
-def npy_writer(handle: IO[bytes], plan: OutputPlan) -> RawWriter:
+def npy_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
     """Begin an ``.npy`` file."""
     dtype = np.dtype(plan.dtype).newbyteorder("<")
     header = {"descr": dtype.str, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
     np.lib.format.write_array_header_1_0(handle, header)
-    return RawWriter(handle, dtype)
+    return partial(_write_raw, handle, dtype)
 
 
-def safetensors_writer(handle: IO[bytes], plan: OutputPlan) -> RawWriter:
+def safetensors_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
     """Begin a file with one tensor ``embeddings``; the settings go into the header's metadata.
 
     The safetensors library serialises whole arrays from memory; the format (an 8-byte length, a JSON header, raw
@@ -129,60 +115,50 @@ def safetensors_writer(handle: IO[bytes], plan: OutputPlan) -> RawWriter:
     header = json.dumps({"__metadata__": metadata, "embeddings": tensor}).encode()
     header += b" " * (-len(header) % 8)
     handle.write(struct.pack("<Q", len(header)) + header)
-    return RawWriter(handle, dtype)
+    return partial(_write_raw, handle, dtype)
 
 
-class JsonlWriter:
-    """One object a row: ``id``, ``text``, the other columns, ``embedding``."""
-
-    def __init__(self, handle: IO[str]) -> None:
-        self.handle = handle
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append rows."""
-        for i, vector in enumerate(vectors):
-            row = {"id": block.ids[i], "text": block.texts[i]}
-            row.update((name, values[i]) for name, values in block.columns.items())
-            numbers = ",".join(vector.astype("U"))  # float32's shortest text that reads back to the same bits
-            self.handle.write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
+def _write_raw(handle: IO[bytes], dtype: np.dtype[Any], _: Block, vectors: Vectors) -> None:
+    """Append the vectors row by row."""
+    handle.write(np.ascontiguousarray(vectors, dtype=dtype).data)
 
 
-class ParquetWriter:
-    """``id``, ``text``, the other columns and, for vectors, ``embedding`` as a fixed-size list."""
+def _write_jsonl(handle: IO[str], block: Block, vectors: Vectors) -> None:
+    """Append one object a row: ``id``, ``text``, the other columns, ``embedding``."""
+    for i, vector in enumerate(vectors):
+        row = {"id": block.ids[i], "text": block.texts[i]}
+        row.update((name, values[i]) for name, values in block.columns.items())
+        numbers = ",".join(vector.astype("U"))  # float32's shortest text that reads back to the same bits
+        handle.write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
 
-    def __init__(self, path: Path, plan: OutputPlan, *, vectors: bool = True) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        self.with_vectors, self.dimension, self.types = vectors, plan.dimension, plan.column_types
-        fields = [("id", pa.string()), ("text", pa.string()), *plan.column_types.items()]
-        if vectors:
-            self.element = pa.from_numpy_dtype(np.dtype(plan.dtype))
-            fields.append(("embedding", pa.list_(self.element, plan.dimension)))
-        metadata = {"sentcli": json.dumps(plan.settings, ensure_ascii=False)}
-        self.schema = pa.schema(fields, metadata=metadata)
-        self.writer = pq.ParquetWriter(path, self.schema)
+@contextmanager
+def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -> Iterator[Write]:
+    """Write ``id``, ``text``, the other columns and, for vectors, ``embedding`` as a fixed-size list.
 
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append one row group."""
-        import pyarrow as pa
+    A block becomes a row group.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-        arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
-        for name, kind in self.types.items():
-            values = block.columns[name]
-            if pa.types.is_string(kind):
-                values = [_as_text(value) for value in values]
-            arrays.append(pa.array(values, kind))
-        if self.with_vectors:
-            flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), self.element)
-            arrays.append(pa.FixedSizeListArray.from_arrays(flat, self.dimension))
-        self.writer.write_table(pa.Table.from_arrays(arrays, schema=self.schema))
+    element = pa.from_numpy_dtype(np.dtype(plan.dtype))
+    fields = [("id", pa.string()), ("text", pa.string()), *plan.column_types.items()]
+    if with_vectors:
+        fields.append(("embedding", pa.list_(element, plan.dimension)))
+    schema = pa.schema(fields, metadata={"sentcli": json.dumps(plan.settings, ensure_ascii=False)})
+    with pq.ParquetWriter(path, schema) as writer:
 
-    def __enter__(self) -> ParquetWriter:
-        return self
+        def write(block: Block, vectors: Vectors) -> None:
+            arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
+            for name, kind in plan.column_types.items():
+                values = block.columns[name]
+                arrays.append(pa.array(map(_as_text, values) if pa.types.is_string(kind) else values, kind))
+            if with_vectors:
+                flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), element)
+                arrays.append(pa.FixedSizeListArray.from_arrays(flat, plan.dimension))
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
-    def __exit__(self, *_: object) -> None:
-        self.writer.close()
+        yield write
 
 
 def _json(value: Any) -> str:
@@ -253,8 +229,8 @@ class DatasetWriter:
         self.expected = sum(map(self._size, self.wanted))
         self.rows_before = sum(map(self._size, self.mine)) - self.expected
         self.stack = ExitStack()
-        self.writers: tuple[Any, ...] = ()
-        """Of vectors and rows of the shard that is being made."""
+        self.open_files: tuple[Write, ...] = ()
+        """Vectors and rows of the shard that is being made."""
         self.counts = Counts()
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -318,10 +294,10 @@ class DatasetWriter:
 
     def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
         """Append rows to their shard; one that is full is published."""
-        if not self.writers:
+        if not self.open_files:
             self._open(block.shard)
-        for writer in self.writers:
-            writer.write(block, vectors)
+        for write in self.open_files:
+            write(block, vectors)
         self.counts += counts
         if self.counts.rows >= self._size(block.shard):
             self._publish(block.shard)
@@ -334,8 +310,8 @@ class DatasetWriter:
         names = shard_names(self.first_shard + number)
         vectors_path, rows_path = (self.stack.enter_context(replacing(self.folder / name)) for name in names)
         handle = self.stack.enter_context(vectors_path.open("wb"))
-        rows_writer = self.stack.enter_context(ParquetWriter(rows_path, plan, vectors=False))
-        self.writers = npy_writer(handle, plan), rows_writer
+        write_rows = self.stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
+        self.open_files = npy_writer(handle, plan), write_rows
 
     def _publish(self, number: int) -> None:
         self.stack.close()
@@ -346,7 +322,7 @@ class DatasetWriter:
         count = facts.pop("rows")
         shard = Shard(self.first_shard + number, vectors, rows, first_row, count, **facts, sha256=digests)
         self.manifest = self.manifest.with_shards([*self.manifest.shards, shard])
-        self.writers, self.counts = (), Counts()
+        self.open_files, self.counts = (), Counts()
         self._write_manifest()
 
     def _write_manifest(self) -> None:
