@@ -11,10 +11,10 @@ import tempfile
 import threading
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -49,74 +49,80 @@ class _StoppedError(SentcliError):
     """The work was given up from outside."""
 
 
-class LocalEngine:
-    """An encoder in a thread of this process, so that reading and writing go on beside it."""
+@dataclass(frozen=True)
+class Engine:
+    """Takes the texts of a block at a time, which are encoded in the order in which they come."""
 
-    ahead = 2
+    submit: Callable[[Sequence[str]], Future[Encoded]]
+    ahead: int
     """Blocks that keep it busy."""
 
-    def __init__(self, encoder: SentenceEncoder, how: dict[str, Any], progress: Progress) -> None:
-        self.encoder, self.how, self.progress = encoder, how, progress
-        self.stopped = threading.Event()
-        self.pool = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
-    def submit(self, texts: Sequence[str]) -> Future[Encoded]:
-        """Encode texts after those that were given before."""
-        return self.pool.submit(self.encoder.encode_distinct, texts, **self.how, progress=self._advance)
+def open_engine(
+    encoder: SentenceEncoder, how: dict[str, Any], progress: Progress, devices: Sequence[str], load: Any
+) -> AbstractContextManager[Engine]:
+    """Open the engine for some devices: several of them have a process each.
 
-    def _advance(self, added: EncodeStats) -> None:
-        if self.stopped.is_set():
+    Args:
+        encoder: loaded in this process.
+        how: every text is encoded, arguments of `SentenceEncoder.encode_distinct`.
+        progress: called with what was done.
+        devices: several, or none for the encoder's own.
+        load: arguments of `SentenceEncoder.load`, for the processes, without the device.
+    """
+    return open_processes(load, devices, how, progress) if len(devices) > 1 else open_thread(encoder, how, progress)
+
+
+@contextmanager
+def open_thread(encoder: SentenceEncoder, how: dict[str, Any], progress: Progress) -> Iterator[Engine]:
+    """Run an encoder in a thread of this process, so that reading and writing go on beside it."""
+    stopped = threading.Event()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="engine")
+
+    def advance(added: EncodeStats) -> None:
+        if stopped.is_set():
             raise _StoppedError("stopped")
-        self.progress(added)
+        progress(added)
 
-    def close(self) -> None:
-        """Give up what has not been done."""
-        self.stopped.set()
-        self.pool.shutdown(wait=True, cancel_futures=True)
+    try:
+        yield Engine(lambda texts: pool.submit(encoder.encode_distinct, texts, **how, progress=advance), ahead=2)
+    finally:
+        stopped.set()
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
-class ProcessEngine:
-    """Processes with an encoder each; a block goes to the first that is free."""
+@contextmanager
+def open_processes(
+    load: dict[str, Any], devices: Sequence[str], how: dict[str, Any], progress: Progress
+) -> Iterator[Engine]:
+    """Run processes with an encoder each; a block goes to the first that is free."""
+    context = multiprocessing.get_context("spawn")
+    names = context.SimpleQueue()
+    for device in devices:
+        names.put(device)
+    on_cpu = sum(name == "cpu" for name in devices)
+    share = max(usable_cores() // on_cpu, 1) if on_cpu else 0
+    pool = ProcessPoolExecutor(len(devices), mp_context=context, initializer=_start, initargs=(load, names, share))
 
-    def __init__(self, load: dict[str, Any], devices: Sequence[str], how: dict[str, Any], progress: Progress) -> None:
-        """Start the processes.
-
-        Args:
-            load: arguments of `SentenceEncoder.load`, without the device.
-            devices: one for each process.
-            how: every text is encoded, arguments of `SentenceEncoder.encode_distinct`.
-            progress: called after every block.
-        """
-        self.ahead, self.how, self.progress = 2 * len(devices), how, progress
-        context = multiprocessing.get_context("spawn")
-        names = context.SimpleQueue()
-        for device in devices:
-            names.put(device)
-        on_cpu = sum(name == "cpu" for name in devices)
-        share = max(usable_cores() // on_cpu, 1) if on_cpu else 0
-        self.pool = ProcessPoolExecutor(
-            len(devices), mp_context=context, initializer=_start, initargs=(load, names, share)
-        )
-
-    def submit(self, texts: Sequence[str]) -> Future[Encoded]:
-        """Encode texts in the next process that is free."""
+    def submit(texts: Sequence[str]) -> Future[Encoded]:
         try:
             with _ctrl_c_held():  # this may start a process
-                future = self.pool.submit(_encode_in_process, list(texts), self.how)
+                future = pool.submit(_encode_in_process, list(texts), how)
         except BrokenProcessPool as error:
             raise SentcliError("a process that encodes has died (out of memory?)") from error
-        future.add_done_callback(self._advance)
+        future.add_done_callback(advance)
         return future
 
-    def _advance(self, future: Future[Encoded]) -> None:
+    def advance(future: Future[Encoded]) -> None:
         if not future.cancelled() and future.exception() is None:
             done = future.result()
-            self.progress(EncodeStats(texts=len(done.vectors), tokens=done.tokens))
+            progress(EncodeStats(texts=len(done.vectors), tokens=done.tokens))
 
-    def close(self) -> None:
-        """Give up what has not been done, and end the processes."""
-        processes = list((self.pool._processes or {}).values())
-        self.pool.shutdown(wait=False, cancel_futures=True)
+    try:
+        yield Engine(submit, ahead=2 * len(devices))
+    finally:
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             with suppress(Exception):
                 process.terminate()
@@ -169,31 +175,6 @@ def _encode_in_process(texts: list[str], how: dict[str, Any]) -> Encoded:
         raise _encoder
     assert _encoder is not None
     return _encoder.encode_distinct(texts, **how)
-
-
-Engine = LocalEngine | ProcessEngine
-"""Takes the texts of a block at a time."""
-
-
-@contextmanager
-def open_engine(
-    encoder: SentenceEncoder, how: dict[str, Any], progress: Progress, devices: Sequence[str], load: Any
-) -> Iterator[Engine]:
-    """Yield the engine for some devices: several of them have a process each.
-
-    Args:
-        encoder: loaded in this process.
-        how: every text is encoded, arguments of `SentenceEncoder.encode_distinct`.
-        progress: called with what was done.
-        devices: several, or none for the encoder's own.
-        load: arguments of `SentenceEncoder.load`, for the processes.
-    """
-    several = len(devices) > 1
-    engine = ProcessEngine(load, devices, how, progress) if several else LocalEngine(encoder, how, progress)
-    try:
-        yield engine
-    finally:
-        engine.close()
 
 
 @dataclass
