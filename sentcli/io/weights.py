@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
     StateDict = dict[str, torch.Tensor]
 
-WEIGHT_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+WEIGHT_FILES = [name + end for name in ("model.safetensors", "pytorch_model.bin") for end in ("", ".index.json")]
 
 
 def weight_files(folder: Path) -> list[Path]:

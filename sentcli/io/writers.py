@@ -20,21 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, nearest
+from sentcli.io import dataset
 from sentcli.io.atomic import replacing
-from sentcli.io.dataset import (
-    PART,
-    PARTIAL,
-    SHARD_FILE,
-    Counts,
-    InputGroup,
-    Manifest,
-    Shard,
-    ShardShare,
-    difference,
-    load_manifest,
-    read_manifest,
-    shard_names,
-)
+from sentcli.io.dataset import Counts, InputGroup, Manifest, Shard, ShardShare
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
@@ -237,12 +225,14 @@ class DatasetWriter:
     def _continue(self, inputs: InputGroup, *, append: bool) -> None:
         """Take over what is there, if it was made in the same way."""
         path = self.folder / self.part.manifest
-        gathered = append and self.folder.is_dir() and any(PART.fullmatch(each.name) for each in self.folder.iterdir())
+        gathered = (
+            append and self.folder.is_dir() and any(dataset.PART.fullmatch(each.name) for each in self.folder.iterdir())
+        )
         if not path.exists() and not gathered:
             if append:
                 raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
             return
-        old = load_manifest(path) if path.exists() else read_manifest(self.folder)
+        old = dataset.load_manifest(path) if path.exists() else dataset.read_manifest(self.folder)
         self._require_same(old, "settings", "shard_rows")
         same = old.groups[-1].inputs == inputs.inputs
         if not same and not append:
@@ -273,9 +263,8 @@ class DatasetWriter:
         for key in keys:
             before, here = getattr(old, key), getattr(self.manifest, key)
             if before != here:
-                raise InputError(
-                    f"{self.folder} cannot be resumed, {key} differ: {difference(before, here)}; use --overwrite"
-                )
+                changed = dataset.difference(before, here)
+                raise InputError(f"{self.folder} cannot be resumed, {key} differ: {changed}; use --overwrite")
 
     def _clear(self) -> None:
         """Delete what an interrupted or replaced run of this part has left, and manifests that were joined."""
@@ -283,12 +272,12 @@ class DatasetWriter:
         finished = {shard.number for shard in self.manifest.shards}
         whole = self.part.of == 1
         for path in list(self.folder.iterdir()):
-            partial = PARTIAL.fullmatch(path.name)
+            partial = dataset.PARTIAL.fullmatch(path.name)
             name = partial[1] if partial else path.name
-            shard = SHARD_FILE.fullmatch(name)
+            shard = dataset.SHARD_FILE.fullmatch(name)
             number = int(shard[1] or shard[2]) if shard else None
             ours = number in mine or (whole and number is not None) or name == self.part.manifest
-            stale = whole and PART.fullmatch(name) is not None
+            stale = whole and dataset.PART.fullmatch(name) is not None
             if stale or (ours and (partial or (number is not None and number not in finished))):
                 path.unlink()
 
@@ -307,7 +296,7 @@ class DatasetWriter:
 
     def _open(self, number: int) -> None:
         plan = replace(self.plan, rows=self._size(number))
-        names = shard_names(self.first_shard + number)
+        names = dataset.shard_names(self.first_shard + number)
         vectors_path, rows_path = (self.stack.enter_context(replacing(self.folder / name)) for name in names)
         handle = self.stack.enter_context(vectors_path.open("wb"))
         write_rows = self.stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
@@ -315,7 +304,7 @@ class DatasetWriter:
 
     def _publish(self, number: int) -> None:
         self.stack.close()
-        vectors, rows = names = shard_names(self.first_shard + number)
+        vectors, rows = names = dataset.shard_names(self.first_shard + number)
         digests = {name: file_digest(self.folder / name) for name in names}
         first_row = self.first_row + number * self.manifest.shard_rows
         facts = asdict(self.counts)
@@ -341,5 +330,5 @@ class DatasetWriter:
 def _inputs_difference(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:
     for before, now in zip(old, new, strict=False):
         if before != now:
-            return f"{now.get('name')}: {difference(before, now)}"
+            return f"{now.get('name')}: {dataset.difference(before, now)}"
     return f"{', '.join(i['name'] for i in old)} there, {', '.join(i['name'] for i in new)} now"

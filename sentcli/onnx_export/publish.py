@@ -29,17 +29,8 @@ from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.saving import write_model_files
 from sentcli.model.spec import read_spec
 from sentcli.model.tokenizing import fit, pad, read_tokenizer
-from sentcli.onnx_export import graph, transformer
-from sentcli.onnx_export.verify import (
-    TOLERANCES,
-    Scorer,
-    Verification,
-    agreement,
-    compare,
-    compare_scores,
-    encode,
-    texts_of_all_lengths,
-)
+from sentcli.onnx_export import graph, transformer, verify
+from sentcli.onnx_export.verify import Scorer, Verification
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import Backend
@@ -102,7 +93,7 @@ def export_model(
     with replacing(folder) as temporary, tempfile.TemporaryDirectory(prefix=".sentcli-export-", dir=beside) as work:
         temporary.mkdir()
         maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime)
-        export, verification = maker.make(verify=verify)
+        export, verification = maker.make(compared=verify)
         write_model_files(model, temporary, weights=weights)
         names = [*GRAPHS, "tokenizer.json"]
         digests = {name: file_digest(temporary / name) for name in names if (temporary / name).exists()}
@@ -166,29 +157,29 @@ class _Maker:
         self.linear_names: list[str] = []
         """The layers that int8 may quantise, known after the first `_build`."""
         model.tokenizer.backend.save(str(folder / "tokenizer.json"))
-        self.texts = texts_of_all_lengths(model.tokenizer.max_length)
+        self.texts = verify.texts_of_all_lengths(model.tokenizer.max_length)
 
     @cached_property
     def expected(self) -> Vectors:
         """The model's own vectors of `texts` ``[n, dim]``."""
         self.say(f"encoding {len(self.texts)} texts of all lengths with torch")
-        return encode(self.model, self.texts)
+        return verify.encode(self.model, self.texts)
 
     @cached_property
     def scores(self) -> dict[str, float]:
         """The model's own scores on STS-B, by split; none without a scorer."""
         return {} if self.scorer is None else self.scorer(self.model)
 
-    def make(self, *, verify: bool) -> tuple[Export, Verification | None]:
+    def make(self, *, compared: bool) -> tuple[Export, Verification | None]:
         """Build, and verify if asked."""
         self.say(f"building the graph in {self.precision}")
         self._build()
         if self.runtime == "openvino":
             self._quantise_for_openvino()
-        if self.kind == "traced" and verify and self.precision == "fp32":
+        if self.kind == "traced" and compared and self.precision == "fp32":
             self._fuse()
         keep: list[str] = []
-        verification = self._verify() if verify else None
+        verification = self._verify() if compared else None
         if verification is not None and not verification.passed and self.graph_precision == "int8":
             keep, verification = self._keep_sensitive(verification)
         if verification is not None and not verification.passed:
@@ -293,8 +284,8 @@ class _Maker:
     def _verify(self) -> Verification:
         self.say("comparing the export with the model" + (", on STS-B too" if self.scorer is not None else ""))
         export = self.opened()
-        sts_b = None if self.scorer is None else compare_scores(self.scores, self.scorer(export))
-        return compare(export, self.precision, self.texts, self.expected, sts_b)
+        sts_b = None if self.scorer is None else verify.compare_scores(self.scores, self.scorer(export))
+        return verify.compare(export, self.precision, self.texts, self.expected, sts_b)
 
     def _fuse(self) -> None:
         """Take what onnxruntime's optimiser makes of a traced graph, if it is as right and faster."""
@@ -308,7 +299,8 @@ class _Maker:
         fused.rename(self.path)
         try:
             optimised = self.opened()
-            right = agreement(self.expected, encode(optimised, self.texts))[1] >= TOLERANCES["fp32"].min_cosine
+            _, least, _ = verify.agreement(self.expected, verify.encode(optimised, self.texts))
+            right = least >= verify.TOLERANCES["fp32"].min_cosine
             better = right and _seconds(optimised, self.texts) <= FASTER * before
         except SentcliError:  # onnxruntime cannot open or run what its own optimiser made
             better = False
@@ -337,7 +329,7 @@ class _Maker:
         loss = {}
         for name in names:
             self._build([other for other in names if other != name])
-            loss[name] = 1 - agreement(expected, encode(self.opened(), texts))[2]
+            loss[name] = 1 - verify.agreement(expected, verify.encode(self.opened(), texts))[2]
         return sorted(names, key=lambda name: -loss[name])
 
 
@@ -346,6 +338,6 @@ def _seconds(model: LoadedModel, texts: list[str]) -> float:
     times = []
     for _ in range(3):
         began = time.perf_counter()
-        encode(model, texts)
+        verify.encode(model, texts)
         times.append(time.perf_counter() - began)
     return min(times)
