@@ -62,7 +62,7 @@ def examine() -> Diagnosis:
     device = choose_device("auto")
     extras = {name: _extra_state(packages) for name, packages in EXTRAS.items()}
     versions = {"sentcli": __version__, "python": platform.python_version()}
-    versions |= {name: found for name in LIBRARIES if (found := library_version(name))}
+    versions |= {name: version for name in LIBRARIES if (version := library_version(name))}
     faiss = library_version("faiss-gpu") or library_version("faiss-cpu")
     torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
@@ -89,22 +89,22 @@ def _devices() -> dict[str, str]:
 
     cpu = torch.device("cpu")
     instructions = torch.backends.cpu.get_cpu_capability()
-    found = {"cpu": f"{processor()}, {os.cpu_count()} cores, {instructions}, {halves(cpu)}"}
+    devices = {"cpu": f"{processor()}, {os.cpu_count()} cores, {instructions}, {halves(cpu)}"}
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
         memory = properties.total_memory / 2**30
-        found[f"cuda:{i}"] = f"{properties.name}, {memory:.0f} GiB, {halves(torch.device('cuda', i))}"
+        devices[f"cuda:{i}"] = f"{properties.name}, {memory:.0f} GiB, {halves(torch.device('cuda', i))}"
     if torch.backends.mps.is_available():
-        found["mps"] = f"Apple GPU, {halves(torch.device('mps'))}"
-    return found
+        devices["mps"] = f"Apple GPU, {halves(torch.device('mps'))}"
+    return devices
 
 
 def _extra_state(packages: tuple[str, ...]) -> str:
     states = {name: library_version(name) for name in packages}
-    missing = [name for name, found in states.items() if found is None]
+    missing = [name for name, version in states.items() if version is None]
     if missing:
         return f"missing {', '.join(missing)}"
-    return ", ".join(f"{name} {found}" for name, found in states.items())
+    return ", ".join(f"{name} {version}" for name, version in states.items())
 
 
 def at_hand(entry: ZooEntry) -> str | None:

@@ -27,7 +27,7 @@ def library_version(name: str) -> str | None:
 
 def environment(device: str | None, precision: str | None, seed: int | None = None) -> dict[str, Any]:
     """Return versions, hardware, device, precision and seed; None is what had no part in it."""
-    versions = {name: found for name in LIBRARIES if (found := library_version(name))}
+    versions = {name: installed for name in LIBRARIES if (installed := library_version(name))}
     return {
         "sentcli": __version__,
         "python": platform.python_version(),
@@ -45,9 +45,9 @@ def environment(device: str | None, precision: str | None, seed: int | None = No
 def bytes_depend_on(device: str) -> dict[str, Any]:
     """Return the part of `environment` that moves the last bits of a computation."""
     names = ("sentcli", "torch", "transformers", "tokenizers", "numpy", "processor", "threads")
-    found = environment(device, "")
+    facts = environment(device, "")
     gpu = sys.modules["torch"].cuda.get_device_name(device) if device.startswith("cuda") else None
-    return {**{name: found.get(name) for name in names}, **({"gpu": gpu} if gpu else {})}
+    return {**{name: facts.get(name) for name in names}, **({"gpu": gpu} if gpu else {})}
 
 
 def threads() -> int:

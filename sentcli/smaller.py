@@ -71,8 +71,8 @@ def read_pca(path: Path) -> PCA:
     from safetensors.numpy import load_file
 
     try:
-        found = load_file(path)
-        pca = PCA(found["mean"].astype(np.float32), found["components"].astype(np.float32))
+        tensors = load_file(path)
+        pca = PCA(tensors["mean"].astype(np.float32), tensors["components"].astype(np.float32))
         fits = pca.components.ndim == 2 and pca.mean.shape == pca.components.shape[1:]
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing; --pca-dim K makes it from the input") from error

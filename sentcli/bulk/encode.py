@@ -84,7 +84,7 @@ def _check_directory(path: Path, part: ShardShare, *, overwrite: bool, resume: b
     names = [each.name for each in path.iterdir()] if path.is_dir() else []
     if part.of > 1 and MANIFEST in names:
         raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
-    others = {count for name in names if (found := PART.fullmatch(name)) and (count := int(found.group(2))) != part.of}
+    others = {int(part_file[2]) for name in names if (part_file := PART.fullmatch(name))} - {part.of}
     if others and not append and not (overwrite and part.of == 1):
         count = others.pop()
         raise InputError(f"{path} holds parts of {count} machines: go on with --shard I/{count}, or choose another -o")
@@ -116,14 +116,14 @@ def read_inputs(
     for source in sources:
         if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
             raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
-    found = survey(sources, options)
+    surveyed = survey(sources, options)
     if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
-        found.column_types = {}
-    clash = [name for name in found.column_types if name in RESERVED]
+        surveyed.column_types = {}
+    clash = [name for name in surveyed.column_types if name in RESERVED]
     if clash:
         fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
         raise InputError(f"{sources[0].name}: column {clash[0]!r} would stand twice in the output ({fields})")
-    return Inputs(sources, options, found)
+    return Inputs(sources, options, surveyed)
 
 
 @dataclass(frozen=True)

@@ -109,10 +109,10 @@ def registry() -> dict[str, DataSet]:
     """Return all sets by name."""
     with (models_folder() / "datasets.toml").open("rb") as handle:
         tables: dict[str, dict[str, Any]] = tomllib.load(handle)
-    found: dict[str, DataSet] = {}
+    sets: dict[str, DataSet] = {}
     for name, table in tables.items():
-        found[name] = _part(name, table, found) if "part_of" in table else _whole(name, table)
-    return found
+        sets[name] = _part(name, table, sets) if "part_of" in table else _whole(name, table)
+    return sets
 
 
 def find(name: str) -> DataSet:
@@ -225,11 +225,11 @@ def locate(name: str, folder: Path | None = None) -> Path:
     dataset, folder = find(first), data_folder(folder)
     if absent := missing(dataset, folder):
         raise InputError(instructions(dataset, folder, absent))
-    found = folder / dataset.folder / sub
-    if not found.is_dir():
+    place = folder / dataset.folder / sub
+    if not place.is_dir():
         folders = sorted(path.name for path in (folder / dataset.folder).iterdir() if path.is_dir())
         raise InputError(f"{first} has no folder {sub!r}; it has: {', '.join(folders)}")
-    return found
+    return place
 
 
 def located(path: Path) -> Path:

@@ -70,30 +70,30 @@ def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, st
         NoRoomError: if the disk is full.
     """
     with _explained(archive, into), _opened(archive) as members:
-        wanted = choose([member.name for member in members])
-        require_room(into, sum(member.size for member in members if member.name in wanted), archive.name)
+        places = choose([member.name for member in members])
+        require_room(into, sum(member.size for member in members if member.name in places), archive.name)
         left = limit(archive)
         for member in members:
-            if member.name in wanted:
+            if member.name in places:
                 with cast(IO[bytes], member.open()) as stream:
-                    left -= _copy(stream, into / wanted[member.name], left, archive)
-    return list(wanted.values())
+                    left -= _copy(stream, into / places[member.name], left, archive)
+    return list(places.values())
 
 
-def choose(names: list[str], archive: Archive, wanted: list[str]) -> dict[str, str]:
-    """Return which names of an archive are wanted, and where they go.
+def choose(names: list[str], archive: Archive, paths: list[str]) -> dict[str, str]:
+    """Return which names of an archive are taken out, and where they go.
 
     Raises:
-        ArchiveError: if a wanted file is not in it.
+        ArchiveError: if a file that has to be there is not in it.
     """
     there = set(names)
     inside = archive.inside
-    if inside + wanted[0] not in there:  # packed by somebody else
-        others = [name.removesuffix(wanted[0]) for name in names if name.endswith(f"/{wanted[0]}")] or [""]
+    if inside + paths[0] not in there:  # packed by somebody else
+        others = [name.removesuffix(paths[0]) for name in names if name.endswith(f"/{paths[0]}")] or [""]
         inside = min(others, key=len)
-    chosen = {inside + path: path for path in wanted}
+    chosen = {inside + path: path for path in paths}
     if absent := [path for name, path in chosen.items() if name not in there]:
-        raise ArchiveError(f"the archive holds no {absent[0]}, and {len(absent)} of {len(wanted)} files are not in it")
+        raise ArchiveError(f"the archive holds no {absent[0]}, and {len(absent)} of {len(paths)} files are not in it")
     for name in names:
         path = name.removeprefix(inside)
         if name.startswith(inside) and any(PurePosixPath(path).match(pattern) for pattern in archive.also):

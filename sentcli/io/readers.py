@@ -124,21 +124,21 @@ def _id_field(source: Source, record: dict[str, Any], options: ReadOptions) -> s
 
 def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     """Read everything once: count the rows, find every bad one, and learn the types of the other columns."""
-    found = Survey()
+    surveyed = Survey()
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for source in sources:
-        before = found.rows + found.nulls
+        before = surveyed.rows + surveyed.nulls
         for row in rows(source, options):
             if row is None:
-                found.nulls += 1
+                surveyed.nulls += 1
                 continue
-            found.rows += 1
+            surveyed.rows += 1
             for name, value in row.extras.items():
                 kinds[name] |= _kinds(value)
-        if found.rows + found.nulls == before:
+        if surveyed.rows + surveyed.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
-    found.column_types = {name: _arrow_type(values) for name, values in kinds.items()}
-    return found
+    surveyed.column_types = {name: _arrow_type(values) for name, values in kinds.items()}
+    return surveyed
 
 
 def _kinds(value: object) -> set[str]:
@@ -216,10 +216,10 @@ def pair_files(name: str) -> list[str]:
     if not folder.is_dir():
         return [name]
     suffixes = tuple(suffix for suffix, kind in FORMATS.items() if kind != "txt")
-    found = [str(path) for path in sorted(folder.iterdir()) if path.name.removesuffix(".gz").endswith(suffixes)]
-    if not found:
+    tables = [str(path) for path in sorted(folder.iterdir()) if path.name.removesuffix(".gz").endswith(suffixes)]
+    if not tables:
         raise InputError(f"{folder} holds no table of pairs ({', '.join(suffixes)})")
-    return found
+    return tables
 
 
 def task_name(name: str) -> str:
@@ -235,16 +235,16 @@ def scored_pairs(source: Source) -> Iterator[tuple[str, str, float]]:
 
 def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float]:
     columns = AFS_COLUMNS if set(AFS_COLUMNS) <= set(record) else PAIR_COLUMNS
-    one, two, score = (record.get(key) for key in columns)
-    if set(columns) <= set(record) and None in (one, two, score):
-        empty = columns[[one, two, score].index(None)]
+    first, second, score = (record.get(key) for key in columns)
+    if set(columns) <= set(record) and None in (first, second, score):
+        empty = columns[[first, second, score].index(None)]
         raise DataError(name, f"{empty} is null", line=line)
-    if not isinstance(one, str) or not isinstance(two, str) or score is None:
-        found = ", ".join(record)
-        raise DataError(name, f"pairs need the columns {', '.join(PAIR_COLUMNS)}; this row has {found}", line=line)
+    if not isinstance(first, str) or not isinstance(second, str) or score is None:
+        there = ", ".join(record)
+        raise DataError(name, f"pairs need the columns {', '.join(PAIR_COLUMNS)}; this row has {there}", line=line)
     with suppress(TypeError, ValueError):
         if math.isfinite(number := float(score)):
-            return one, two, number
+            return first, second, number
     raise DataError(name, f"the score {score!r} is not a number", line=line)
 
 

@@ -181,15 +181,15 @@ class Blocks:
         positions = np.sort(chosen).astype(np.int64)
         return positions, self.take(positions)
 
-    def rescored(self, queries: Vectors, found: Neighbours, similarity: Similarity) -> Neighbours:
+    def rescored(self, queries: Vectors, hits: Neighbours, similarity: Similarity) -> Neighbours:
         """Return the same rows with their exact similarities, not sorted anew.
 
         Args:
             queries: `prepared` ``[queries, dim]``.
-            found: of each query.
+            hits: of each query.
             similarity: ``cosine`` or ``dot``.
         """
-        positions = found.positions
+        positions = hits.positions
         scores = np.full(positions.shape, -np.inf, np.float32)
         together = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
         for start in range(0, len(queries), together):
