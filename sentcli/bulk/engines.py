@@ -236,8 +236,6 @@ def _receive(sent: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Ve
         ) from error
     except BrokenProcessPool as error:
         raise SentcliError("a process that encodes has died, perhaps for lack of memory") from error
-    if sent.first == 0:
-        spool.clear()
     vectors, beyond = spool.recall(sent.where, sent.first, texts)
     counts = Counts(
         rows=len(block),
@@ -257,12 +255,6 @@ class _Spool:
         self.handle = handle
         self.beyond = array("q")
 
-    def clear(self) -> None:
-        """Begin another shard."""
-        self.handle.seek(0)
-        self.handle.truncate()
-        self.beyond = array("q")
-
     def recall(self, where: npt.NDArray[np.int64], first: int, texts: Encoded) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Keep new vectors, and return those of all rows with the tokens beyond the maximum length.
 
@@ -271,6 +263,10 @@ class _Spool:
             first: the number of the first new one.
             texts: the new ones, encoded.
         """
+        if first == 0:  # another shard begins
+            self.handle.seek(0)
+            self.handle.truncate()
+            self.beyond = array("q")
         width = texts.vectors.shape[1]
         vectors = np.empty((len(where), width), np.float32)
         fresh = where >= first

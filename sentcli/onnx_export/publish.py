@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import logging
 import tempfile
-import time
+import timeit
 from collections.abc import Callable, Collection
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -335,9 +335,4 @@ class _Maker:
 
 def _seconds(model: LoadedModel, texts: list[str]) -> float:
     """Return the shortest of three runs."""
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        verify.encode(model, texts)
-        times.append(time.perf_counter() - began)
-    return min(times)
+    return min(timeit.repeat(lambda: verify.encode(model, texts), number=1, repeat=3))

@@ -57,13 +57,10 @@ class IndexFile:
     sha256: str
 
 
-@dataclass(frozen=True)
-class IndexManifest:
-    """What ``index.json`` says: the files of an index over vectors, and which vectors they are of."""
+@dataclass(frozen=True, kw_only=True)
+class IndexManifest(FaissRecipe):
+    """What ``index.json`` says: how an index was built, its files, and which vectors they are of."""
 
-    kind: str
-    factory: str
-    rescore: int
     similarity: Similarity
     dimension: int
     encoder: dict[str, Any]
@@ -330,8 +327,7 @@ class Store:
             DataError: if a file is missing, torn, or cannot be read by this faiss.
         """
         parts = [read_part(place, file, manifest, mapped=True) for file in manifest.files]
-        recipe = FaissRecipe(manifest.kind, manifest.factory, manifest.rescore)
-        searcher = Searcher(parts, recipe, self.blocks, manifest.similarity, device)
+        searcher = Searcher(parts, manifest, self.blocks, manifest.similarity, device)
         searcher.set(manifest.efforts)
         searcher.parts = [part.on(device) for part in parts]
         return searcher
