@@ -19,7 +19,6 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare
-from sentcli.io.digests import file_digest
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import DatasetWriter, OutputPlan, Write, open_writer, output_kind
@@ -47,9 +46,7 @@ class Inputs:
 
     def described(self) -> list[dict[str, Any]]:
         """Return what identifies each file."""
-        names = ("name", "format", "bytes", "sha256")
-        facts = ((Path(s.name).name, s.format, s.path.stat().st_size, file_digest(s.path)) for s in self.sources)
-        return [dict(zip(names, values, strict=True)) for values in facts]
+        return [source.described() for source in self.sources]
 
 
 def check_target(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.digests import file_digest
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
@@ -41,6 +42,11 @@ class Source:
     def open(self) -> BinaryIO:
         """Open the (decompressed) bytes."""
         return cast(BinaryIO, gzip.open(self.path, "rb") if self.gzipped else self.path.open("rb"))
+
+    def described(self) -> dict[str, Any]:
+        """Return what identifies the file."""
+        size, digest = self.path.stat().st_size, file_digest(self.path)
+        return {"name": Path(self.name).name, "format": self.format, "bytes": size, "sha256": digest}
 
 
 def open_source(name: str, file_format: str | None = None) -> Source:
