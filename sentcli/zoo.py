@@ -147,9 +147,8 @@ def download(repository: str) -> Path:
     small = ["*.json", "*.txt", "*.model", "*/*.json", "*/model.safetensors", "*/pytorch_model.bin"]
     other_runtimes = ["onnx/*", "openvino/*", "coreml/*"]
     try:
-        folder = Path(
-            snapshot_download(repository, allow_patterns=[*small, "model*.safetensors"], ignore_patterns=other_runtimes)
-        )
+        patterns = [*small, "model*.safetensors"]
+        folder = Path(snapshot_download(repository, allow_patterns=patterns, ignore_patterns=other_runtimes))
         if not any(folder.glob("model*.safetensors")):
             snapshot_download(repository, allow_patterns="pytorch_model*.bin")
     except RepositoryNotFoundError as error:

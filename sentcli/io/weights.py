@@ -62,11 +62,8 @@ def load_weights(path: Path) -> StateDict:
     from safetensors.torch import load_file
 
     try:
-        loaded: Any = (
-            load_file(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
+        plain = path.suffix == ".safetensors"
+        loaded: Any = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error
     except pickle.UnpicklingError as error:
