@@ -255,7 +255,8 @@ class _Maker:
         core, tokenizer = openvino.Core(), self.model.tokenizer
         plain = self.work / "plain.xml"  # nncf loses its way in a model that was read from ONNX
         openvino.save_model(core.read_model(self.path), plain, compress_to_fp16=False)
-        self.path.unlink()
+        for name in (ONNX, f"{ONNX}.data"):
+            (self.folder / name).unlink(missing_ok=True)
         tokens = tokenizer(self.texts)
         packed = batching.pack(tokens.lengths, CPU_BATCH_TOKENS)
         batches: list[dict[str, Any]] = [pad(tokens, rows, tokenizer.pad_id) for rows in packed]
