@@ -1,12 +1,14 @@
-"""From the start of a process to its first vector, with everything in the disk cache.
+"""The start of a process, with everything in the disk cache: to its first vector, and to its help.
 
     python benchmarks/encode_startup.py [--runs 7]
 
-`sentcli encode` of one line with MiniLM (its export made before) against a script with sentence-transformers on the
-same weights. Claim: at most 0.8 s.
+`sentcli encode` of one line with MiniLM (its export made before) against sentence-transformers on the same weights, and
+against the barest script that there can be: tokenizers and onnxruntime on the same export. `sentcli --help` against a
+script that imports typer and what rich prints a help with.
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -15,12 +17,22 @@ from pathlib import Path
 
 from common import machine, seconds
 
+import sentcli
 from sentcli.zoo import resolve
 
 PEER = """
 from sentence_transformers import SentenceTransformer
 SentenceTransformer({folder!r}, device="cpu").encode(["A man is playing a guitar."])
 """
+BARE = """
+import numpy as np, onnxruntime
+from tokenizers import Tokenizer
+encoding = Tokenizer.from_file({folder!r} + "/tokenizer.json").encode("A man is playing a guitar.")
+session = onnxruntime.InferenceSession({onnx!r})
+inputs = {{"input_ids": encoding.ids, "attention_mask": encoding.attention_mask, "token_type_ids": encoding.type_ids}}
+session.run(None, {{each.name: np.array([inputs[each.name]]) for each in session.get_inputs()}})
+"""
+HELP = "import typer, typer.rich_utils, rich.console, rich.table"
 
 
 def main() -> None:
@@ -28,19 +40,44 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     runs = parser.parse_args().runs
     print(machine())
+    folder = str(resolve("minilm")[0])
     with tempfile.TemporaryDirectory() as name:
-        line = Path(name) / "line.txt"
+        line, export = Path(name) / "line.txt", Path(name) / "export"
         line.write_text("A man is playing a guitar.\n")
-        ours = [sys.executable, "-m", "sentcli", "encode", line, "-o", "-", "-m", "minilm", "-q"]
-        peer = [sys.executable, "-c", PEER.format(folder=str(resolve("minilm")[0]))]
+        sentcli.export("minilm", output=export, quiet=True)
+        encode = [sys.executable, "-m", "sentcli", "encode", line, "-o", "-", "-m", "minilm", "-q"]
+        commands = {
+            "sentcli encode": encode,
+            "sentence-transformers": [sys.executable, "-c", PEER.format(folder=folder)],
+            "tokenizers and onnxruntime": [
+                sys.executable,
+                "-c",
+                BARE.format(folder=folder, onnx=str(export / "model.onnx")),
+            ],
+            "sentcli --help": [sys.executable, "-m", "sentcli", "--help"],
+            "typer and rich": [sys.executable, "-c", HELP],
+        }
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
         def run(command: list[object]) -> None:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            subprocess.run(command, check=True, env=environment, **streams)
 
-        run(ours), run(peer)
-        pairs = [(seconds(lambda: run(ours)), seconds(lambda: run(peer))) for _ in range(runs)]
-    mine, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
-    print(f"sentcli encode: {mine:.2f} s, sentence-transformers: {theirs:.2f} s (medians of {runs})")
+        for command in commands.values():
+            run(command)
+        times = {name: [] for name in commands}
+        for _ in range(runs):
+            for name, command in commands.items():
+                times[name].append(seconds(lambda command=command: run(command)))
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    for name, median in medians.items():
+        print(f"{name}: {median:.2f} s (median of {runs})")
+    for ours, theirs in (
+        ("sentcli encode", "sentence-transformers"),
+        ("sentcli encode", "tokenizers and onnxruntime"),
+        ("sentcli --help", "typer and rich"),
+    ):
+        print(f"{ours} takes {medians[ours] / medians[theirs]:.2f} times as long as {theirs}")
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def agree(value: T) -> T:
         return value
     holder: list[Any] = [value]
     dist.broadcast_object_list(holder, src=0)
-    return holder[0]  # type: ignore[no-any-return]
+    return holder[0]
 
 
 def everywhere(work: Callable[[], T]) -> T:

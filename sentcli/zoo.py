@@ -109,12 +109,12 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
 
 
 def _check_pin(folder: Path, entry: ZooEntry | None) -> None:
-    from sentcli.io.digests import file_digest
+    from sentcli.io.digests import known_digest
 
     if entry is None or entry.sha256 is None:
         return
     weights = folder / "model.safetensors"
-    digest = file_digest(weights) if weights.exists() else "missing"
+    digest = known_digest(weights) if weights.exists() else "missing"
     if digest != entry.sha256:
         raise InputError(f"{weights}: SHA-256 {digest} is not the {entry.sha256} of {entry.source}")
 

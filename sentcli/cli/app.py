@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -13,49 +15,40 @@ from sentcli.cli.base import register
 from sentcli.verbs.analyze import KINDS
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
-COMMANDS = {
-    "train": "train:train",
-    "encode": "encode:encode",
-    "index": "index:index",
-    "export": "export:export",
-    "sts-eval": "sts_eval:sts_eval",
-    "senteval": "senteval:senteval",
-    "retrieve": "retrieve:retrieve",
-    "report": "report:report",
-    "doctor": "doctor:doctor",
-    "analyze": "",
-    "data": "",
-}
-"""In the order in which ``--help`` lists them: module and function of a verb; empty for a group of `GROUPS`."""
-GROUPS = {
-    "analyze": tuple(f"kinds.{place}" for place in KINDS.values()),
-    "data": ("data:list_sets", "data:get", "data:verify"),
-}
 
 
 class Verbs(TyperGroup):
-    """The commands, each made when it is asked for: ``sentcli encode`` imports nothing of the others."""
+    """Commands that are made when they are asked for: ``sentcli encode`` imports nothing of the others."""
+
+    places: Mapping[str, str | type[Verbs]] = {}
+    """The module and function of each verb, or a group of some, in the order in which ``--help`` lists them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        return list(COMMANDS)
+        return list(self.places)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command; of an unknown name none, and then all are there to suggest one of."""
-        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+        for name in [cmd_name] if cmd_name in self.places else self.places:
             if name not in self.commands:
-                self.commands[name] = typer.main.get_command(_group(name) if name in GROUPS else _single(name))
+                self.commands[name] = typer.main.get_command(_made(name, self.places[name]))
         return self.commands.get(cmd_name)
 
 
-def _verb(place: str) -> Any:
+def _made(name: str, place: str | type[Verbs]) -> typer.Typer:
+    """Return the application of one verb, or of one group of them."""
+    if not isinstance(place, str):
+        app = _application(name=name, cls=place, add_completion=False, no_args_is_help=True)
+        app.callback(help=inspect.cleandoc(place.__doc__ or ""))(lambda: None)
+        return app
+    app = _application(name=name, add_completion=False)
     module, _, function = place.partition(":")
-    return getattr(import_module(f"sentcli.verbs.{module}"), function)
+    register(getattr(import_module(f"sentcli.verbs.{module}"), function), app)
+    return app
 
 
-def _typer(**options: Any) -> typer.Typer:
+def _application(**options: Any) -> typer.Typer:
     return typer.Typer(
-        add_completion=False,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings=CONTEXT,
@@ -63,21 +56,7 @@ def _typer(**options: Any) -> typer.Typer:
     )
 
 
-def _single(name: str) -> typer.Typer:
-    made = _typer()
-    register(_verb(COMMANDS[name]), made)
-    return made
-
-
-def _group(name: str) -> typer.Typer:
-    made = _typer(no_args_is_help=True, name=name)
-    made.callback()(_HELP[name])
-    for place in GROUPS[name]:
-        register(_verb(place), made)
-    return made
-
-
-def _data() -> None:
+class Data(Verbs):
     """List, fetch and check evaluation and training data.
 
     \b
@@ -87,8 +66,10 @@ def _data() -> None:
       sentcli data verify
     """  # noqa: D301
 
+    places: Mapping[str, str | type[Verbs]] = {"list": "data:list_sets", "get": "data:get", "verify": "data:verify"}
 
-def _analyze() -> None:
+
+class Analyze(Verbs):
     """Look inside models: the analyses and figures of the papers, for models of one's own.
 
     Every kind writes a folder: index.html to read, each figure as PNG and SVG
@@ -101,8 +82,25 @@ def _analyze() -> None:
       sentcli analyze compare minilm runs/simcse --texts sentences.txt -o compare
     """  # noqa: D301
 
+    places: Mapping[str, str | type[Verbs]] = {name: f"kinds.{place}" for name, place in KINDS.items()}
 
-_HELP = {"analyze": _analyze, "data": _data}
+
+class Sentcli(Verbs):
+    """All verbs."""
+
+    places: Mapping[str, str | type[Verbs]] = {
+        "train": "train:train",
+        "encode": "encode:encode",
+        "index": "index:index",
+        "export": "export:export",
+        "sts-eval": "sts_eval:sts_eval",
+        "senteval": "senteval:senteval",
+        "retrieve": "retrieve:retrieve",
+        "report": "report:report",
+        "doctor": "doctor:doctor",
+        "analyze": Analyze,
+        "data": Data,
+    }
 
 
 def _version(value: bool) -> None:
@@ -111,14 +109,7 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="sentcli",
-    cls=Verbs,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings=CONTEXT,
-)
+app = _application(name="sentcli", cls=Sentcli, no_args_is_help=True)
 
 
 @app.callback()

@@ -12,7 +12,8 @@ from filelock import FileLock
 
 from sentcli.data.registry import DataSet, Pin
 from sentcli.io.digests import file_digest
-from sentcli.io.json_files import read_checked, write_json
+from sentcli.io.forms import read_json_form
+from sentcli.io.json_files import write_json
 
 LOCK_FILE = "datasets.lock.json"
 WORK = ".downloads"
@@ -57,7 +58,7 @@ def read(folder: Path) -> dict[str, Fetched]:
     """
     path = folder / LOCK_FILE
     remedy = "delete it, and files without a checksum are pinned anew"
-    return read_checked(LockFile, path, missing="", remedy=remedy).files if path.exists() else {}
+    return read_json_form(LockFile, path, missing="", remedy=remedy).files if path.exists() else {}
 
 
 def record(folder: Path, entries: dict[str, Fetched]) -> None:

@@ -142,5 +142,4 @@ def check_rows(vectors: Floats, least: int) -> None:
 def unit_rows(vectors: Floats) -> npt.NDArray[np.float64]:
     """Return the rows ``[n, d]`` divided by their lengths; zero rows stay zero."""
     wide = np.asarray(vectors, np.float64)
-    unit: npt.NDArray[np.float64] = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
-    return unit
+    return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)

@@ -36,8 +36,7 @@ class TextVectors:
 
     def of(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, which may repeat ``[n, dim]``."""
-        chosen: Floats = self.vectors[[self.rows[text] for text in texts]]
-        return chosen
+        return self.vectors[[self.rows[text] for text in texts]]
 
     def truncated(self, texts: Iterable[str]) -> int:
         """Count the distinct texts that are longer than the model's maximum length."""

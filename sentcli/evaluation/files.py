@@ -36,10 +36,10 @@ def fields(line: str, least: int, path: Path, number: int, separator: str = "\t"
     Raises:
         DataError: if there are fewer than `least`.
     """
-    found = line.split(separator)
-    if len(found) < least:
-        raise DataError(path, f"{len(found)} tab-separated fields, too few", line=number)
-    return found
+    columns = line.split(separator)
+    if len(columns) < least:
+        raise DataError(path, f"{len(columns)} tab-separated fields, too few", line=number)
+    return columns
 
 
 def number(text: str, path: Path, line: int) -> float:
@@ -49,12 +49,12 @@ def number(text: str, path: Path, line: int) -> float:
         DataError: if it is not a finite number.
     """
     try:
-        found = float(text)
-    except ValueError as error:
-        raise DataError(path, f"{text!r} is not a score", line=line) from error
-    if not math.isfinite(found):
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
         raise DataError(path, f"{text!r} is not a score", line=line)
-    return found
+    return score
 
 
 def detokenised(text: str) -> str:

@@ -144,5 +144,4 @@ def _excluded(queries: Integers, gold: Integers, exclude: str) -> npt.NDArray[np
 
 
 def _among(ranks: Integers, k: int) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (ranks > 0) & (ranks <= k)
-    return found
+    return (ranks > 0) & (ranks <= k)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Rows, Step
+from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Grid, Rows, Step, with_ones
 from sentcli.evaluation.transfer_tasks import Examples
 
 GRID = tuple(2.0**power for power in range(-2, 4))
@@ -58,79 +58,57 @@ class LbfgsTrainer:
             "seed": SEED,
         }
 
-    def train(
-        self,
-        x: Floats,
-        y: Rows,
-        classes: int,
-        folds: Sequence[Fold],
-        penalties: Sequence[Sequence[float]],
-        finished: Step,
-    ) -> Fitted:
+    def train(self, grid: Grid, finished: Step) -> Fitted:
         """Train as many at a time as fit into memory."""
-        runs = len(penalties[0])
-        weights = np.zeros((len(folds), runs, x.shape[1] + 1, classes), np.float32)
+        weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
-        some = max(SCORES_TOGETHER // (len(x) * classes * runs), 1)
-        for start in range(0, len(folds), some):
-            part = slice(start, start + some)
-            weights[part] = _minimised(x, y, classes, folds[part], penalties[part], self.max_iter, finished)
-        for number, fold in enumerate(folds):
+        together = max(SCORES_TOGETHER // (len(grid.x) * grid.classes * grid.runs), 1)
+        for start in range(0, len(grid.folds), together):
+            part = range(start, min(start + together, len(grid.folds)))
+            weights[part] = _minimised(grid.of(part), self.max_iter, finished)
+        for number, fold in enumerate(grid.folds):
             if len(fold.dev):
-                scores = np.einsum("nd,rdc->rnc", x[fold.dev], weights[number, :, :-1]) + weights[number, :, -1:]
-                accuracy[number] = (scores.argmax(axis=2) == y[fold.dev]).mean(axis=1)
+                x = grid.x[fold.dev]
+                scores = np.einsum("nd,rdc->rnc", x, weights[number, :, :-1]) + weights[number, :, -1:]
+                accuracy[number] = (scores.argmax(axis=2) == grid.y[fold.dev]).mean(axis=1)
         return Fitted(weights, accuracy)
 
 
-def _minimised(
-    x: Floats,
-    y: Rows,
-    classes: int,
-    folds: Sequence[Fold],
-    penalties: Sequence[Sequence[float]],
-    max_iter: int,
-    finished: Step,
-) -> Floats:
+def _minimised(grid: Grid, max_iter: int, finished: Step) -> Floats:
     """Return the weights ``[folds, penalties, dim + 1, classes]``."""
     import torch
 
-    problems = _Problems(x, y, classes, folds, penalties)
-    runs, columns = len(penalties[0]), problems.columns
-    solved = torch.zeros(len(folds) * runs, problems.width * columns)
-    for places, found in _lbfgs(problems, max_iter):
-        solved[places] = found
+    problems = _Problems(grid)
+    solved = torch.zeros(len(problems), problems.width * problems.columns)
+    for places, weight in _lbfgs(problems, max_iter):
+        solved[places] = weight
         finished(len(places))
-    weights = solved.view(len(folds), runs, problems.width, columns)
-    if columns == 1:  # of two classes, one is enough
+    weights = solved.view(len(grid.folds), grid.runs, problems.width, problems.columns)
+    if problems.columns == 1:  # of two classes, one is enough
         weights = torch.cat([torch.zeros_like(weights), weights], dim=3)
-    result: Floats = weights.numpy()
-    return result
+    return weights.numpy()
 
 
 class _Problems:
     """Mean log loss plus an L2 penalty, for folds and penalties; a problem is a row of weights ``[p, w * c]``."""
 
-    def __init__(
-        self, x: Floats, y: Rows, classes: int, folds: Sequence[Fold], penalties: Sequence[Sequence[float]]
-    ) -> None:
+    def __init__(self, grid: Grid) -> None:
         import torch
 
-        used = np.unique(np.concatenate([fold.train for fold in folds]))
-        place = np.zeros(len(x), np.int64)
-        place[used] = np.arange(len(used))
-        self.x = torch.from_numpy(np.concatenate([x[used], np.ones((len(used), 1), np.float32)], axis=1))
-        self.columns = 1 if classes == 2 else classes
+        used = np.unique(np.concatenate([fold.train for fold in grid.folds]))
+        self.x = with_ones(grid.x[used])
+        self.columns = 1 if grid.classes == 2 else grid.classes
         self.width = self.x.shape[1]
-        label = torch.from_numpy(y[used])
-        self.wanted = label[:, None].float() if classes == 2 else torch.nn.functional.one_hot(label, classes).float()
-        counts = [len(fold.train) for fold in folds]
-        weight = torch.zeros(len(used), len(folds))
-        for number, fold in enumerate(folds):
-            weight[place[fold.train], number] = 1 / counts[number]
-        runs = len(penalties[0])
-        self.share = weight.repeat_interleave(runs, dim=1)
+        label = torch.from_numpy(grid.y[used])
+        one_hot = torch.nn.functional.one_hot(label, grid.classes)
+        self.target = (label[:, None] if self.columns == 1 else one_hot).float()
+        counts = [len(fold.train) for fold in grid.folds]
+        share = torch.zeros(len(used), len(grid.folds))
+        for number, fold in enumerate(grid.folds):
+            share[np.searchsorted(used, fold.train), number] = 1 / counts[number]
+        self.share = share.repeat_interleave(grid.runs, dim=1)
         """Of each example in the mean loss of each problem ``[n, p]``; 0 outside of its fold."""
-        c = torch.tensor(penalties, dtype=torch.float32) * torch.tensor(counts)[:, None]
+        c = torch.tensor(grid.penalties, dtype=torch.float32) * torch.tensor(counts)[:, None]
         self.penalty = (1 / c).flatten()
 
     def __len__(self) -> int:
@@ -150,24 +128,23 @@ class _Problems:
         import torch
 
         if self.columns == 1:
-            found = torch.nn.functional.softplus(scores) - scores * self.wanted[:, None]
-            each = found[..., 0]
+            each = (torch.nn.functional.softplus(scores) - scores * self.target[:, None])[..., 0]
         else:
-            each = scores.logsumexp(dim=2) - (scores * self.wanted[:, None]).sum(dim=2)
+            each = scores.logsumexp(dim=2) - (scores * self.target[:, None]).sum(dim=2)
         return (each * self.share).sum(dim=0) + 0.5 * self.penalty * (self._penalised(weight) ** 2).sum(dim=1)
 
     def slope(self, weight: Any, scores: Any) -> Any:
         """Return the gradient of `loss` ``[p, w * c]``."""
         guess = scores.sigmoid() if self.columns == 1 else scores.softmax(dim=2)
-        error = ((guess - self.wanted[:, None]) * self.share[..., None]).view(len(self.x), -1)
-        found = (self.x.T @ error).view(self.width, len(weight), self.columns).transpose(0, 1).reshape(len(weight), -1)
-        return found + self.penalty[:, None] * self._penalised(weight)
+        error = ((guess - self.target[:, None]) * self.share[..., None]).view(len(self.x), -1)
+        slope = (self.x.T @ error).view(self.width, len(weight), self.columns).transpose(0, 1).reshape(len(weight), -1)
+        return slope + self.penalty[:, None] * self._penalised(weight)
 
     def _penalised(self, weight: Any) -> Any:
         """Return the weights with the biases, the last row, set to 0."""
-        found = weight.clone()
-        found[:, -self.columns :] = 0
-        return found
+        penalised = weight.clone()
+        penalised[:, -self.columns :] = 0
+        return penalised
 
 
 def _lbfgs(problems: _Problems, max_iter: int) -> Any:
@@ -202,18 +179,18 @@ def _lbfgs(problems: _Problems, max_iter: int) -> Any:
 
 def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]]) -> Any:
     """Return the direction of descent ``[p, w * c]`` (algorithm 7.4)."""
-    found, factors = -slope, []
+    direction, factors = -slope, []
     for change, bend, inverse in reversed(steps):
-        factor = inverse * (change * found).sum(dim=1)
-        found = found - factor[:, None] * bend
+        factor = inverse * (change * direction).sum(dim=1)
+        direction = direction - factor[:, None] * bend
         factors.append(factor)
     if steps:
         change, bend, inverse = steps[-1]
         scale = (change * bend).sum(dim=1) / (bend * bend).sum(dim=1).clamp_min(1e-30)
-        found = found * (scale * (inverse > 0) + (inverse == 0)).clamp_min(1e-30)[:, None]
+        direction = direction * (scale * (inverse > 0) + (inverse == 0)).clamp_min(1e-30)[:, None]
     for (change, bend, inverse), factor in zip(steps, reversed(factors), strict=True):
-        found = found + change * (factor - inverse * (bend * found).sum(dim=1))[:, None]
-    return found
+        direction = direction + change * (factor - inverse * (bend * direction).sum(dim=1))[:, None]
+    return direction
 
 
 def _search(problems: _Problems, weight: Any, direction: Any, scores: Any, loss: Any, slope: Any) -> Any:
@@ -226,10 +203,10 @@ def _search(problems: _Problems, weight: Any, direction: Any, scores: Any, loss:
     allowed = ROUNDING * loss.abs()
     for _ in range(20):
         moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
-        found = problems.loss(moved, new_scores)
-        short = found > loss + SUFFICIENT * size * promised + allowed
+        new_loss = problems.loss(moved, new_scores)
+        short = new_loss > loss + SUFFICIENT * size * promised + allowed
         if not short.any():
-            return moved, new_scores, found, promised >= 0
+            return moved, new_scores, new_loss, promised >= 0
         size = torch.where(short, size / 2, size)
     size = torch.where(short, 0.0, size)
     moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along

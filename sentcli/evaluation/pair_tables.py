@@ -81,8 +81,8 @@ def _is_stsb(source: Source) -> bool:
 def _stsb_rows(source: Source) -> list[tuple[str, str, float | None]]:
     rows: list[tuple[str, str, float | None]] = []
     for line, record in records(replace(source, format="txt")):
-        found = fields(record["text"], STSB_COLUMNS, source.path, line)
-        rows.append((detokenised(found[5]), detokenised(found[6]), number(found[4], source.path, line)))
+        columns = fields(record["text"], STSB_COLUMNS, source.path, line)
+        rows.append((detokenised(columns[5]), detokenised(columns[6]), number(columns[4], source.path, line)))
     return rows
 
 
@@ -113,12 +113,12 @@ def _value(record: dict[str, Any], name: str, file: str, line: int) -> Any:
 
 def _score(value: Any, file: str, line: int) -> float:
     try:
-        found = float(value)
+        score = float(value)
     except (TypeError, ValueError):
-        found = math.nan
-    if not math.isfinite(found):
+        score = math.nan
+    if not math.isfinite(score):
         raise DataError(file, f"the score {value!r} is not a number", line=line)
-    return found
+    return score
 
 
 def _table(name: str, rows: Sequence[tuple[str, str, float | None]], *, is_stsb: bool = False) -> PairTable:

@@ -20,13 +20,13 @@ from sentcli import console
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.probe import SEED, first_weights, with_ones
 from sentcli.evaluation.scores import TRAINED_HEAD, TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.transfer_tasks import joined
 
 Floats = npt.NDArray[np.float32]
 GRADES = 5
-SEED = 1111
 BATCH = 64
 ROUND = 50
 """Epochs between two scores on the development set."""
@@ -87,14 +87,14 @@ def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedT
     Raises:
         InputError: if a task has no training split; as `sts.load_task`.
     """
-    found = []
+    tasks = []
     for name in dict.fromkeys(names):
         if name not in sts.SPLITS:
             hint = f"{nearest(name, list(sts.SPLITS))}; one of: {', '.join(sts.SPLITS)}"
             raise InputError(f"{name} has no training split for a head{hint}")
         splits = {split: _sorted(sts.load_task(data, name, split)[0]) for split in ("train", "dev", "test")}
-        found.append(GradedTask(name, splits, **options))
-    return found
+        tasks.append(GradedTask(name, splits, **options))
+    return tasks
 
 
 def _sorted(pairs: sts.Pairs) -> sts.Pairs:
@@ -109,8 +109,7 @@ def grades(scores: npt.NDArray[np.float64]) -> Floats:
     floor = np.floor(scores)
     places = np.arange(1, GRADES + 1)
     above = np.where(places == floor[:, None] + 1, (scores - floor)[:, None], 0)
-    found: Floats = np.where(places == floor[:, None], (floor - scores + 1)[:, None], above).astype(np.float32)
-    return found
+    return np.where(places == floor[:, None], (floor - scores + 1)[:, None], above).astype(np.float32)
 
 
 def train(
@@ -138,7 +137,7 @@ def train(
     from scipy.stats import pearsonr
 
     head, shuffles = _Head(x, grades(gold)), np.random.RandomState(SEED)
-    on_dev, on_test = _with_one(dev_x), _with_one(test_x)
+    on_dev, on_test = with_ones(dev_x), with_ones(test_x)
     best, kept, worse, epochs = -2.0, head.expected(on_test), 0, 0
     while epochs <= MAX_EPOCHS:
         for _ in range(ROUND):
@@ -159,34 +158,24 @@ def train(
 class _Head:
     """A linear layer and a softmax, its gradient written out: a step is a few small products."""
 
-    def __init__(self, x: Floats, wanted: Floats) -> None:
+    def __init__(self, x: Floats, target: Floats) -> None:
         import torch
 
-        self.x, self.wanted = _with_one(x), torch.from_numpy(wanted)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(SEED)
-            layer = torch.nn.Linear(x.shape[1], GRADES)
-        self.weight = torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
+        self.x, self.target = with_ones(x), torch.from_numpy(target)
+        self.weight = first_weights(x.shape[1], GRADES)
         self.optimizer = torch.optim.Adam([self.weight], fused=True)
 
     def epoch(self, order: Any) -> None:
         """Take a step for each batch of rows in `order`."""
-        x, wanted = self.x[order], self.wanted[order]
+        x, target = self.x[order], self.target[order]
         for start in range(0, len(order), BATCH):
-            some, goal = x[start : start + BATCH], wanted[start : start + BATCH]
-            found = (some @ self.weight.T).softmax(dim=1)
-            slope = found * (found - goal)
-            slope = (slope - found * slope.sum(dim=1, keepdim=True)) * (2 / goal.numel())
-            self.weight.grad = slope.T @ some
+            batch, goal = x[start : start + BATCH], target[start : start + BATCH]
+            share = (batch @ self.weight.T).softmax(dim=1)
+            slope = share * (share - goal)
+            slope = (slope - share * slope.sum(dim=1, keepdim=True)) * (2 / goal.numel())
+            self.weight.grad = slope.T @ batch
             self.optimizer.step()
 
     def expected(self, x: Any) -> npt.NDArray[np.float64]:
         """Return the expected grade ``[n]``."""
-        found: npt.NDArray[np.float64] = (x @ self.weight.T).softmax(dim=1).numpy() @ np.arange(1.0, GRADES + 1)
-        return found
-
-
-def _with_one(x: Floats) -> Any:
-    import torch
-
-    return torch.from_numpy(np.concatenate([x, np.ones((len(x), 1), np.float32)], axis=1))
+        return (x @ self.weight.T).softmax(dim=1).numpy() @ np.arange(1.0, GRADES + 1)

@@ -94,11 +94,11 @@ class Collection:
 
     def protocol(self) -> dict[str, Any]:
         """Return what decides the scores beside the model."""
-        found: dict[str, Any] = {
+        choices: dict[str, Any] = {
             "split": self.split,
             "own_document": "left out" if self.facts.self_hits == "removed" else "kept",
         }
-        return found | ({"forums": len(self.members)} if self.facts.forums else {})
+        return choices | ({"forums": len(self.members)} if self.facts.forums else {})
 
 
 def load_collection(folder: Path, split: str | None = None) -> Collection:
@@ -146,8 +146,8 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     qrels = read_qrels(parts[2])
     queries = {key: str(record["text"]) for _, key, record in _rows(parts[1])}
     rows = {key: not document_text(record) for _, key, record in _rows(parts[0])}
-    for path, found in ((parts[0], rows), (parts[1], queries)):
-        if not found:
+    for path, entries in ((parts[0], rows), (parts[1], queries)):
+        if not entries:
             raise DataError(path, "the file is empty")
     judged = {query: judgements for query, judgements in qrels.items() if query in queries}
     if not judged:

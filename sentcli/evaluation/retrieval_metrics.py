@@ -28,8 +28,8 @@ def cutoffs(top_k: int) -> list[int]:
 
 def main_metric(top_k: int) -> str:
     """Return the metric of tables: ``ndcg@10``, or less deep if the search was."""
-    found = cutoffs(top_k)
-    return f"ndcg@{max((k for k in found if k <= MAIN_CUTOFF), default=found[0])}"
+    ranks = cutoffs(top_k)
+    return f"ndcg@{max((k for k in ranks if k <= MAIN_CUTOFF), default=ranks[0])}"
 
 
 def ranked(run: Run, qrels: Qrels) -> Run:
@@ -92,10 +92,10 @@ def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
     import pytrec_eval
 
     ranks = cutoffs(top_k)
-    wanted = {f"{name}.{','.join(map(str, ranks))}" for name in MEASURES.values()}
-    found = pytrec_eval.RelevanceEvaluator(qrels, wanted).evaluate(run)
+    measures = {f"{name}.{','.join(map(str, ranks))}" for name in MEASURES.values()}
+    by_query = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
     values = {
-        f"{ours}@{k}": np.array([found[query][f"{theirs}_{k}"] for query in qrels])
+        f"{ours}@{k}": np.array([by_query[query][f"{theirs}_{k}"] for query in qrels])
         for ours, theirs in MEASURES.items()
         for k in ranks
     }

@@ -55,15 +55,15 @@ class SearchSettings:
 
     def protocol(self, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
         """Return every choice that moves the scores of a way, but those of set and model."""
-        found: dict[str, Any] = {"search": way}
+        choices: dict[str, Any] = {"search": way}
         if model is not None:
-            found |= {"similarity": self.similarity, "index": self.index or "exact", **self.prompts(model)}
-            found |= {"query_length": self.query_length} if self.query_length is not None else {}
+            choices |= {"similarity": self.similarity, "index": self.index or "exact", **self.prompts(model)}
+            choices |= {"query_length": self.query_length} if self.query_length is not None else {}
             if self.index is not None and way == "dense" and self.depth > self.top_k:
-                found["depth"] = self.depth  # an index finds other hits where it is asked for more
+                choices["depth"] = self.depth  # an index finds other hits where it is asked for more
         if way != "dense":
-            found["bm25"] = bm25.described(language=self.language)
-        return {**found, **fusion.described(way, self.top_k, self.dense_weight), "top_k": self.top_k}
+            choices["bm25"] = bm25.described(language=self.language)
+        return {**choices, **fusion.described(way, self.top_k, self.dense_weight), "top_k": self.top_k}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class DenseSearch:
     index_recall: float | None = None
     """Share of the exact ten best documents among the ten best of an index."""
     index: dict[str, Any] | str | None = None
-    """What the index is; ``exact`` where one was asked for and was no help."""
+    """What the index is; ``exact`` where all documents are searched, so that an index is no help."""
 
 
 @dataclass
@@ -113,13 +113,13 @@ class SetSearch:
         prompts = self.plan.prompts(model)
         texts = list(self.data.queries.values())
         length = self.plan.query_length or self.data.facts.query_length
-        found = model.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
+        encoded = model.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
         _count_twins(texts, progress)
-        queries, truncated = found.of(texts), found.truncated(texts)
+        queries, truncated = encoded.of(texts), encoded.truncated(texts)
         device = model.described["device"]
         by_index = self.plan.index is not None and not self.all_wanted
-        asked = RECALL_AT if by_index else self._searched
-        exact = TopK(queries, asked, similarity=self.plan.similarity, device=device)
+        k = RECALL_AT if by_index else self._searched
+        exact = TopK(queries, k, similarity=self.plan.similarity, device=device)
         kept: list[Vectors] = []
         for vectors, cut in self._vectors(model, prompts["document_prompt"], progress):
             truncated += cut
@@ -133,16 +133,16 @@ class SetSearch:
     def _vectors(self, model: EvaluatedModel, prompt: str, progress: Progress) -> Iterator[tuple[Vectors, int]]:
         """Yield the vectors of the documents ``[some, dim]``, and how many texts were cut."""
         for texts in self.data.blocks():
-            found = model.encode(texts, progress, prompt=prompt, length=self.data.facts.document_length)
+            encoded = model.encode(texts, progress, prompt=prompt, length=self.data.facts.document_length)
             _count_twins(texts, progress)
-            yield found.of(texts), found.truncated(texts)
+            yield encoded.of(texts), encoded.truncated(texts)
 
     def _by_index(self, queries: Vectors, documents: Vectors, exact: Neighbours, truncated: int) -> DenseSearch:
         from sentcli.search.searcher import build
 
         index = build(str(self.plan.index), documents, self.plan.similarity)
-        found = index.search(queries, self._searched)
-        return DenseSearch(self._kept(found), truncated, _overlap(found, exact), index.described())
+        hits = index.search(queries, self._searched)
+        return DenseSearch(self._kept(hits), truncated, _overlap(hits, exact), index.described())
 
     def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
         """Search one way."""
@@ -155,10 +155,10 @@ class SetSearch:
 
     def run(self, hits: Neighbours) -> Run:
         """Return hits by query and document, best first, at most `top_k` of each query."""
-        ids, found = self.data.ids, _first(hits, self.plan.top_k)
+        ids, best = self.data.ids, _first(hits, self.plan.top_k)
         return {
             query: {ids[p]: float(s) for p, s in zip(positions, scores, strict=True) if p >= 0}
-            for query, positions, scores in zip(self.data.queries, found.positions, found.scores, strict=True)
+            for query, positions, scores in zip(self.data.queries, best.positions, best.scores, strict=True)
         }
 
     @property
@@ -190,8 +190,8 @@ def _count_twins(texts: list[str], progress: Progress) -> None:
     progress(EncodeStats(texts=len(texts) - len(set(texts))))
 
 
-def _overlap(found: Neighbours, exact: Neighbours) -> float:
-    """Return the mean share of the exact best that was found among as many."""
+def _overlap(hits: Neighbours, exact: Neighbours) -> float:
+    """Return the mean share of the exact best that is among as many hits."""
     k = exact.positions.shape[1]
-    pairs = zip(found.positions[:, :k], exact.positions, strict=True)
+    pairs = zip(hits.positions[:, :k], exact.positions, strict=True)
     return float(np.mean([len(set(some) & set(best)) / k for some, best in pairs]))

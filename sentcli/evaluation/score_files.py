@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.evaluation.scores import (
@@ -21,6 +21,7 @@ from sentcli.evaluation.scores import (
     TaskScore,
 )
 from sentcli.evaluation.sts import AGGREGATIONS
+from sentcli.io.forms import checked
 
 Number = float | None
 Ends = tuple[Number, Number] | None
@@ -184,11 +185,7 @@ def read_object(value: Any, file: str = "") -> ModelScores:
         )
     if isinstance(value["results"], list):
         raise DataError(file, "hits of retrieve --query, not scores of a set")
-    try:
-        scores = ScoreFile.model_validate(value).scores(file)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise DataError(file, f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].lower()}") from None
+    scores = checked(ScoreFile, value, file).scores(file)
     if not scores.tasks:
         raise DataError(file, f"the results of {scores.model} are not scores by task")
     return scores

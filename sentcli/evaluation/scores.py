@@ -327,8 +327,7 @@ def average_draws(tasks: Iterable[TaskScore]) -> Floats | None:
     """Return the mean over tasks of the samples of their main metrics ``[draws]``; None if one has none."""
     draws = [task.draws.get(task.headline[0]) for task in tasks]
     known = [each for each in draws if each is not None]
-    mean: Floats | None = np.mean(known, axis=0) if known and len(known) == len(draws) else None
-    return mean
+    return np.mean(known, axis=0) if known and len(known) == len(draws) else None
 
 
 def average_interval(tasks: Sequence[TaskScore], kind: ScoreKind) -> tuple[float, float] | None:

@@ -38,11 +38,11 @@ def known_sets() -> dict[str, SetFacts]:
     """Return all sets that something is known of, in the order of the papers."""
     with (models_folder() / "retrieval.toml").open("rb") as handle:
         tables: dict[str, dict[str, Any]] = tomllib.load(handle)
-    found = {}
+    sets = {}
     for name, table in tables.items():
         lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-        found[name] = SetFacts(name=name, **{**table, **lists})
-    return found
+        sets[name] = SetFacts(name=name, **{**table, **lists})
+    return sets
 
 
 @cache

@@ -67,8 +67,8 @@ def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, strea
         stream: arguments of equal length with other streams see independent samples.
     """
     first, second = _Ranks(predicted), _Ranks(gold)
-    found = [_correlation(counts, first(counts), second(counts)) for counts in _counts(len(gold), draws, stream)]
-    return 100 * np.concatenate(found)
+    correlations = [_correlation(counts, first(counts), second(counts)) for counts in _counts(len(gold), draws, stream)]
+    return 100 * np.concatenate(correlations)
 
 
 def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:
@@ -102,8 +102,7 @@ class _Ranks:
 
     def __call__(self, counts: Floats) -> Floats:
         sizes = np.add.reduceat(counts[:, self.order], self.starts, axis=1)
-        ranks: Floats = (np.cumsum(sizes, axis=1) - sizes / 2 + 0.5)[:, self.group]
-        return ranks
+        return (np.cumsum(sizes, axis=1) - sizes / 2 + 0.5)[:, self.group]
 
 
 def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
@@ -112,8 +111,7 @@ def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
     first, second = (ranks - (counts * ranks).sum(axis=1, keepdims=True) / total for ranks in (first, second))
     together = (counts * first * second).sum(axis=1)
     alone = np.sqrt((counts * first**2).sum(axis=1) * (counts * second**2).sum(axis=1))
-    found: Floats = np.divide(together, alone, out=np.zeros(len(counts)), where=alone > 0)
-    return found
+    return np.divide(together, alone, out=np.zeros(len(counts)), where=alone > 0)
 
 
 def interval(draws: Floats) -> tuple[float, float]:
@@ -140,8 +138,8 @@ def accuracy_interval(correct: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Return Wilson's interval of an accuracy, times 100."""
     from scipy.stats import binomtest
 
-    found = binomtest(int(correct.sum()), len(correct)).proportion_ci(LEVEL, method="wilson")
-    return 100 * float(found.low), 100 * float(found.high)
+    ends = binomtest(int(correct.sum()), len(correct)).proportion_ci(LEVEL, method="wilson")
+    return 100 * float(ends.low), 100 * float(ends.high)
 
 
 def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]) -> Discordance:

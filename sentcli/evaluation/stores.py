@@ -1,6 +1,6 @@
 """What was measured before: vectors by the hash of their text, and scores by model, data and protocol.
 
-Both lie in the user's cache and can be deleted at any time. A score is found again without loading the model.
+Both lie in the user's cache and can be deleted at any time. A score is read again without loading the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.cache import cache_folder, least_recently_used
-from sentcli.io.digests import file_digest
+from sentcli.io.digests import known_digest
 from sentcli.model import exported
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.spec import EncoderSpec
@@ -42,7 +42,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def model_key(spec: EncoderSpec, wanted: list[Any], on_cpu: bool) -> str | None:
+def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None:
     """Return a hash of everything that decides a model's vectors, read from its folder without loading it.
 
     Weights, tokenizer, modules and prompts; backend, precision, device and length as asked for; the versions of sentcli
@@ -50,7 +50,7 @@ def model_key(spec: EncoderSpec, wanted: list[Any], on_cpu: bool) -> str | None:
 
     Args:
         spec: of the model.
-        wanted: options of loading it.
+        options: of loading it.
         on_cpu: whether that is where it will run.
 
     Returns:
@@ -63,12 +63,12 @@ def model_key(spec: EncoderSpec, wanted: list[Any], on_cpu: bool) -> str | None:
     facts = {
         "weights": weights,
         "model": exported.model_digest(spec),
-        "export": file_digest(export) if export.exists() else None,
+        "export": known_digest(export) if export.exists() else None,
         "tokenizer": exported.tokenizer_digest(spec.folder),
         "length": spec.max_length,
         "lowercase": spec.lowercase,
         "prompt": spec.prompts.get(spec.default_prompt or ""),
-        "wanted": wanted,
+        "options": options,
         "on cpu": on_cpu,
         "code": _code(),
         "versions": {name: machine.library_version(name) for name in machine.LIBRARIES},
@@ -85,10 +85,10 @@ def library_key() -> str:
 @cache
 def _code() -> str:
     """Return the SHA-256 of the package's own files."""
-    found = hashlib.sha256()
+    code = hashlib.sha256()
     for path in sorted(Path(machine.__file__).parent.rglob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        code.update(path.read_bytes())
+    return code.hexdigest()
 
 
 class ScoreStore:
@@ -100,8 +100,8 @@ class ScoreStore:
     def read(self, *facts: Any) -> dict[str, Any] | None:
         """Return what was kept under some facts, or None."""
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads(self._path(facts).read_text("utf-8"))
-            return found if isinstance(found, dict) and {"encoder", "score"} <= found.keys() else None
+            record = json.loads(self._path(facts).read_text("utf-8"))
+            return record if isinstance(record, dict) and {"encoder", "score"} <= record.keys() else None
         return None
 
     def write(self, record: dict[str, Any], *facts: Any) -> None:
@@ -146,10 +146,10 @@ class VectorStore:
         missing, tokens = np.flatnonzero(~known), 0
         for start in range(0, len(missing), TOGETHER):
             rows = missing[start : start + TOGETHER]
-            found = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress)
-            vectors[rows], beyond[rows] = found.vectors, found.beyond
-            tokens += found.tokens
-            kept.write([names[row] for row in rows], found)
+            encoded = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress)
+            vectors[rows], beyond[rows] = encoded.vectors, encoded.beyond
+            tokens += encoded.tokens
+            kept.write([names[row] for row in rows], encoded)
         kept.close()
         return Encoded(vectors, beyond, tokens)
 
@@ -220,18 +220,18 @@ class _Table:
                     question = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({marks})"
                     yield from self.connection.execute(question, some)
 
-    def write(self, names: Sequence[bytes], found: Encoded) -> None:
+    def write(self, names: Sequence[bytes], encoded: Encoded) -> None:
         """Keep vectors, unless there is no room for them."""
         if self.connection is None:
             return
-        size = found.vectors.nbytes + 64 * len(names)
+        size = encoded.vectors.nbytes + 64 * len(names)
         with contextlib.suppress(OSError):
             if self.path.stat().st_size + size > self.limit:
                 return
             others = self.path.parent.glob("*.db")
             for file in least_recently_used(others, self.path, self.limit - size):
                 file.unlink(missing_ok=True)
-        rows = zip(names, map(bytes, found.vectors), found.beyond.tolist(), strict=True)
+        rows = zip(names, map(bytes, encoded.vectors), encoded.beyond.tolist(), strict=True)
         with self._broken_is_none(), self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 

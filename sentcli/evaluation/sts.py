@@ -151,15 +151,15 @@ def read_pairs(file: str) -> dict[str, list[Pairs]]:
     Raises:
         DataError: for a row that lacks a column or a score; InputError if there is no such file.
     """
-    found: dict[str, list[Pairs]] = {}
+    tasks: dict[str, list[Pairs]] = {}
     for each in pair_files(file):
         name = task_name(each)
         if name == "average":
             raise InputError(f"{each}: a task cannot be called average; rename the file")
-        if name in found:
+        if name in tasks:
             raise InputError(f"{each}: there is a task {name} already; rename the file")
-        found[name] = [scored(each, list(scored_pairs(open_source(each))))]
-    return found
+        tasks[name] = [scored(each, list(scored_pairs(open_source(each))))]
+    return tasks
 
 
 def scored(place: str, rows: Sequence[tuple[str, str, float]]) -> Pairs:
@@ -194,10 +194,7 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     """Return row-wise cosine similarity ``[n]`` in float64; 0 where a vector is zero, as SentEval does."""
     a, b = first.astype(np.float64), second.astype(np.float64)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    similarity: npt.NDArray[np.float64] = np.divide(
-        np.einsum("nd,nd->n", a, b), norms, out=np.zeros(len(a)), where=norms > 0
-    )
-    return similarity
+    return np.divide(np.einsum("nd,nd->n", a, b), norms, out=np.zeros(len(a)), where=norms > 0)
 
 
 def correlations(
@@ -245,9 +242,10 @@ def correlations(
 
 def _draws(parts: Sequence[tuple[Floats, Floats]], draws: int, weights: Sequence[int] | None) -> Floats:
     """Return the mean over some parts of their samples' correlations ``[draws]``."""
-    found = [significance.spearman_draws(predicted, gold, draws, stream=i) for i, (predicted, gold) in enumerate(parts)]
-    mean: Floats = np.average(found, axis=0, weights=weights)
-    return mean
+    by_part = [
+        significance.spearman_draws(predicted, gold, draws, stream=i) for i, (predicted, gold) in enumerate(parts)
+    ]
+    return np.average(by_part, axis=0, weights=weights)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ looked up once a step is used four times. Shuffles, first weights and early stop
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Rows, Step
+from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Grid, Rows, Step, first_weights, with_ones
 from sentcli.evaluation.transfer_tasks import Examples
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -66,24 +66,15 @@ class GradientTrainer:
             "seed": SEED,
         }
 
-    def train(
-        self,
-        x: Floats,
-        y: Rows,
-        classes: int,
-        folds: Sequence[Fold],
-        penalties: Sequence[Sequence[float]],
-        finished: Step,
-    ) -> Fitted:
+    def train(self, grid: Grid, finished: Step) -> Fitted:
         """Train those with equally many examples together."""
-        weights = np.zeros((len(folds), len(penalties[0]), x.shape[1] + 1, classes), np.float32)
+        weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
         shapes: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for number, fold in enumerate(folds):
+        for number, fold in enumerate(grid.folds):
             shapes[len(fold.train), fold.drawn].append(number)
         for numbers in shapes.values():
-            group = _Together(self, x, y, classes, [folds[n] for n in numbers], [penalties[n] for n in numbers])
-            weights[numbers], accuracy[numbers] = group.run(finished)
+            weights[numbers], accuracy[numbers] = _Together(self, grid.of(numbers)).run(finished)
         return Fitted(weights, accuracy)
 
 
@@ -94,39 +85,22 @@ class _Together:
     with the long axes last, and rows looked up by ``index_select``, a step took a fifth of the time.
     """
 
-    def __init__(
-        self,
-        settings: GradientTrainer,
-        x: Floats,
-        y: Rows,
-        classes: int,
-        folds: Sequence[Fold],
-        penalties: Sequence[Sequence[float]],
-    ) -> None:
+    def __init__(self, settings: GradientTrainer, grid: Grid) -> None:
         import torch
 
-        self.settings, self.classes, self.folds = settings, classes, folds
-        self.x = torch.from_numpy(np.concatenate([x, np.ones((len(x), 1), np.float32)], axis=1))
-        self.one_hot = torch.nn.functional.one_hot(torch.from_numpy(y), classes).float()
-        self.rows = torch.from_numpy(np.stack([fold.train for fold in folds]))
-        self.penalty = torch.tensor(penalties, dtype=torch.float32).repeat_interleave(classes, dim=1)[..., None]
-        self.runs = len(penalties[0])
+        self.settings, self.classes, self.folds, self.runs = settings, grid.classes, grid.folds, grid.runs
+        self.x = with_ones(grid.x)
+        self.one_hot = torch.nn.functional.one_hot(torch.from_numpy(grid.y), self.classes).float()
+        self.rows = torch.from_numpy(np.stack([fold.train for fold in self.folds]))
+        penalty = torch.tensor(grid.penalties, dtype=torch.float32)
+        self.penalty = penalty.repeat_interleave(self.classes, dim=1)[..., None]
         self.shuffles = np.random.RandomState(SEED)
-        if folds[0].drawn:
-            self.shuffles.permutation(folds[0].drawn)
-        self.weight = self._first_weights(x.shape[1]).repeat(len(folds), self.runs, 1)
+        if self.folds[0].drawn:
+            self.shuffles.permutation(self.folds[0].drawn)
+        self.weight = first_weights(grid.x.shape[1], self.classes).repeat(len(self.folds), self.runs, 1)
         self.optimizer = self._optimizer()
-        self.active = np.arange(len(folds))
+        self.active = np.arange(len(self.folds))
         """The folds whose rows are in `weight`; those with all their classifiers finished are taken out."""
-
-    def _first_weights(self, width: int) -> Any:
-        """Return what torch makes of the toolkit's seed ``[1, classes, width + 1]``."""
-        import torch
-
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(SEED)
-            layer = torch.nn.Linear(width, self.classes)
-        return torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)[None]
 
     def _optimizer(self) -> Any:
         import torch
@@ -171,9 +145,9 @@ class _Together:
             rows = self.rows[:, order[start : start + self.settings.batch_size]]
             folds, batch = rows.shape
             x = self.x.index_select(0, rows.flatten()).view(folds, batch, -1)
-            wanted = self.one_hot.index_select(0, rows.flatten()).view(folds, 1, batch, -1).transpose(2, 3)
-            found = torch.bmm(self.weight, x.transpose(1, 2)).view(folds, self.runs, self.classes, batch)
-            slope = ((torch.softmax(found, dim=2) - wanted) / batch).flatten(1, 2)
+            target = self.one_hot.index_select(0, rows.flatten()).view(folds, 1, batch, -1).transpose(2, 3)
+            scores = torch.bmm(self.weight, x.transpose(1, 2)).view(folds, self.runs, self.classes, batch)
+            slope = ((torch.softmax(scores, dim=2) - target) / batch).flatten(1, 2)
             self.weight.grad = torch.baddbmm(self.weight * self.penalty, slope, x)
             self.optimizer.step()
 
@@ -181,19 +155,18 @@ class _Together:
         """Return how many of its `dev` each classifier has right ``[active folds, penalties]``."""
         import torch
 
-        found = []
+        right = []
         for weight, fold in zip(self.weight, self.active.tolist(), strict=True):
             dev = torch.from_numpy(self.folds[fold].dev)
             scores = weight @ self.x.index_select(0, dev).T
             guess = scores.view(self.runs, self.classes, len(dev)).argmax(dim=1)
-            found.append((guess == self.one_hot[dev].argmax(dim=1)).sum(dim=1))
-        return torch.stack(found).numpy()
+            right.append((guess == self.one_hot[dev].argmax(dim=1)).sum(dim=1))
+        return torch.stack(right).numpy()
 
     def _split_weights(self) -> Floats:
         """Return a copy of the weights ``[active folds, penalties, dim + 1, classes]``."""
         parted = self.weight.view(len(self.weight), self.runs, self.classes, -1)
-        found: Floats = parted.transpose(2, 3).numpy().copy()
-        return found
+        return parted.transpose(2, 3).numpy().copy()
 
     def _leave(self, going: npt.NDArray[np.bool_]) -> None:
         """Take out the folds whose classifiers have all stopped."""

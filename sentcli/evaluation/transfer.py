@@ -16,7 +16,7 @@ from sentcli import console
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.logistic import LbfgsTrainer
-from sentcli.evaluation.probe import Fold, Step, Trainer, split
+from sentcli.evaluation.probe import Fold, Grid, Step, Trainer, split
 from sentcli.evaluation.scores import TRANSFER, TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.toolkit_classifier import GradientTrainer
@@ -123,16 +123,16 @@ def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, 
     penalties = trainer.penalties(task)
     if task.kind == "test":
         folds = [Fold(fit, dev) for fit, dev in split(train, trainer.folds)]
-        tried = trainer.train(x["train"], train, task.classes, folds, [penalties] * len(folds), finished)
+        tried = trainer.train(Grid(x["train"], train, task.classes, folds, [penalties] * len(folds)), finished)
         chosen, dev_accuracy = best(tried.accuracy)
         last = [trainer.last_fold(np.arange(len(train)))]
-        fitted = trainer.train(x["train"], train, task.classes, last, [[penalties[chosen]]], finished)
+        fitted = trainer.train(Grid(x["train"], train, task.classes, last, [[penalties[chosen]]]), finished)
         predicted = fitted.predict(0, 0, x["test"])
     else:
         n, m = len(train), len(y["dev"])
         fold = Fold(np.arange(n), np.arange(n, n + m))
         both = np.concatenate([x["train"], x["dev"]]), np.concatenate([train, y["dev"]])
-        tried = trainer.train(*both, task.classes, [fold], [penalties], finished)
+        tried = trainer.train(Grid(*both, task.classes, [fold], [penalties]), finished)
         chosen, dev_accuracy = best(tried.accuracy)
         predicted = tried.predict(0, chosen, x["test"])
     right = predicted == test
@@ -143,11 +143,11 @@ def _nested(trainer: Trainer, task: Examples, x: Floats, y: Rows, finished: Step
     penalties = trainer.penalties(task)
     outer = split(y, trainer.folds)
     inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in split(y[rows], trainer.folds)]
-    tried = trainer.train(x, y, task.classes, inner, [penalties] * len(inner), finished)
+    tried = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
     choices = [best(accuracy) for accuracy in tried.accuracy.reshape(len(outer), trainer.folds, -1)]
     chosen = [penalties[choice] for choice, _ in choices]
     held = [trainer.last_fold(rows) for rows, _ in outer]
-    last = trainer.train(x, y, task.classes, held, [[penalty] for penalty in chosen], finished)
+    last = trainer.train(Grid(x, y, task.classes, held, [[penalty] for penalty in chosen]), finished)
     predicted = np.zeros_like(y)
     for fold, (_, test) in enumerate(outer):
         predicted[test] = last.predict(fold, 0, x[test])

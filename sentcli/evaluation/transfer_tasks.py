@@ -69,14 +69,14 @@ def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]
 
 
 def _task(name: str, classes: int, kind: Kind, splits: dict[str, Iterator[Example]], *, f1: bool = False) -> Examples:
-    found = {split: sorted(examples, key=lambda example: example.order) for split, examples in splits.items()}
-    for split, examples in found.items():
+    ordered = {split: sorted(examples, key=lambda example: example.order) for split, examples in splits.items()}
+    for split, examples in ordered.items():
         if not examples:
             raise InputError(f"{name}: there are no {split} examples")
-    learned = next(iter(found.values()))
+    learned = next(iter(ordered.values()))
     if missing := set(range(classes)) - {example.label for example in learned}:
         raise InputError(f"{name}: no training example is of class {', '.join(map(str, sorted(missing)))}")
-    return Examples(name, classes, kind, found, f1)
+    return Examples(name, classes, kind, ordered, f1)
 
 
 def _polar(positive: str, negative: str) -> Callable[[Path, str], Examples]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.digests import damage
-from sentcli.io.json_files import read_checked
+from sentcli.io.forms import read_json_form
 
 MANIFEST = "manifest.json"
 PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")
@@ -153,7 +153,7 @@ class Manifest:
 def load_manifest(path: Path) -> Manifest:
     """Read one manifest."""
     missing = f"{path.parent} was not written by 'sentcli encode': it has no {path.name}"
-    return read_checked(Manifest, path, missing=missing, remedy="encode again with --overwrite")
+    return read_json_form(Manifest, path, missing=missing, remedy="encode again with --overwrite")
 
 
 def read_manifest(folder: Path) -> Manifest:

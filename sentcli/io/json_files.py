@@ -6,12 +6,10 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
-
-T = TypeVar("T")
 
 
 def read_json(path: Path, missing: str | None = None, *, default: Any = None) -> Any:
@@ -33,30 +31,6 @@ def read_json(path: Path, missing: str | None = None, *, default: Any = None) ->
         raise InputError(missing or f"{path} is missing") from error
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
-
-
-def read_checked(kind: type[T], path: Path, *, missing: str, remedy: str) -> T:
-    """Read a JSON file as a dataclass, whose fields say what has to stand in it.
-
-    Args:
-        kind: the dataclass.
-        path: of the file.
-        missing: the message for a file that is not there.
-        remedy: what to do about a damaged file; it ends the message.
-
-    Raises:
-        InputError: if the file is missing or torn, or a field of it is missing or of another type.
-    """
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(kind).validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        raise InputError(missing) from error
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = "".join(f"{step} " for step in problem["loc"])
-        raise InputError(f"{path} is damaged ({place}{problem['msg']}); {remedy}") from error
 
 
 def write_json(target: Path | str, value: Any) -> None:

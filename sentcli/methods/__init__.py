@@ -44,8 +44,7 @@ class MethodsByName(Mapping[str, "Method"]):
         return {name.replace("_", "-"): f"{papers.__name__}.{name}" for name in files}
 
     def __getitem__(self, name: str) -> Method:
-        method: Method = import_module(self.modules[name]).METHOD
-        return method
+        return import_module(self.modules[name]).METHOD
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.modules)

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from sentcli.bounds import one_of
 from sentcli.errors import InputError, nearest
 from sentcli.methods.heads import HEADS
 from sentcli.methods.method import Method
 from sentcli.methods.views import VIEWS, Copies
-from sentcli.objectives import OBJECTIVES, checks
+from sentcli.objectives import OBJECTIVES
 
 ADD, REMOVE = "objectives+", "objectives-"
 SECTIONS: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
@@ -60,7 +61,7 @@ def _auxiliary(method: Method) -> str:
 
 def _change_objectives(method: Method, name: str, *, add: bool) -> Method:
     if add:
-        checks.one_of("objective", name, list(OBJECTIVES))
+        one_of("objective", name, list(OBJECTIVES))
         if name in method.objectives:
             raise InputError(f"objectives+={name}: {method.name} has it already")
         return replace(method, objectives={**method.objectives, name: OBJECTIVES[name]()})
@@ -74,7 +75,7 @@ def _section(key: str, value: Any, current: Any) -> Any:
     kinds = SECTIONS[key]
     if key == "views" and str(value).isdigit() and isinstance(current, Copies):
         return Copies(count=int(value))
-    checks.one_of(key, str(value), list(kinds))
+    one_of(key, str(value), list(kinds))
     return current if type(current) is kinds[str(value)] else kinds[str(value)]()
 
 

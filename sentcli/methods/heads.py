@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from sentcli.bounds import Bounded, Count, NotNegative, Share
 from sentcli.errors import InputError
 from sentcli.model.surgery import reset
-from sentcli.objectives import checks
 from sentcli.objectives.whitening import pca, shuffled_group_whitening, zca
 from sentcli.processes import over_all_rows, same
 
@@ -18,24 +18,20 @@ INITIAL_STD = 0.02
 """The standard deviation that new linear layers start with, as in BERT."""
 
 
-class Head(Protocol):
+class Head(Bounded):
     """The settings of a head."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
         """Return the module from ``[m, B, d]`` to ``[m, B, d']``."""
+        raise NotImplementedError
 
     def least_rows(self, dimension: int) -> int:
         """Return the smallest batch that it works on."""
-
-
-class _AnyBatch:
-    def least_rows(self, dimension: int) -> int:
-        """Return 2."""
         return 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoHead(_AnyBatch):
+class NoHead(Head):
     """The vector itself."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
@@ -44,7 +40,7 @@ class NoHead(_AnyBatch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLPHead(_AnyBatch):
+class MLPHead(Head):
     """z = tanh(W x + b), W new and not the pretrained pooler (SimCSE)."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
@@ -66,7 +62,7 @@ class TanhLayer(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchNormHead(_AnyBatch):
+class BatchNormHead(Head):
     """Two linear layers with batch normalisation (InfoCSE's and DiffCSE's scripts, ``--batchnorm``)."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
@@ -97,33 +93,27 @@ class BatchNormLayers(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhiteningHead:
+class WhiteningHead(Head):
     """Whitening of the batch, then z = tanh(W x + b) (WhitenedCSE)."""
 
-    num_groups: int = 0
+    num_groups: Count = 0
     """How many groups; 0 takes groups of two columns, as the paper does for BERT-base."""
-    eps: float = 1e-5
-    kind: str = "shuffled-group"
+    eps: NotNegative = 1e-5
+    kind: Literal["shuffled-group", "group", "zca", "pca"] = "shuffled-group"
     """``group`` does not shuffle; ``zca`` and ``pca`` whiten all columns at once (table 3)."""
-    chunks: str = "views"
+    chunks: Literal["views", "thirds"] = "views"
     """Whiten each view by itself (paper), or ``thirds`` of the rows sentence by sentence (authors' code): with m views,
     m parts of B / m sentences each."""
     detach: bool = True
     """No gradient through the whitening matrix (code)."""
-    views_from: str = "dropout"
+    views_from: Literal["dropout", "shuffle"] = "dropout"
     """Views by encoding again (code), or by ``shuffle``: one encoding, whitened with other groups (paper)."""
-    statistics_momentum: float = 0.9
+    statistics_momentum: Share = 0.9
     """Share of the running mean and covariance that zca and pca keep at each step (eq. 13)."""
 
-    KINDS: ClassVar = ("shuffled-group", "group", "zca", "pca")
-
     def __post_init__(self) -> None:
-        """Refuse unknown words and numbers out of range."""
-        checks.one_of("kind", self.kind, self.KINDS)
-        checks.one_of("chunks", self.chunks, ("views", "thirds"))
-        checks.one_of("views_from", self.views_from, ("dropout", "shuffle"))
-        checks.at_least(0, num_groups=self.num_groups, eps=self.eps)
-        checks.share(statistics_momentum=self.statistics_momentum)
+        """Refuse to shuffle without a shuffle."""
+        super().__post_init__()
         if self.views_from == "shuffle" and self.kind != "shuffled-group":
             raise InputError(f"views_from=shuffle: {self.kind} does not shuffle, so its views would be the same")
 

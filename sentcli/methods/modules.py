@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 
+from sentcli.bounds import Bounded, Count
 from sentcli.errors import InputError
 from sentcli.model.modules import CNNSpec, DenseSpec, NormalizeSpec, PoolingSpec
 from sentcli.model.spec import EncoderSpec
-from sentcli.objectives import checks
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 RELU = "torch.nn.modules.activation.ReLU"
-MOST_CHANNELS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
-class CNN:
+class CNN(Bounded):
     """Convolutions over the token vectors and their mean, as part of the encoder (IS-BERT)."""
 
     kernels: tuple[int, ...] = (1, 3, 5)
-    channels: int = 256
+    channels: Annotated[int, Ge(1), Le(65_536)] = 256
     """Filters of each kernel."""
     relu: bool = False
     """ReLU after the convolutions: in the paper, not in the authors' code."""
 
     def __post_init__(self) -> None:
         """Refuse kernels that would shift the tokens."""
-        checks.at_least(1, channels=self.channels)
-        checks.at_most(MOST_CHANNELS, channels=self.channels)
+        super().__post_init__()
         if not self.kernels or any(kernel < 1 or kernel % 2 == 0 for kernel in self.kernels):
             raise InputError(f"kernels {self.kernels} must be odd, so that a token stays in the middle")
 
@@ -57,16 +56,12 @@ class CNN:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Twin:
+class Twin(Bounded):
     """A second encoder, equal at the start, trained beside the first without shared weights (Contrastive Tension)."""
 
-    keep: str = "best"
+    keep: Literal["best", "first", "second"] = "best"
     """Which encoder is kept: the ``best`` on the dev set (authors), ``first``, or ``second`` (sentence-transformers).
     Without a dev set, ``best`` is the second."""
-
-    def __post_init__(self) -> None:
-        """Refuse an unknown word."""
-        checks.one_of("keep", self.keep, ("best", "first", "second"))
 
 
 class Fit(Protocol):
@@ -90,17 +85,13 @@ class PoolingOnly:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhiteningFit:
+class WhiteningFit(Bounded):
     """x -> (x - mean) U S^-1/2: vectors of the data have mean 0 and covariance I (Su et al. 2021, algorithm 1)."""
 
-    dimensions: int = 0
+    dimensions: Count = 0
     """How many of the principal axes are kept, the largest first; 0 for all that the vectors span."""
 
     needs_data = True
-
-    def __post_init__(self) -> None:
-        """Refuse a negative number."""
-        checks.at_least(0, dimensions=self.dimensions)
 
     def fit(self, encoder: SentenceEncoder, sentences: list[str]) -> SentenceEncoder:
         """Return the encoder with the transformation as a dense layer after its pooling."""

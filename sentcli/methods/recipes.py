@@ -14,33 +14,41 @@ They are TOML files, those of ``models/recipes`` by name or any other by path:
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentcli.errors import DataError, InputError, nearest
+from pydantic import BaseModel, field_validator, model_validator
+
+from sentcli.errors import InputError, nearest
+from sentcli.io.forms import read_toml
 from sentcli.methods import refuse_file
 from sentcli.zoo import models_folder
 
-TABLES = ("settings", "published")
-KEYS = ("title", "method", "model", "stage", "pooling", "data", "note", *TABLES)
 
-
-@dataclass(frozen=True)
-class Sourced:
+class Sourced(BaseModel):
     """A value and where it comes from."""
 
     value: Any
-    source: str
+    source: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _or_bare(cls, value: Any) -> Any:
+        """Take a bare value, which has no source."""
+        if not isinstance(value, dict):
+            return {"value": value}
+        foreign = [key for key in value if key not in cls.model_fields]
+        if foreign or "value" not in value:
+            quoted = f', or "NAME.{foreign[0]}" = ... with the quotes' if foreign else ""
+            raise ValueError(f"expected {{ value = ..., source = ... }}{quoted}")
+        return value
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(BaseModel, extra="forbid"):
     """One paper's training on one backbone."""
 
-    name: str
-    title: str
+    name: str = ""
+    title: str = ""
     method: str
     model: str
     stage: str | None = None
@@ -48,10 +56,19 @@ class Recipe:
     data: str = ""
     """What the paper trained on, in words."""
     note: str = ""
-    settings: dict[str, Sourced] = field(default_factory=dict)
+    settings: dict[str, Sourced] = {}
     """Settings by name, as `configure` takes them."""
-    published: dict[str, Sourced] = field(default_factory=dict)
+    published: dict[str, Sourced] = {}
     """Scores by name, times 100."""
+
+    @field_validator("published")
+    @classmethod
+    def _numbers(cls, published: dict[str, Sourced]) -> dict[str, Sourced]:
+        """Refuse a score that is no number."""
+        for name, score in published.items():
+            if not isinstance(score.value, int | float):
+                raise ValueError(f"{name} must be a number, not {score.value!r}")
+        return published
 
     @property
     def assignments(self) -> list[tuple[str, Any]]:
@@ -74,43 +91,6 @@ def load_recipe(name: str) -> Recipe:
         raise InputError(
             f"unknown recipe {name!r}{nearest(path.stem, names)}; a .toml file, or one of: {', '.join(names)}"
         )
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(name, f"not valid TOML: {error}") from error
-    return _recipe(path, table)
-
-
-def _recipe(path: Path, table: dict[str, Any]) -> Recipe:
-    unknown = [key for key in table if key not in KEYS]
-    if unknown:
-        raise DataError(path, f"unknown key {unknown[0]!r}{nearest(unknown[0], list(KEYS))}; one of: {', '.join(KEYS)}")
-    missing = [key for key in ("method", "model") if key not in table]
-    if missing:
-        raise DataError(path, f"it does not say its {missing[0]}")
-    wrong = [key for key, value in table.items() if key not in TABLES and not isinstance(value, str)]
-    if wrong:
-        raise DataError(path, f"{wrong[0]} must be a text in quotes, not {table[wrong[0]]!r}")
-    refuse_file(table["method"], path)
-    settings, published = (_table(path, name, table.get(name, {})) for name in TABLES)
-    for score, sourced in published.items():
-        if not isinstance(sourced.value, (int, float)):
-            raise DataError(path, f"the published {score} must be a number, not {sourced.value!r}")
-    plain = {key: value for key, value in table.items() if key not in TABLES}
-    return Recipe(**{"name": path.stem, "title": path.stem, **plain}, settings=settings, published=published)
-
-
-def _table(path: Path, name: str, table: Any) -> dict[str, Sourced]:
-    """Read ``{value, source}`` by name; a bare value has no source."""
-    if not isinstance(table, dict):
-        raise DataError(path, f"{name} must be a table, [{name}]")
-    read = {}
-    for key, value in table.items():
-        if not isinstance(value, dict):
-            value = {"value": value}
-        if "value" not in value or set(value) - {"value", "source"}:
-            inner = next(iter(set(value) - {"value", "source"}), "")
-            hint = f'"{key}.{inner}" = ... with the quotes, or ' if inner else ""
-            raise DataError(path, f"{name}.{key}: expected {hint}{key} = {{ value = ..., source = ... }}")
-        read[key] = Sourced(value["value"], str(value.get("source", "")))
-    return read
+    recipe = read_toml(Recipe, path)
+    refuse_file(recipe.method, path)
+    return recipe.model_copy(update={"name": path.stem, "title": recipe.title or path.stem})

@@ -3,91 +3,71 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from annotated_types import Ge, Le
+
+from sentcli.bounds import AtLeastOne, Bounded, Count, NotNegative, Positive, Share
 from sentcli.errors import InputError
-from sentcli.objectives import checks
-from sentcli.precision import PRECISIONS
-
-OPTIMIZERS, SCHEDULES = ("adamw", "rmsprop"), ("linear", "constant", "staircase")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Bounded):
     """Defaults are SimCSE's: transformers' Trainer with its own defaults, linear decay to zero, no warm-up."""
 
-    batch_size: int = 64
+    batch_size: Annotated[int, Ge(2)] = 64
     """Sentences of a batch, in each process; the others of the batch are the negatives."""
-    learning_rate: float = 3e-5
-    epochs: int = 1
-    max_steps: int = 0
+    learning_rate: Positive = 3e-5
+    epochs: AtLeastOne = 1
+    max_steps: Count = 0
     """Optimiser steps; 0 takes what the epochs give. More than one epoch's worth continues into further epochs."""
-    max_length: int = 32
+    max_length: Annotated[int, Ge(3)] = 32
     """Tokens a sentence in training, special ones included; encoding afterwards keeps the start model's length."""
-    accumulate: int = 1
+    accumulate: AtLeastOne = 1
     """Batches whose gradients are averaged in one step; each has its own negatives."""
     group_by_length: bool = False
     """Share out the sentences of a step to its batches by length: less padding, but other negatives than at random."""
-    mini_batch_size: int = 0
+    mini_batch_size: Count = 0
     """Sentences that are encoded at a time with gradient caching: the gradient of the whole batch in the memory of a
     small one, for one more forward pass (Gao et al. 2021); 0 encodes the batch at once."""
-    precision: str = "fp32"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """The precision of matrix products: ``fp32``, ``bf16`` or ``fp16``; weights and losses stay in fp32."""
     compile: bool = False
     """Compile the encoder with torch.compile."""
-    optimizer: str = "adamw"
-    schedule: str = "linear"
+    optimizer: Literal["adamw", "rmsprop"] = "adamw"
+    schedule: Literal["linear", "constant", "staircase"] = "linear"
     """After the warm-up: ``linear`` to zero, ``constant``, or the ``staircase`` of Contrastive Tension, 100, 80, 60, 40
     and then 20 % of the rate, 500 steps each."""
-    warmup_steps: int = 0
-    warmup_share: float = 0.0
+    warmup_steps: Count = 0
+    warmup_share: Share = 0.0
     """Warm-up as a share of all steps, where `warmup_steps` is 0."""
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     decay_all: bool = False
     """Decay biases and layer normalisations, too."""
-    adam_epsilon: float = 1e-8
+    adam_epsilon: Positive = 1e-8
     bias_correction: bool = True
     """Correct the bias of Adam's averages toward zero; the optimiser of the first BERT code did not."""
-    clip_norm: float = 1.0
+    clip_norm: NotNegative = 1.0
     """Largest norm of the gradient; 0 for no clipping."""
-    dropout: float | None = None
+    dropout: Share | None = None
     """Dropout of the encoder everywhere; none keeps the start model's own."""
-    drop_heads: float = 0.0
+    drop_heads: Share = 0.0
     """Drop whole attention heads at this rate (the drophead of Mirror-BERT's scripts)."""
-    eval_every: int = 125
+    eval_every: AtLeastOne = 125
     """Steps between two scores on the dev set."""
-    patience: int = 0
+    patience: Count = 0
     """Stop after this many scores in a row that are not the best so far; 0 never does."""
     keep_start: bool = True
     """Whether the start model's own weights are kept if no later score is better; without, the best trained ones are,
     as in the papers' code, whose first score comes after `eval_every` steps."""
-    share_every: int = 50
+    share_every: Count = 50
     """Steps between two measurements of each term's share of the gradient; 0 for none. Costs a backward pass a term."""
     deterministic: bool = False
     """Only deterministic kernels on a GPU, at a loss of speed; a CPU always is."""
-    seed: int = 42
-
-    def check_values(self) -> None:
-        """Refuse values that have no meaning."""
-        least = {"epochs": 1, "max_length": 3, "eval_every": 1, "accumulate": 1}
-        for name in (
-            "max_steps", "warmup_steps", "weight_decay", "clip_norm", "seed", "mini_batch_size", "patience",
-            "share_every",
-        ):  # fmt: skip
-            least[name] = 0
-        for name, limit in least.items():
-            checks.at_least(limit, **{name: getattr(self, name)})
-        checks.at_most(2**32 - 1, seed=self.seed)
-        checks.positive(learning_rate=self.learning_rate, adam_epsilon=self.adam_epsilon)
-        checks.share(warmup_share=self.warmup_share, drop_heads=self.drop_heads, dropout=self.dropout or 0.0)
-        checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
-        checks.one_of("schedule", self.schedule, SCHEDULES)
-        checks.one_of("precision", self.precision, tuple(PRECISIONS))
-        if self.batch_size < 2:
-            raise InputError("batch_size must be at least 2: the other sentences of a batch are the negatives")
+    seed: Annotated[int, Ge(0), Le(2**32 - 1)] = 42
 
     def check(self, sentences: int, processes: int = 1) -> None:
         """Refuse settings that cannot train on this many sentences in this many processes."""
-        self.check_values()
         if sentences < self.batch_size * processes:
             times = f" in each of {processes} processes" if processes > 1 else ""
             raise InputError(f"batch size {self.batch_size}{times} is more than the {sentences} sentences of the data")

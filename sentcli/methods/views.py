@@ -9,7 +9,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.objectives import checks
+from sentcli.bounds import AtLeastOne, Bounded
+from sentcli.errors import InputError
 
 
 class TrainingText(Protocol):
@@ -40,35 +41,28 @@ class BatchTexts:
     """Whether the views of a row show the same sentence, where not all do."""
 
 
-class ViewMaker(Protocol):
+class ViewMaker(Bounded):
     """Makes the texts of a batch."""
 
     @property
     def count(self) -> int:
-        """Views a sentence."""
+        """Views of a sentence."""
+        raise NotImplementedError
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the texts of some rows of the corpus."""
+        raise NotImplementedError
 
     def rows_with(self, matching: int) -> int:
         """Return how many rows a batch needs so that this many show one sentence in all views."""
-
-
-class _Matching:
-    def rows_with(self, matching: int) -> int:
-        """Return the same number: every row shows one sentence."""
         return matching
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copies(_Matching):
+class Copies(ViewMaker):
     """The same text in each view."""
 
-    count: int = 2
-
-    def __post_init__(self) -> None:
-        """Refuse no views at all."""
-        checks.at_least(1, count=self.count)
+    count: AtLeastOne = 2
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences once."""
@@ -76,12 +70,12 @@ class Copies(_Matching):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanMask(_Matching):
+class SpanMask(ViewMaker):
     """View 1 is the text, view 2 the text with a random span of characters masked (Mirror-BERT's code)."""
 
-    span: int = 5
+    span: AtLeastOne = 5
     """Characters."""
-    least: int = 30
+    least: AtLeastOne = 30
     """Shorter texts are not masked."""
     mask: str = "[MASK]"
     """What the span is replaced by, also for tokenizers whose mask token is another."""
@@ -89,9 +83,10 @@ class SpanMask(_Matching):
     count: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        """Refuse an empty span."""
-        checks.at_least(1, span=self.span)
-        checks.at_least(self.span, least=self.least)
+        """Refuse texts that are shorter than the span."""
+        super().__post_init__()
+        if self.least < self.span:
+            raise InputError(f"least must be at least {self.span}, the span, not {self.least}")
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences, and the sentences with a new span masked."""
@@ -107,17 +102,13 @@ class SpanMask(_Matching):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomPairs:
+class RandomPairs(ViewMaker):
     """Groups of one sentence paired with itself and some unrelated pairs (Contrastive Tension's code)."""
 
-    negatives: int = 7
+    negatives: AtLeastOne = 7
     """K: unrelated pairs for each matching one."""
 
     count: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        """Refuse a negative number."""
-        checks.at_least(1, negatives=self.negatives)
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences, and for each itself or one drawn from the whole corpus."""
@@ -132,7 +123,7 @@ class RandomPairs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoredPairs(_Matching):
+class ScoredPairs(ViewMaker):
     """The two sentences of a pair with a score; the data has to be pairs."""
 
     count: ClassVar[int] = 2

@@ -99,7 +99,7 @@ class LoadedModel:
     @property
     def torch_module(self) -> TorchEncoder:
         """The torch module behind the vectors; only a model on torch has one."""
-        return self.backend.module  # type: ignore[attr-defined, no-any-return]
+        return self.backend.module  # type: ignore[attr-defined]
 
     def encode(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.io.digests import file_digest
+from sentcli.io.digests import file_digest, known_digest
 from sentcli.io.json_files import read_json
 from sentcli.io.weights import has_weights, weight_files
 from sentcli.model.modules import ModuleSpec
@@ -82,7 +82,7 @@ def check_files(folder: Path, export: Export) -> None:
         path = folder / name
         if not path.exists():
             raise InputError(f"{path} is missing; export the model again")
-        if file_digest(path) != digest:
+        if known_digest(path) != digest:
             raise InputError(f"{path} is not the file that was exported (SHA-256 differs); export the model again")
 
 
@@ -107,7 +107,7 @@ def source_digests(spec: EncoderSpec) -> list[str]:
 def weight_digests(spec: EncoderSpec) -> list[str]:
     """Return the SHA-256 of each weight file of an encoder, those of the modules after the transformer's."""
     folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
-    return [file_digest(path) for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
+    return [known_digest(path) for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
 
 
 def described(module: ModuleSpec) -> str:

@@ -30,8 +30,7 @@ class FirstTokenForward:
         """Return ``[B, T, d]`` of hidden states ``[B, T, d]``; inside `first_token_only`, ``[B, 1, d]``."""
         layer, own = self.layer, self.layer.attention.self
         if not _narrow.get():
-            everything: Tensor = type(layer).forward(layer, hidden, attention_mask, *args, **kwargs)
-            return everything
+            return type(layer).forward(layer, hidden, attention_mask, *args, **kwargs)
         first = hidden[:, :1]
         query, key, value = (
             project(states).unflatten(-1, (-1, own.attention_head_size)).transpose(1, 2)
@@ -40,8 +39,7 @@ class FirstTokenForward:
         mask = attention_mask if attention_mask is None or attention_mask.shape[2] == 1 else attention_mask[:, :, :1]
         dropout = own.dropout.p if own.training else 0.0
         context, _ = attention(own, query, key, value, mask, scaling=own.scaling, dropout=dropout)
-        output: Tensor = layer.feed_forward_chunk(layer.attention.output(context.flatten(2), first))
-        return output
+        return layer.feed_forward_chunk(layer.attention.output(context.flatten(2), first))
 
 
 def install(backbone: Any) -> bool:

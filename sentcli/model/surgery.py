@@ -112,8 +112,7 @@ def freeze(module: nn.Module) -> None:
 
 def word_embeddings(backbone: Any) -> nn.Embedding:
     """Return the table of token embeddings ``[vocabulary, d]``."""
-    table: nn.Embedding = backbone.get_input_embeddings()
-    return table
+    return backbone.get_input_embeddings()
 
 
 @torch.no_grad()

@@ -132,8 +132,7 @@ def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
     if isinstance(model_class, (tuple, list)):
         model_class = model_class[0]
     if not state:
-        fresh: nn.Module = model_class(config)
-        return fresh
+        return model_class(config)
     state = {key: value for key, value in state.items() if not key.startswith("mlp.")}
     try:
         model, report = model_class.from_pretrained(
@@ -144,8 +143,7 @@ def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         raise InputError(f"{folder}: {len(missing)} weights are missing, the first is {missing[0]}")
-    model_: nn.Module = model
-    return model_
+    return model
 
 
 def _build_module(spec: ModuleSpec, width: int, encoder: EncoderSpec, state: dict[str, Tensor]) -> BuiltModule:

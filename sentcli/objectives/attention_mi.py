@@ -7,22 +7,22 @@ logarithms, the mutual information of two slices is ``-ln(1 - rho^2) / 2`` with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from sentcli.bounds import Count, one_of
 from sentcli.errors import InputError
 from sentcli.model.surgery import depth
-from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, Views
 from sentcli.precision import widened
 
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
-SLICINGS = ("layer-pairs", "head-pairs")
+Slicing = Literal["layer-pairs", "head-pairs"]
 SMALLEST = 1e-30
 """Weights below this count as zero: the gradient of their logarithm would overflow."""
 LEAST = 1e-6
@@ -81,7 +81,7 @@ def slices(
     first: Tensor, second: Tensor, lengths: Tensor, slicing: str, real_queries: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Cut the attention of both views into slices ``[S, P]``, and say which positions belong to real tokens."""
-    checks.one_of("slicing", slicing, SLICINGS)
+    one_of("slicing", slicing, get_args(Slicing))
     layers, batch, heads, width, _ = first.shape
     if first.shape != second.shape or first.ndim != 5 or len(lengths) != batch:
         raise ValueError(f"attentions {tuple(first.shape)} and {tuple(second.shape)} must both be [L, B, H, T, T]")
@@ -160,8 +160,8 @@ class AttentionMI(Objective, name="ami"):
     weight: float = 2.5e-3
     layers: str = "-5:-1"
     """The four layers before the last: 8 to 11 of 12 counted from 1, 2 to 5 of 6."""
-    slicing: str = "layer-pairs"
-    samples: int = 150
+    slicing: Slicing = "layer-pairs"
+    samples: Count = 150
     """Positions a slice; 0 takes all."""
     scale_by_share: bool = True
     log: bool = True
@@ -171,9 +171,7 @@ class AttentionMI(Objective, name="ami"):
     requires: ClassVar[str] = "attention"
 
     def check(self) -> None:
-        """Refuse what the formula has no meaning for."""
-        checks.one_of("slicing", self.slicing, SLICINGS)
-        checks.at_least(0, samples=self.samples)
+        """Refuse two positions, which always correlate."""
         if 0 < self.samples < 3:
             raise InputError(f"samples must be 0 or at least 3, not {self.samples}: two points always correlate")
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
 from sentcli.io.weights import load_weights
 from sentcli.model import stored_heads, surgery
-from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import (
     LMHead,
@@ -93,13 +93,12 @@ class AuxiliaryNetwork(nn.Module):
             mask: real tokens ``[B, T]``.
         """
         inputs = torch.cat([sentence[:, None], states[:, 1:]], dim=1)
-        hidden: Tensor = self.layers(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
-        return hidden
+        return self.layers(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
 
 
 @dataclass(frozen=True, kw_only=True)
 class _AuxiliarySettings(Objective):
-    rate: float = 0.4
+    rate: MaskRate = 0.4
     """The share of masked words; 0.3 in the BERT-large script."""
     skip_from: int = 0
     """Layers of the lower part; 0 takes half of the encoder, at most 6."""
@@ -109,10 +108,6 @@ class _AuxiliarySettings(Objective):
     """Start of the extra layers: ``copy-top`` the encoder's last ones, ``random``, or the folder of a pretraining."""
 
     requires: ClassVar[str] = "text"
-
-    def check(self) -> None:
-        """Refuse a rate outside 0..1."""
-        checks.mask_rate(self.rate)
 
     def reads(self) -> list[str]:
         """Return the folder of the pretraining, if there is one."""
@@ -155,16 +150,11 @@ class AuxiliaryMLM(_AuxiliarySettings, name="auxiliary-mlm"):
     """False lets gradients through the lower layers of the encoder itself, instead of a frozen copy."""
     frozen_dropout: bool = False
     """Dropout in the frozen copy: off in the BERT-base script, on in the large one."""
-    copies: str = "both"
+    copies: Literal["both", "one"] = "both"
     """Mask a copy of ``both`` views (code) or of ``one`` (paper)."""
 
     views: ClassVar[int] = 1
     every_view: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Refuse unknown words."""
-        super().check()
-        checks.one_of("copies", self.copies, ("both", "one"))
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss with its network."""
@@ -204,16 +194,14 @@ class AuxiliaryMLMLoss(_NetworkLoss):
         sentences = views.pooled.flatten(0, 1)[: len(masked)]
 
         def states(rows: Tensor, part: dict[str, Tensor]) -> Tensor:
-            hidden: Tensor = self.network(sentences[rows], self.lower_states(views, part), part["attention_mask"])
-            return hidden
+            return self.network(sentences[rows], self.lower_states(views, part), part["attention_mask"])
 
         return masked_loss(self.network.lm_head, *chosen_states(inputs, labels, states), views.encoder.backbone)
 
     def lower_states(self, views: Views, inputs: dict[str, Tensor]) -> Tensor:
         """Return the states ``[rows, T, d]`` of the lower layers on masked text."""
         if self.lower is None:
-            states: Tensor = views.encoder.backbone(**inputs, output_hidden_states=True).hidden_states[self.count]
-            return states
+            return views.encoder.backbone(**inputs, output_hidden_states=True).hidden_states[self.count]
         with torch.no_grad():
             frozen: Tensor = self.lower(**inputs).last_hidden_state
         return frozen
@@ -226,7 +214,7 @@ class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
     InfoCSE's stage 1 and Condenser: nothing is frozen or detached, one head scores the words of both.
     """
 
-    rate: float = 0.15
+    rate: MaskRate = 0.15
 
     views: ClassVar[int] = 0
     all_rows: ClassVar[bool] = True

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from sentcli.bounds import Bounded
 from sentcli.errors import InputError
-from sentcli.objectives import checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ OBJECTIVES: dict[str, type[Objective]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Objective:
+class Objective(Bounded):
     """One term of a loss, as data: its fields are its settings.
 
     An objective without state is its own loss: it defines `__call__`. One with parameters or memory builds an
@@ -146,12 +146,12 @@ class Objective:
             OBJECTIVES[name] = cls
 
     def __post_init__(self) -> None:
-        """Refuse values that have no meaning, by `check`."""
-        checks.finite(weight=self.weight)
+        """Refuse values that their annotations or `check` do not allow."""
+        super().__post_init__()
         self.check()
 
     def check(self) -> None:
-        """Raise InputError for a value that the formula has no meaning for."""
+        """Raise InputError for values that only together have no meaning."""
 
     def attention_layers(self, depth: int) -> tuple[int, ...]:
         """Return the layers, counted from 0, whose attention weights it needs."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from sentcli.bounds import Positive, Share
 from sentcli.model.surgery import ema_update, freeze, reset, set_dropout
-from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.precision import widened
 from sentcli.processes import gather, rank, widest
@@ -143,28 +144,20 @@ ROWS = 512
 class Contrastive(Objective, name="contrastive"):
     """`info_nce` of the first two views, perhaps with a queue of past vectors as further negatives."""
 
-    temperature: float = 0.05
-    queue_size: int = 0
+    temperature: Positive = 0.05
+    queue_size: Annotated[int, Ge(0), Le(LARGEST_QUEUE)] = 0
     """Past vectors kept as negatives; 0 for none."""
-    momentum: float = 0.995
+    momentum: Share = 0.995
     """The encoder that fills the queue moves by m <- momentum * m + (1 - momentum) * online."""
-    momentum_dropout: float = 0.3
+    momentum_dropout: Share = 0.3
     """Dropout of the encoder that fills the queue."""
-    momentum_init: str = "online"
+    momentum_init: Literal["online", "random"] = "online"
     """That encoder starts as a copy of the ``online`` one, or from ``random`` weights (ESimCSE's code, by mistake)."""
     positives_only: bool = False
     mask_duplicates: bool = False
     """Texts that occur twice in a batch are not each other's negatives."""
     cross_device: bool = True
     """With several processes, the sentences of the others are negatives, too. The queue is one for all, either way."""
-
-    def check(self) -> None:
-        """Refuse what the formula has no meaning for."""
-        checks.positive(temperature=self.temperature)
-        checks.at_least(0, queue_size=self.queue_size)
-        checks.at_most(LARGEST_QUEUE, queue_size=self.queue_size)
-        checks.share(momentum=self.momentum, momentum_dropout=self.momentum_dropout)
-        checks.one_of("momentum_init", self.momentum_init, ("online", "random"))
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss, with its queue if it has one."""
@@ -246,15 +239,11 @@ class MomentumContrastive(StatefulObjective):
 class MultiPositive(Objective, name="multi-positive"):
     """`multi_positive_info_nce` of all views (WhitenedCSE)."""
 
-    temperature: float = 0.05
+    temperature: Positive = 0.05
     cross_device: bool = True
     """With several processes, the sentences of the others are negatives, too."""
 
     every_view: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Refuse what the formula has no meaning for."""
-        checks.positive(temperature=self.temperature)
 
     def __call__(self, views: Views) -> Tensor:
         """Return the sum over the positives."""
@@ -265,13 +254,9 @@ class MultiPositive(Objective, name="multi-positive"):
 class NTXent(Objective, name="nt-xent"):
     """`nt_xent` of the first two views (Mirror-BERT)."""
 
-    temperature: float = 0.04
+    temperature: Positive = 0.04
     cross_device: bool = True
     """With several processes, the sentences of the others are negatives, too."""
-
-    def check(self) -> None:
-        """Refuse what the formula has no meaning for."""
-        checks.positive(temperature=self.temperature)
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss of views 1 and 2."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from sentcli.errors import InputError
-from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.precision import widened
 
@@ -52,15 +51,11 @@ def jensen_shannon_mi_loss(tokens: Tensor, sentences: Tensor, mask: Tensor) -> T
 class JensenShannon(Objective, name="jsd"):
     """`jensen_shannon_mi_loss` of the tokens and the vector of the first view; with two encoders the mean of both."""
 
-    discriminator: str = "dot"
+    discriminator: Literal["dot", "bilinear"] = "dot"
     """``dot`` as in the authors' code, or ``bilinear``: with a matrix of its own between the two vectors."""
 
     views: ClassVar[int] = 1
     requires: ClassVar[str] = "tokens"
-
-    def check(self) -> None:
-        """Refuse an unknown discriminator."""
-        checks.one_of("discriminator", self.discriminator, ("dot", "bilinear"))
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss, with the discriminator's weights if it has some."""

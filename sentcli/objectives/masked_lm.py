@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
 from sentcli.model import stored_heads, surgery
-from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.rows import by_length
 
@@ -139,7 +139,7 @@ class MaskedLM(Objective, name="mlm"):
     """Predict masked words of a separate copy of the text, with the encoder itself."""
 
     weight: float = 0.1
-    rate: float = 0.15
+    rate: MaskRate = 0.15
     tie: bool = True
     """The decoder is the table of word embeddings, as in BERT; SimCSE's code copies it."""
 
@@ -147,10 +147,6 @@ class MaskedLM(Objective, name="mlm"):
     requires: ClassVar[str] = "text"
     all_rows: ClassVar[bool] = True
     every_view: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Refuse a rate outside 0..1."""
-        checks.mask_rate(self.rate)
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss with its head, that of the checkpoint if it has one."""
@@ -191,5 +187,4 @@ class MaskedLMLoss(WordPrediction):
 
 
 def _last_states(backbone: Any, _: Tensor, part: dict[str, Tensor]) -> Tensor:
-    states: Tensor = backbone(**part).last_hidden_state
-    return states
+    return backbone(**part).last_hidden_state

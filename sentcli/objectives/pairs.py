@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch.nn import functional
 
-from sentcli.objectives import checks
+from sentcli.bounds import AtLeastOne
 from sentcli.objectives.base import Objective, Views
 
 if TYPE_CHECKING:
@@ -35,16 +35,11 @@ def contrastive_tension_loss(first: Tensor, second: Tensor, matched: Tensor, red
 class ContrastiveTension(Objective, name="tension"):
     """`contrastive_tension_loss` of views 1 and 2, on the rows that match and on those that do not."""
 
-    reduction: str = "mean"
-    negatives: int = 7
+    reduction: Literal["mean", "sum"] = "mean"
+    negatives: AtLeastOne = 7
     """Where all rows match (with another method): other sentences of the batch that each one is paired with."""
 
     all_rows: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Refuse an unknown reduction."""
-        checks.one_of("reduction", self.reduction, ("mean", "sum"))
-        checks.at_least(1, negatives=self.negatives)
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""

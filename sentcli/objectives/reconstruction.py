@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from torch.nn import functional
 
-from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, Views
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMS = ("mse-normalized", "l2-normalized", "l2-raw")
+Form = Literal["mse-normalized", "l2-normalized", "l2-raw"]
 
 
 def reconstruction_loss(first: Tensor, second: Tensor, form: str = "mse-normalized") -> Tensor:
@@ -32,8 +31,8 @@ def reconstruction_loss(first: Tensor, second: Tensor, form: str = "mse-normaliz
     Raises:
         ValueError: for an unknown form.
     """
-    if form not in FORMS:
-        raise ValueError(f"form {form!r} is unknown; one of: {', '.join(FORMS)}")
+    if form not in get_args(Form):
+        raise ValueError(f"form {form!r} is unknown; one of: {', '.join(get_args(Form))}")
     if form != "l2-raw":
         first, second = functional.normalize(first, dim=-1), functional.normalize(second, dim=-1)
     distance = (first - second).square().sum(dim=-1).mean()
@@ -45,11 +44,7 @@ class Reconstruction(Objective, name="reconstruction"):
     """`reconstruction_loss` of the first two views, after the head, like the vectors that enter InfoNCE."""
 
     weight: float = 0.4
-    form: str = "mse-normalized"
-
-    def check(self) -> None:
-        """Refuse an unknown form."""
-        checks.one_of("form", self.form, FORMS)
+    form: Form = "mse-normalized"
 
     def __call__(self, views: Views) -> Tensor:
         """Return the term of views 1 and 2."""

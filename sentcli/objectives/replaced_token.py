@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sentcli import zoo
+from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
 from sentcli.io.weights import load_state_dict
 from sentcli.model import stored_heads, surgery
 from sentcli.model.spec import read_spec
-from sentcli.objectives import checks
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask_token
 
@@ -37,7 +37,7 @@ class ReplacedTokenDetection(Objective, name="rtd"):
     weight: float = 0.005
     generator: str = "distilbert/distilbert-base-uncased"
     """A masked language model with the encoder's vocabulary; ``self`` takes a frozen copy of the start model."""
-    rate: float = 0.3
+    rate: MaskRate = 0.3
     sample: bool = False
     """Draw the generator's words; the code takes the likeliest."""
     only_masked: bool = False
@@ -51,10 +51,6 @@ class ReplacedTokenDetection(Objective, name="rtd"):
 
     every_view: ClassVar[bool] = True
     requires: ClassVar[str] = "text"
-
-    def check(self) -> None:
-        """Refuse a rate outside 0..1."""
-        checks.mask_rate(self.rate)
 
     def reads(self) -> list[str]:
         """Return the generator, unless it is the start model."""
@@ -136,8 +132,7 @@ class ReplacedTokenLoss(StatefulObjective):
     def _words(self, hidden: Tensor) -> Tensor:
         logits = self.lm_head(hidden, self.generator)
         if not self.settings.sample:
-            likeliest: Tensor = logits.argmax(dim=-1)
-            return likeliest
+            return logits.argmax(dim=-1)
         drawn: Tensor = torch.distributions.Categorical(logits=logits).sample()  # type: ignore[no-untyped-call]
         return drawn
 

@@ -18,7 +18,8 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import replacing
 from sentcli.io.dataset import Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
-from sentcli.io.json_files import read_checked, write_json
+from sentcli.io.forms import read_json_form
+from sentcli.io.json_files import write_json
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.bm25 import BM25
@@ -107,7 +108,7 @@ class IndexManifest(FaissRecipe):
             InputError: if there is none, or it is torn or of another format.
         """
         missing = f"{place} is no index: it has no {INDEX}"
-        return read_checked(cls, place / INDEX, missing=missing, remedy="build the index again with --overwrite")
+        return read_json_form(cls, place / INDEX, missing=missing, remedy="build the index again with --overwrite")
 
     def write(self, place: Path) -> None:
         """Write it, whole or not at all."""
@@ -360,7 +361,7 @@ class Store:
 
     def _words_facts(self) -> WordsFacts:
         path, remedy = self.place(WORDS) / WORDS_ROWS, "build the index again"
-        return read_checked(WordsFacts, path, missing=f"{path} is damaged (it is missing); {remedy}", remedy=remedy)
+        return read_json_form(WordsFacts, path, missing=f"{path} is damaged (it is missing); {remedy}", remedy=remedy)
 
     def check_index(self, name: str) -> list[str]:
         """Compare every file of an index with its checksum, and the rows with those that are there.

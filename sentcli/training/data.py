@@ -182,8 +182,7 @@ def _held_out(hold_out: str | None, names: list[str], taken: list[int]) -> npt.N
         if not 1 <= number <= count or not 2 <= count <= total:
             raise InputError(f"--hold-out {hold_out}: expected a fold of {total} pairs, such as 1/10")
         folds = KFold(count, shuffle=True, random_state=FOLD_SEED).split(np.arange(total))
-        fold: npt.NDArray[np.int64] = list(folds)[number - 1][1]
-        return fold
+        return list(folds)[number - 1][1]
     _refuse_twins(names)
     if hold_out not in names:
         raise InputError(

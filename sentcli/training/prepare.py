@@ -100,8 +100,6 @@ class TrainRequest:
                 raise InputError(f"--after goes with pairs, as of --method sts-regression, not with {method.name}")
             get_method(self.after, None)
         method = configure(method, [(key, value) for key, value in self.assignments if not key.startswith(BEFORE)])
-        if method.fit is None:
-            method.settings.check_values()
         if self.pooling is not None and self.pooling != "own":
             check_pooling(self.pooling)
         return method

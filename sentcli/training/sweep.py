@@ -21,7 +21,6 @@ import hashlib
 import itertools
 import json
 import statistics
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,9 +28,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from filelock import FileLock
+from pydantic import BaseModel, Field, StrictInt, field_validator
 
-from sentcli.errors import DataError, InputError, SentcliError, nearest
+from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.io.atomic import check_output, replacing
+from sentcli.io.forms import read_toml
 from sentcli.io.json_files import finite
 from sentcli.machine import environment
 from sentcli.methods import refuse_file
@@ -73,33 +74,42 @@ class SweepResult:
     """Runs that another process is busy with."""
 
 
+class SweepFile(BaseModel, extra="forbid"):
+    """What a sweep file holds."""
+
+    seeds: list[StrictInt] = []
+    grid: list[dict[str, Any]] = Field(default=[], validate_default=True)
+
+    @field_validator("seeds")
+    @classmethod
+    def _different(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"must be different whole numbers, not {seeds!r}")
+        return seeds
+
+    @field_validator("grid", mode="before")
+    @classmethod
+    def _lists_of_values(cls, grids: Any) -> Any:
+        if not isinstance(grids, list) or not grids or not all(isinstance(grid, dict) and grid for grid in grids):
+            raise ValueError("it needs [[grid]] tables with settings in them")
+        for key, value in (pair for grid in grids for pair in grid.items()):
+            if isinstance(value, dict):
+                raise ValueError(f'write "{key}.{next(iter(value), "")}" = ... with the quotes')
+            if value == []:
+                raise ValueError(f"{key}: an empty list leaves nothing to run")
+        return grids
+
+
 def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
     """Read a sweep file: its seeds, and the points of its grids, each once."""
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(path, f"not valid TOML: {error}") from error
-    unknown = [key for key in table if key not in ("seeds", "grid")]
-    if unknown:
-        raise DataError(path, f"unknown key {unknown[0]!r}{nearest(unknown[0], ['seeds', 'grid'])}; seeds or [[grid]]")
-    seeds, grids = table.get("seeds", []), table.get("grid", [])
-    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds) or len(set(seeds)) < len(seeds):
-        raise DataError(path, f"seeds must be a list of different whole numbers, not {seeds!r}")
-    if not isinstance(grids, list) or not all(isinstance(grid, dict) and grid for grid in grids) or not grids:
-        raise DataError(path, "it needs [[grid]] tables with settings in them")
+    file = read_toml(SweepFile, path)
     points: list[dict[str, Any]] = []
-    for grid in grids:
-        if inner := next((key for key, value in grid.items() if isinstance(value, dict)), None):
-            raise DataError(path, f'grid.{inner}: write "{inner}.{next(iter(grid[inner]), "")}" = ... with the quotes')
-        if empty := next((key for key, value in grid.items() if value == []), None):
-            raise DataError(path, f"grid.{empty}: an empty list leaves nothing to run")
+    for grid in file.grid:
         lists = [value if isinstance(value, list) else [value] for value in grid.values()]
         points += [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
     for method in (point.get(key) for point in points for key in ("method", "after")):
         refuse_file(method, path)
-    return seeds, [point for i, point in enumerate(points) if point not in points[:i]]
+    return file.seeds, [point for i, point in enumerate(points) if point not in points[:i]]
 
 
 def check_sweep_folder(request: TrainRequest, results: Path) -> None:

@@ -8,9 +8,10 @@ from typer.main import get_command
 from sentcli import __version__
 from sentcli.cli.app import app
 
-COMMANDS = get_command(app).list_commands(None)
+ROOT = get_command(app)
+COMMANDS = ROOT.list_commands(None)
 DATA, ANALYZE = (
-    [f"{group} {name}" for name in get_command(app).get_command(None, group).commands] for group in ("data", "analyze")
+    [f"{group} {name}" for name in ROOT.get_command(None, group).list_commands(None)] for group in ("data", "analyze")
 )
 
 

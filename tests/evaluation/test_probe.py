@@ -67,7 +67,7 @@ def test_every_classifier_is_the_one_trained_alone():
     x, y = examples(333, 2)
     folds = [probe.Fold(fit, dev) for fit, dev in probe.split(y, 10)]
     assert len({len(fold.train) for fold in folds}) == 2
-    found = transfer.PROTOCOLS["full"].train(x, y, 2, folds, [plain.PENALTIES] * 10, lambda count: None)
+    found = transfer.PROTOCOLS["full"].train(probe.Grid(x, y, 2, folds, [plain.PENALTIES] * 10), lambda count: None)
     for number, fold in enumerate(folds):
         for run, penalty in enumerate(plain.PENALTIES):
             alone = plain.PlainClassifier(x.shape[1], 2, penalty, plain.FULL)
@@ -85,7 +85,9 @@ def test_lbfgs_is_scikit_learns():
         fold = probe.Fold(np.arange(200), np.arange(200, 260))
         small = probe.Fold(np.arange(20, 160), np.arange(200, 260))
         counted = []
-        found = transfer.PROTOCOLS["lbfgs"].train(x, y, classes, [fold, small], [(0.02, 4.0)] * 2, counted.append)
+        found = transfer.PROTOCOLS["lbfgs"].train(
+            probe.Grid(x, y, classes, [fold, small], [(0.02, 4.0)] * 2), counted.append
+        )
         assert sum(counted) == 4
         for number, part in enumerate((fold, small)):
             for run, strength in enumerate((0.02, 4.0)):
@@ -107,9 +109,9 @@ def assert_same_log_odds(scores, wanted):
 def test_lbfgs_in_parts_is_the_same(monkeypatch):
     x, y = examples(300, 3)
     folds = [probe.Fold(fit, dev) for fit, dev in probe.split(y, 5)]
-    whole = transfer.PROTOCOLS["lbfgs"].train(x, y, 3, folds, [(0.5, 4.0)] * 5, lambda count: None)
+    whole = transfer.PROTOCOLS["lbfgs"].train(probe.Grid(x, y, 3, folds, [(0.5, 4.0)] * 5), lambda count: None)
     monkeypatch.setattr(logistic, "SCORES_TOGETHER", 3000)
-    parts = transfer.PROTOCOLS["lbfgs"].train(x, y, 3, folds, [(0.5, 4.0)] * 5, lambda count: None)
+    parts = transfer.PROTOCOLS["lbfgs"].train(probe.Grid(x, y, 3, folds, [(0.5, 4.0)] * 5), lambda count: None)
     np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-3)
 
 
@@ -119,7 +121,7 @@ def test_lbfgs_separable_classes_and_one_feature_that_is_huge():
     y = np.array([1, 1, 0, 0] * 10)
     fold = probe.Fold(np.arange(40), np.arange(40))
     counted = []
-    found = transfer.PROTOCOLS["lbfgs"].train(x, y, 2, [fold], [(0.25, 8.0)], counted.append)
+    found = transfer.PROTOCOLS["lbfgs"].train(probe.Grid(x, y, 2, [fold], [(0.25, 8.0)]), counted.append)
     assert sum(counted) == 2 and np.isfinite(found.weights).all()
     assert found.accuracy.tolist() == [[1, 1]]
 

@@ -159,7 +159,7 @@ def test_an_error_at_a_step_names_the_line(invoke, tiny_bert, text, tmp_path, ba
 
 def test_a_changed_file_takes_the_place_of_its_earlier_version(barlow):
     first = load_method_file(barlow)
-    barlow.write_text(barlow.read_text().replace("redundancy: float = 5e-3", "redundancy: float = 4e-3"))
+    barlow.write_text(barlow.read_text().replace("redundancy: Positive = 5e-3", "redundancy: Positive = 4e-3"))
     second = load_method_file(barlow)
     assert OBJECTIVES["barlow"]().redundancy == second.objectives["barlow"].redundancy == 0.004
     assert first.file["sha256"] != second.file["sha256"]

@@ -366,7 +366,7 @@ def test_settings_say_whose_they_are():
         ('{"command": "sts-eval", "model": "x", "results": {"a": {"interval": [1]}}}', r"results\.a\.interval"),
         (
             '{"command": "sts-eval", "model": "x", "protocol": 1, "results": {"a": {}}}',
-            "protocol: input should be",
+            "protocol: must be",
         ),
         ("\x00\ufffd", "not JSON"),
         ("[" * 100_000, "not JSON"),

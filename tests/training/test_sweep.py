@@ -140,7 +140,7 @@ def test_a_run_of_another_process_is_left_to_it(invoke, tiny_bert, text, tmp_pat
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("seeds = 3", "seeds must be a list"),
+        ("seeds = 3", "seeds: must be a list"),
         ("[grid]\nmethod = 'simcse'", "[[grid]] tables"),
         ("", "[[grid]] tables"),
         ("sedes = [1]\n[[grid]]\nseed = 1", "did you mean 'seeds'"),
@@ -182,7 +182,7 @@ def test_all_of_a_sweep_is_checked_before_its_first_run(invoke, tiny_bert, text,
         ("warmup_share = [0.1, 1.5]", "warmup_share"),
         ('pooling = ["cls", "clz"]', "did you mean 'cls'"),
         ("seed = [1, -2]", "seed"),
-        ("learning_rate = []", "grid.learning_rate: an empty list"),
+        ("learning_rate = []", "learning_rate: an empty list"),
     ):
         (tmp_path / "s.toml").write_text(f"[[grid]]\nmethod = 'simcse'\n{line}\n")
         result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=2)

@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 import sentcli
-from sentcli.cli.app import COMMANDS, app
+from sentcli.cli.app import Sentcli, app
 from sentcli.errors import InputError
 
 
@@ -23,7 +23,7 @@ def test_the_keywords_are_the_long_names_of_the_flags(name):
 
 
 def test_every_verb_is_a_command():
-    assert {name.replace("_", "-") for name in sentcli.VERBS} <= set(COMMANDS)
+    assert {name.replace("_", "-") for name in sentcli.VERBS} <= set(Sentcli.places)
 
 
 def test_no_module_takes_the_name_of_a_verb():

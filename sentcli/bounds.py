@@ -1,0 +1,85 @@
+"""Settings that say what they may be: the annotation of a field has its bounds or its choices.
+
+A dataclass under `Bounded` refuses other values when it is made, with one message that names the field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from sentcli.errors import InputError, nearest
+
+Positive = Annotated[float, Gt(0)]
+NotNegative = Annotated[float, Ge(0)]
+Share = Annotated[float, Ge(0), Lt(1)]
+MaskRate = Annotated[float, Gt(0), Lt(1)]
+"""The share of masked words."""
+AtLeastOne = Annotated[int, Ge(1)]
+Count = Annotated[int, Ge(0)]
+
+
+class Bounded:
+    """The base of settings whose values are checked against their annotations."""
+
+    def __post_init__(self) -> None:
+        """Refuse a value that its annotation does not allow."""
+        settings: Any = type(self)
+        for name, (kind, bounds) in _declared(settings).items():
+            if (value := getattr(self, name)) is not None:
+                check(name, value, kind, bounds)
+
+
+@cache
+def _declared(settings: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Return type and bounds of each field; None is always allowed where the type says so."""
+    hints = get_type_hints(settings, include_extras=True)
+    declared: dict[str, tuple[Any, tuple[Any, ...]]] = {}
+    for field in dataclasses.fields(settings):
+        kind, *bounds = [hints[field.name]]
+        if get_origin(kind) in (Union, types.UnionType):
+            kind = next(part for part in get_args(kind) if part is not types.NoneType)
+        if get_origin(kind) is Annotated:
+            kind, *bounds = get_args(kind)
+        declared[field.name] = kind, tuple(bounds)
+    return declared
+
+
+def check(name: str, value: Any, kind: Any, bounds: tuple[Any, ...] = ()) -> None:
+    """Refuse a value of another type, an unknown word, a number out of bounds or one that is not finite."""
+    if get_origin(kind) is Literal:
+        one_of(name, value, get_args(kind))
+    elif kind is int and type(value) is not int:
+        raise InputError(f"{name} must be a whole number, not {value!r}")
+    elif kind in (int, float) and isinstance(value, int | float):
+        limits = [_limit(bound, value) for bound in bounds]
+        if not math.isfinite(value) or not all(holds for _, holds in limits):
+            words = " and ".join(words for words, _ in limits) or "a finite number"
+            raise InputError(f"{name} must be {words}, not {value}")
+    elif kind is float:
+        raise InputError(f"{name} must be a number, not {value!r}")
+
+
+def _limit(bound: Any, value: Any) -> tuple[str, bool]:
+    """Return a bound in words, and whether the value is within it."""
+    match bound:
+        case Gt(gt=limit):
+            return f"above {limit}", value > limit
+        case Ge(ge=limit):
+            return f"at least {limit}", value >= limit
+        case Lt(lt=limit):
+            return f"below {limit}", value < limit
+        case Le(le=limit):
+            return f"at most {limit}", value <= limit
+    raise TypeError(f"{bound!r} is no bound")
+
+
+def one_of(name: str, value: str, known: tuple[str, ...] | list[str]) -> None:
+    """Refuse words that are not known."""
+    if value not in known:
+        raise InputError(f"{name} {value!r} is unknown{nearest(value, list(known))}; one of: {', '.join(known)}")
