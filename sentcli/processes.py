@@ -141,8 +141,7 @@ def gather(rows: Tensor) -> Tensor:
     """Stack the rows of all processes in the order of their numbers; gradients flow back to where they came from."""
     if process_count() == 1:
         return rows
-    stacked: Tensor = _Gather.apply(rows)  # type: ignore[no-untyped-call]
-    return stacked
+    return _Gather.apply(rows)  # type: ignore[no-untyped-call]
 
 
 class _Gather(torch.autograd.Function):

@@ -143,5 +143,4 @@ class Smaller:
 def as_int8(vectors: Floats) -> npt.NDArray[np.int8]:
     """Scale each row to -127..127 by its largest component: cosines stay, lengths are lost."""
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    scaled: npt.NDArray[np.int8] = np.rint(vectors / np.where(largest > 0, largest, 1) * 127).astype(np.int8)
-    return scaled
+    return np.rint(vectors / np.where(largest > 0, largest, 1) * 127).astype(np.int8)

@@ -185,8 +185,7 @@ class Graph:
 
 def array_of(tensor: Any) -> Array:
     """Return a torch tensor as a float32 array."""
-    array: Array = tensor.detach().cpu().float().numpy()
-    return array
+    return tensor.detach().cpu().float().numpy()
 
 
 def save(model: ir.Model, path: Path) -> None:

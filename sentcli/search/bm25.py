@@ -178,8 +178,7 @@ def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
         last = np.partition(scores[places], len(places) - k)[len(places) - k]  # the k-th best
         above, equal = places[scores[places] > last], places[scores[places] == last]
         places = np.concatenate([above, equal[: k - len(above)]])
-    best: npt.NDArray[np.int64] = places[np.lexsort((places, -scores[places]))]
-    return best
+    return places[np.lexsort((places, -scores[places]))]
 
 
 def _check(index: Any, rows: int, words: int) -> None:

@@ -72,8 +72,7 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
 
 def _sorted(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
     """Tell which rows fall from left to right, no two alike."""
-    falling: npt.NDArray[np.bool_] = np.all(scores[:, 1:] < scores[:, :-1], axis=1)
-    return falling
+    return np.all(scores[:, 1:] < scores[:, :-1], axis=1)
 
 
 def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
@@ -85,8 +84,7 @@ def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
     if (np.abs(np.einsum("nd,nd->n", wide, wide) - 1) <= UNIT).all():
         return wide
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    unit: Vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
-    return unit
+    return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
 
 
 def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -70,8 +70,7 @@ def _scaled(part: Neighbours) -> Floats:
     scores, there = part.scores.astype(np.float64), part.positions >= 0
     low = np.where(there, scores, np.inf).min(axis=1, keepdims=True)
     span = np.where(there, scores, -np.inf).max(axis=1, keepdims=True) - low
-    scaled: Floats = np.divide(scores - low, span, out=np.ones_like(scores), where=there & (span > 0))
-    return scaled
+    return np.divide(scores - low, span, out=np.ones_like(scores), where=there & (span > 0))
 
 
 def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
