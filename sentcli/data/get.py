@@ -80,7 +80,7 @@ def get(
         files = list(dataset.files) if overwrite else missing(dataset, folder)
         if not files:  # another process was faster
             return got
-        job = _Job(dataset, folder, files, meter, notice, got)
+        job = _Fetch(dataset, folder, files, meter, notice, got)
         if given is not None:
             job.take(given)
         elif offline:
@@ -113,7 +113,7 @@ def _alone(dataset: DataSet, folder: Path, notice: Callable[[str], None]) -> Ite
 
 
 @dataclass
-class _Job:
+class _Fetch:
     """The work on some files of one set."""
 
     dataset: DataSet

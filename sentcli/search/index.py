@@ -64,7 +64,7 @@ def build(
     """
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place = store.place(recipe.name)
-    job = _Job(store, request, recipe, progress, step)
+    job = _IndexBuild(store, request, recipe, progress, step)
     with _alone(place):
         if place.exists() and not request.overwrite:
             return job.extend(place)
@@ -109,7 +109,7 @@ def check_recipe(recipe: FaissRecipe, dimension: int, similarity: Similarity, se
 
 
 @dataclass(frozen=True)
-class _Job:
+class _IndexBuild:
     """The building of one index."""
 
     store: Store
