@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -140,8 +140,11 @@ def working(label: str) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def encoding(label: str, total: int) -> Iterator[Callable[[Counted], None]]:
     """Show a bar with rows/s, tokens/s and the time left, which is advanced by what batches added."""
+    if _hidden():  # without the import of the bars
+        yield lambda added: None
+        return
     tokens = 0
-    with _shown(bar(hidden=_hidden())) as progress:
+    with bar() as progress, shown_on(progress.console):
         task = progress.add_task(label, total=total, status="")
 
         def advance(added: Counted) -> None:
@@ -163,7 +166,10 @@ def encoding_texts(total: int) -> AbstractContextManager[Callable[[Counted], Non
 @contextmanager
 def counting(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a bar that is advanced by the numbers that are given."""
-    with _shown(bar(hidden=_hidden())) as progress:
+    if _hidden():
+        yield lambda count: None
+        return
+    with bar() as progress, shown_on(progress.console):
         task = progress.add_task(label, total=total, status="")
         yield lambda count: progress.update(task, advance=count)
 
@@ -172,24 +178,15 @@ def _hidden() -> bool:
     return state.quiet or not stderr().is_terminal
 
 
-@contextmanager
-def _shown(progress: RichProgress) -> Iterator[RichProgress]:
-    if progress.disable:
-        yield progress
-        return
-    with progress, shown_on(progress.console):
-        yield progress
-
-
-def bar(*, hidden: bool = False) -> RichProgress:
+def bar() -> RichProgress:
     """Return a progress bar with a field ``status``, elapsed time and time left."""
     from rich import progress as rich
 
     ends = (rich.TextColumn("{task.fields[status]}"), rich.TimeElapsedColumn())
-    return _bar(rich.MofNCompleteColumn(), *ends, hidden=hidden)
+    return _bar(rich.MofNCompleteColumn(), *ends)
 
 
-def _bar(*columns: ProgressColumn, hidden: bool) -> RichProgress:
+def _bar(*columns: ProgressColumn, hidden: bool = False) -> RichProgress:
     from rich import progress as rich
 
     begin = (rich.TextColumn("{task.description}"), rich.BarColumn(bar_width=None))
@@ -235,5 +232,7 @@ def transferring(label: str) -> Iterator[Transfer]:
     """Show a bar with bytes, bytes per second and the time left; on a terminal only."""
     from rich import progress as rich
 
-    with _shown(_bar(rich.DownloadColumn(), rich.TransferSpeedColumn(), hidden=_hidden())) as progress:
+    hidden = _hidden()
+    progress = _bar(rich.DownloadColumn(), rich.TransferSpeedColumn(), hidden=hidden)
+    with progress, nullcontext() if hidden else shown_on(progress.console):
         yield Transfer(progress, progress.add_task(label, total=None), label)
