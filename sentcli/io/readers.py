@@ -23,7 +23,7 @@ from typing import IO, Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError
+from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.sources import FORMATS, Source, kind_of, lines_and_places, records
 
 OnNull = Literal["error", "empty", "skip"]
@@ -228,24 +228,45 @@ def task_name(name: str) -> str:
     return name.removesuffix(next((suffix for suffix in FORMATS if name.endswith(suffix)), ""))
 
 
+def pair_rows(
+    source: Source, columns: Sequence[str] | None = None, *, scored: bool = True, hint: str = ""
+) -> Iterator[tuple[str, str, float | None]]:
+    """Yield both sentences and the score of each row; None where the table has none.
+
+    Args:
+        source: the table.
+        columns: two or three names; None is sentence1, sentence2 and score, or those of the AFS corpus.
+        scored: whether a table without scores is refused.
+        hint: ends the message about a column that is not there.
+    """
+    for line, record in records(source):
+        if columns is None:
+            columns = AFS_COLUMNS if set(AFS_COLUMNS) <= set(record) else PAIR_COLUMNS
+            columns = columns if scored or columns[2] in record else columns[:2]
+        for number, name in enumerate(columns):
+            if name not in record:
+                there = f"this row has {', '.join(record) or 'none'}"
+                needed = f"pairs need the columns {', '.join(columns)}"
+                message = f"no column {name!r}{nearest(name, list(record))}; {there}; {needed}{hint}"
+                raise DataError(source.name, message, line=line)
+            if record[name] is None:
+                raise DataError(source.name, f"{name} is null", line=line)
+            if number < 2 and not isinstance(record[name], str):
+                raise DataError(source.name, f"{name} is {record[name]!r}, expected a text", line=line)
+        score = _score(record[columns[2]], source.name, line) if len(columns) > 2 else None
+        yield record[columns[0]], record[columns[1]], score
+
+
 def scored_pairs(source: Source) -> Iterator[tuple[str, str, float]]:
-    """Yield both sentences and the score of each row."""
-    return (_pair(record, source.name, line) for line, record in records(source))
+    """Yield both sentences and the score of each row of a table that has to have scores."""
+    return ((first, second, score) for first, second, score in pair_rows(source) if score is not None)
 
 
-def _pair(record: dict[str, Any], name: str, line: int) -> tuple[str, str, float]:
-    columns = AFS_COLUMNS if set(AFS_COLUMNS) <= set(record) else PAIR_COLUMNS
-    first, second, score = (record.get(key) for key in columns)
-    if set(columns) <= set(record) and None in (first, second, score):
-        empty = columns[[first, second, score].index(None)]
-        raise DataError(name, f"{empty} is null", line=line)
-    if not isinstance(first, str) or not isinstance(second, str) or score is None:
-        there = ", ".join(record)
-        raise DataError(name, f"pairs need the columns {', '.join(PAIR_COLUMNS)}; this row has {there}", line=line)
+def _score(value: Any, file: str, line: int) -> float:
     with suppress(TypeError, ValueError):
-        if math.isfinite(number := float(score)):
-            return first, second, number
-    raise DataError(name, f"the score {score!r} is not a number", line=line)
+        if math.isfinite(score := float(value)):
+            return score
+    raise DataError(file, f"the score {value!r} is not a number", line=line)
 
 
 @dataclass(frozen=True, eq=False)
