@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -17,6 +17,7 @@ from sentcli.table import Table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
+    from rich.progress import ProgressColumn, TaskID
 
 
 class Counted(Protocol):
@@ -92,19 +93,19 @@ def fail(message: str) -> None:
     stderr().print(Text.assemble(("error: ", "bold red"), _plain(message)))
 
 
-def show(shown: Table, *, intervals: bool = True) -> None:
+def show(shown: Table) -> None:
     """Print a table; an entry's interval stands behind it, the best of a ranked column has a star."""
     drawn = RichTable(title=Text(safe(shown.title)), title_justify="left")
     for place, column in enumerate(shown.columns):
         justify: Literal["left", "right"] = "right" if shown.numeric(place) else "left"
         drawn.add_column(Text(safe(column)), justify=justify, overflow="fold")
     for i in range(len(shown.rows)):
-        drawn.add_row(*(Text(safe(_entry(shown, i, place, intervals))) for place in range(len(shown.columns))))
+        drawn.add_row(*(Text(safe(_entry(shown, i, place))) for place in range(len(shown.columns))))
     output().print(drawn)
 
 
-def _entry(shown: Table, row: int, column: int, intervals: bool) -> str:
-    ends = shown.interval_text(row, column) if intervals else ""
+def _entry(shown: Table, row: int, column: int) -> str:
+    ends = shown.interval_text(row, column)
     star = "*" if shown.rank(row, column) == "best" else ""
     return f"{shown.shown(row, column)}{star}{f' ({ends})' if ends else ''}"
 
@@ -112,26 +113,6 @@ def _entry(shown: Table, row: int, column: int, intervals: bool) -> str:
 def _plain(message: str) -> str:
     """Make the lines of a message `safe`: it may name what stands in a file."""
     return "\n".join(map(safe, message.split("\n")))
-
-
-class Bar:
-    """A progress bar that counts texts and tokens; it is shown on a terminal only."""
-
-    def __init__(self, progress: RichProgress | None, task: Any = None) -> None:
-        self.progress, self.task, self.tokens = progress, task, 0
-
-    def __call__(self, added: Counted) -> None:
-        """Advance by what one batch added."""
-        self.tokens += added.tokens
-        if self.progress is None:
-            return
-        self.progress.update(self.task, advance=added.texts)
-        elapsed = self.progress.tasks[0].elapsed or 0.0
-        if elapsed > 0:
-            done = self.progress.tasks[0].completed
-            self.progress.update(
-                self.task, status=f"{done / elapsed:,.0f} rows/s, {self.tokens / elapsed:,.0f} tokens/s"
-            )
 
 
 @contextmanager
@@ -148,7 +129,7 @@ def resumable(output: object, *, can: bool = True) -> Iterator[None]:
 @contextmanager
 def working(label: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner on a terminal with the step that is under way; steps are notes where there is no terminal."""
-    if state.quiet or not stderr().is_terminal:
+    if _hidden():
         yield lambda step: detail(f"{label}: {step}")
         return
     shown = Console(stderr=True, highlight=False)
@@ -157,13 +138,27 @@ def working(label: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def encoding(label: str, total: int) -> Iterator[Bar]:
-    """Show a bar with rows/s, tokens/s and the time left."""
-    with _progress() as progress:
-        yield Bar(progress, progress.add_task(label, total=total, status="") if progress else None)
+def encoding(label: str, total: int) -> Iterator[Callable[[Counted], None]]:
+    """Show a bar with rows/s, tokens/s and the time left, which is advanced by what batches added."""
+    if _hidden():  # without the import of the bars
+        yield lambda added: None
+        return
+    tokens = 0
+    with bar() as progress, shown_on(progress.console):
+        task = progress.add_task(label, total=total, status="")
+
+        def advance(added: Counted) -> None:
+            nonlocal tokens
+            tokens += added.tokens
+            progress.update(task, advance=added.texts)
+            if elapsed := progress.tasks[0].elapsed:
+                speed = progress.tasks[0].completed / elapsed
+                progress.update(task, status=f"{speed:,.0f} rows/s, {tokens / elapsed:,.0f} tokens/s")
+
+        yield advance
 
 
-def encoding_texts(total: int) -> AbstractContextManager[Bar]:
+def encoding_texts(total: int) -> AbstractContextManager[Callable[[Counted], None]]:
     """Show `encoding` of a number of distinct texts."""
     return encoding("encoding", total)
 
@@ -171,41 +166,33 @@ def encoding_texts(total: int) -> AbstractContextManager[Bar]:
 @contextmanager
 def counting(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a bar that is advanced by the numbers that are given."""
-    with _progress() as progress:
-        task = progress.add_task(label, total=total, status="") if progress else None
-        yield lambda count: progress.update(task, advance=count) if progress and task is not None else None
-
-
-@contextmanager
-def _progress() -> Iterator[RichProgress | None]:
-    if state.quiet or not stderr().is_terminal:
-        yield None
+    if _hidden():
+        yield lambda count: None
         return
     with bar() as progress, shown_on(progress.console):
-        yield progress
+        task = progress.add_task(label, total=total, status="")
+        yield lambda count: progress.update(task, advance=count)
+
+
+def _hidden() -> bool:
+    return state.quiet or not stderr().is_terminal
 
 
 def bar() -> RichProgress:
     """Return a progress bar with a field ``status``, elapsed time and time left."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress as rich
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[status]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True, highlight=False), expand=True)
+    ends = (rich.TextColumn("{task.fields[status]}"), rich.TimeElapsedColumn())
+    return _bar(rich.MofNCompleteColumn(), *ends)
+
+
+def _bar(*columns: ProgressColumn, hidden: bool = False) -> RichProgress:
+    from rich import progress as rich
+
+    begin = (rich.TextColumn("{task.description}"), rich.BarColumn(bar_width=None))
+    left = (rich.TextColumn("left"), rich.TimeRemainingColumn())
+    console = Console(stderr=True, highlight=False)
+    return rich.Progress(*begin, *columns, *left, console=console, expand=True, disable=hidden)
 
 
 @contextmanager
@@ -218,46 +205,34 @@ def shown_on(console: Console) -> Iterator[None]:
         state.live = None
 
 
+@dataclass(frozen=True)
 class Transfer:
-    """A bar of bytes that come over the network, with their speed and the time left; shown on a terminal only."""
+    """A bar of bytes that come over the network, with their speed and the time left."""
 
-    def __init__(self, progress: RichProgress | None, label: str) -> None:
-        self.progress, self.label = progress, label
-        self.task = progress.add_task(label, total=None) if progress else None
+    progress: RichProgress
+    task: TaskID
+    label: str
 
     def total(self, size: int) -> None:
         """Take how many bytes there will be."""
-        if self.progress is not None and self.task is not None:
-            self.progress.update(self.task, total=size)
+        self.progress.update(self.task, total=size)
 
     def advance(self, count: int) -> None:
         """Take how many bytes came."""
-        if self.progress is not None and self.task is not None:
-            self.progress.advance(self.task, count)
+        self.progress.advance(self.task, count)
 
     def step(self, text: str) -> None:
         """Take what is being done."""
         detail(f"{self.label}: {text}")
-        if self.progress is not None and self.task is not None:
-            self.progress.update(self.task, description=f"{self.label}: {Text(safe(text)).markup}")
+        self.progress.update(self.task, description=f"{self.label}: {Text(safe(text)).markup}")
 
 
 @contextmanager
 def transferring(label: str) -> Iterator[Transfer]:
-    """Show a bar with bytes, bytes per second and the time left."""
-    if state.quiet or not stderr().is_terminal:
-        yield Transfer(None, label)
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    """Show a bar with bytes, bytes per second and the time left; on a terminal only."""
+    from rich import progress as rich
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    shown = Console(stderr=True, highlight=False)
-    with Progress(*columns, console=shown, expand=True) as progress, shown_on(shown):
-        yield Transfer(progress, label)
+    hidden = _hidden()
+    progress = _bar(rich.DownloadColumn(), rich.TransferSpeedColumn(), hidden=hidden)
+    with progress, nullcontext() if hidden else shown_on(progress.console):
+        yield Transfer(progress, progress.add_task(label, total=None), label)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from sentcli import __version__
-from sentcli.io.cache import cache_folder
+from sentcli.io.cache import cache_folder, folder_bytes
 from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, own_folder, zoo
 
@@ -63,24 +62,21 @@ def examine() -> Diagnosis:
     device = choose_device("auto")
     extras = {name: _extra_state(packages) for name, packages in EXTRAS.items()}
     versions = {"sentcli": __version__, "python": platform.python_version()}
-    versions |= {name: found for name in LIBRARIES if (found := library_version(name))}
+    versions |= {name: version for name in LIBRARIES if (version := library_version(name))}
     faiss = library_version("faiss-gpu") or library_version("faiss-cpu")
     torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
     exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
+    cache = cache_folder("")
     plan = {
         "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
-        "the cache (exports, vectors, scores, data)": f"{cache_folder('')}, {_size(cache_folder('')) / 1e6:,.0f} MB",
+        "the cache (exports, vectors, scores, data)": f"{cache}, {folder_bytes(cache) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
         "search": f"faiss {faiss}; exact unless there is an index" if faiss else MISSING,
         "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else MISSING,
     }
     models = [KnownModel(e.name, e.source, e.pooling, e.licence, at_hand(e)) for e in zoo().values()]
     return Diagnosis(versions, _devices(), extras, models, plan, str(device))
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
 
 
 def _devices() -> dict[str, str]:
@@ -93,22 +89,22 @@ def _devices() -> dict[str, str]:
 
     cpu = torch.device("cpu")
     instructions = torch.backends.cpu.get_cpu_capability()
-    found = {"cpu": f"{processor()}, {os.cpu_count()} cores, {instructions}, {halves(cpu)}"}
+    devices = {"cpu": f"{processor()}, {os.cpu_count()} cores, {instructions}, {halves(cpu)}"}
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
         memory = properties.total_memory / 2**30
-        found[f"cuda:{i}"] = f"{properties.name}, {memory:.0f} GiB, {halves(torch.device('cuda', i))}"
+        devices[f"cuda:{i}"] = f"{properties.name}, {memory:.0f} GiB, {halves(torch.device('cuda', i))}"
     if torch.backends.mps.is_available():
-        found["mps"] = f"Apple GPU, {halves(torch.device('mps'))}"
-    return found
+        devices["mps"] = f"Apple GPU, {halves(torch.device('mps'))}"
+    return devices
 
 
 def _extra_state(packages: tuple[str, ...]) -> str:
     states = {name: library_version(name) for name in packages}
-    missing = [name for name, found in states.items() if found is None]
+    missing = [name for name, version in states.items() if version is None]
     if missing:
         return f"missing {', '.join(missing)}"
-    return ", ".join(f"{name} {found}" for name, found in states.items())
+    return ", ".join(f"{name} {version}" for name, version in states.items())
 
 
 def at_hand(entry: ZooEntry) -> str | None:

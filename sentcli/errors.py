@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ class MissingExtraError(SentcliError):
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'sentcli[{extra}]'")
+
+
+def required(module: str, library: str, extra: str, purpose: str) -> Any:
+    """Import a module of an optional extra.
+
+    Raises:
+        MissingExtraError: if it is not installed; the message says what for it is needed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(library, extra, purpose) from error
 
 
 def nearest(word: str, known: list[str]) -> str:

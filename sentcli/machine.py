@@ -5,32 +5,21 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from sentcli.version import __version__
 
 LIBRARIES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "onnxruntime",
-    "onnxruntime-gpu",
-    "openvino",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "faiss-cpu",
-    "faiss-gpu",
-    "beir",
-    "bm25s",
-    "pystemmer",
-)
+    "torch", "transformers", "tokenizers", "onnxruntime", "onnxruntime-gpu", "openvino", "numpy", "scipy",
+    "scikit-learn", "faiss-cpu", "faiss-gpu", "beir", "bm25s", "pystemmer",
+)  # fmt: skip
 
 
 def library_version(name: str) -> str | None:
     """Return the installed version of a package, or None."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:
@@ -39,7 +28,7 @@ def library_version(name: str) -> str | None:
 
 def environment(device: str | None, precision: str | None, seed: int | None = None) -> dict[str, Any]:
     """Return versions, hardware, device, precision and seed; None is what had no part in it."""
-    versions = {name: found for name in LIBRARIES if (found := library_version(name))}
+    versions = {name: installed for name in LIBRARIES if (installed := library_version(name))}
     return {
         "sentcli": __version__,
         "python": platform.python_version(),
@@ -57,9 +46,9 @@ def environment(device: str | None, precision: str | None, seed: int | None = No
 def bytes_depend_on(device: str) -> dict[str, Any]:
     """Return the part of `environment` that moves the last bits of a computation."""
     names = ("sentcli", "torch", "transformers", "tokenizers", "numpy", "processor", "threads")
-    found = environment(device, "")
+    facts = environment(device, "")
     gpu = sys.modules["torch"].cuda.get_device_name(device) if device.startswith("cuda") else None
-    return {**{name: found.get(name) for name in names}, **({"gpu": gpu} if gpu else {})}
+    return {**{name: facts.get(name) for name in names}, **({"gpu": gpu} if gpu else {})}
 
 
 def threads() -> int:
@@ -79,26 +68,29 @@ def usable_cores() -> int:
 
 def processor() -> str:
     """Return the processor's name, where the system tells it."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def _cpuinfo(key: str) -> str | None:
+    """Return what Linux says about the first processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    except OSError:
+        return None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), None)
 
 
 def accelerator_in_sight() -> bool:
     """Tell whether there may be a GPU, without the seconds that importing torch takes."""
     if sys.platform == "darwin":
         return True
-    return sys.platform != "linux" or any(
-        Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-    )
+    devices = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+    return sys.platform != "linux" or any(Path(device).exists() for device in devices)
 
 
 def sums_saturate() -> bool:
     """Tell whether this processor adds products of 8-bit numbers in 16 bits, which overflow (x86 without VNNI)."""
-    try:
-        flags = next(line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("flags"))
-    except (OSError, StopIteration):  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
-        return os.uname().machine not in ("arm64", "aarch64")
+    flags = _cpuinfo("flags")
+    if flags is None:  # ARM adds in 32 bits; elsewhere nothing is known, so be careful
+        return platform.machine() not in ("arm64", "aarch64")
     return not any(name in flags.split() for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

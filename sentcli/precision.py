@@ -32,10 +32,9 @@ def half_precision_supported(device: torch.device, precision: str) -> bool:
         return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "mps":
         return precision == "fp16"
-    probes = {
-        "bf16": ("_is_avx512_bf16_supported", "_is_amx_tile_supported"),
-        "fp16": ("_is_amx_fp16_supported",),
-    }[precision]
+    probes = {"bf16": ("_is_avx512_bf16_supported", "_is_amx_tile_supported"), "fp16": ("_is_amx_fp16_supported",)}[
+        precision
+    ]
     return any(getattr(torch.cpu, probe, lambda: False)() for probe in probes)
 
 

@@ -26,6 +26,9 @@ BUCKET = 2**24
 PATIENCE = timedelta(hours=1)
 """How long a process waits for the others, for example while the first one scores the dev set."""
 
+LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo")
+"""What errors say when another process is gone."""
+
 
 def launched() -> int:
     """Return how many processes the launcher started."""
@@ -77,7 +80,7 @@ class _SilentError(SentcliError):
 
 def _one_message(error: Exception) -> Exception:
     """Return what this process should end with, so that only one of them speaks."""
-    lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and _lost_peer(str(error)))
+    lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in LOST))
     if isinstance(error, _SilentError):
         return error
     try:
@@ -93,10 +96,6 @@ def _one_message(error: Exception) -> Exception:
             "start it again with --resume"
         )
     return error
-
-
-def _lost_peer(message: str) -> bool:
-    return any(words in message for words in ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo"))
 
 
 def agree(value: T) -> T:
@@ -118,11 +117,9 @@ def everywhere(work: Callable[[], T]) -> T:
         result = work()
     except Exception as error:
         failure = error
-    failures: list[Exception | None] = [None] * process_count()
-    dist.all_gather_object(
-        failures, failure if failure is None or isinstance(failure, SentcliError) else _plain(failure)
-    )
-    speaker = next((number for number, found in enumerate(failures) if found is not None), None)
+    plain = failure is None or isinstance(failure, SentcliError)
+    failures = gathered(failure if plain else SentcliError(f"{type(failure).__name__}: {failure}"))
+    speaker = next((number for number, error in enumerate(failures) if error is not None), None)
     if speaker is None:
         return result  # type: ignore[return-value]
     if failure is not None and rank() == speaker:
@@ -130,10 +127,6 @@ def everywhere(work: Callable[[], T]) -> T:
     silent = _SilentError("")
     silent.exit_code = getattr(failures[speaker], "exit_code", 1)
     raise silent
-
-
-def _plain(error: Exception) -> SentcliError:
-    return SentcliError(f"{type(error).__name__}: {error}")
 
 
 def gathered(value: T) -> list[T]:
@@ -148,8 +141,7 @@ def gather(rows: Tensor) -> Tensor:
     """Stack the rows of all processes in the order of their numbers; gradients flow back to where they came from."""
     if process_count() == 1:
         return rows
-    stacked: Tensor = _Gather.apply(rows)  # type: ignore[no-untyped-call]
-    return stacked
+    return _Gather.apply(rows)  # type: ignore[no-untyped-call]
 
 
 class _Gather(torch.autograd.Function):

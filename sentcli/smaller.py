@@ -71,8 +71,8 @@ def read_pca(path: Path) -> PCA:
     from safetensors.numpy import load_file
 
     try:
-        found = load_file(path)
-        pca = PCA(found["mean"].astype(np.float32), found["components"].astype(np.float32))
+        tensors = load_file(path)
+        pca = PCA(tensors["mean"].astype(np.float32), tensors["components"].astype(np.float32))
         fits = pca.components.ndim == 2 and pca.mean.shape == pca.components.shape[1:]
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing; --pca-dim K makes it from the input") from error
@@ -143,5 +143,4 @@ class Smaller:
 def as_int8(vectors: Floats) -> npt.NDArray[np.int8]:
     """Scale each row to -127..127 by its largest component: cosines stay, lengths are lost."""
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    scaled: npt.NDArray[np.int8] = np.rint(vectors / np.where(largest > 0, largest, 1) * 127).astype(np.int8)
-    return scaled
+    return np.rint(vectors / np.where(largest > 0, largest, 1) * 127).astype(np.int8)

@@ -84,13 +84,14 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     """
     path = Path(model).expanduser()
     if path.is_dir():
-        if (named := zoo().get(model)) is not None and named.sha256:
-            _check_pin(path, named)
+        _check_pin(path, zoo().get(model))
         return path, None
     if path.exists():
         raise InputError(f"{model} is a file; a model is a folder")
     entry = find_entry(model)
-    if entry is None and not _is_hub_id(model):
+    parts = model.split("/")
+    is_hub_id = len(parts) == 2 and all(parts) and not model.startswith((".", "~"))
+    if entry is None and not is_hub_id:
         hint = nearest(model, list(zoo()))
         raise InputError(
             f"no model {model!r}{hint}: not a folder, a hub id (owner/name) or a short name (see 'sentcli doctor')"
@@ -103,19 +104,15 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
             if entry is not None and entry.package and entry.extra:
                 raise MissingExtraError(f"the package {entry.package}", entry.extra, f"{model!r} offline") from error
             raise
-    if entry is not None and entry.sha256:
-        _check_pin(folder, entry)
+    _check_pin(folder, entry)
     return folder, entry
 
 
-def _is_hub_id(model: str) -> bool:
-    parts = model.split("/")
-    return len(parts) == 2 and all(parts) and not model.startswith((".", "~"))
-
-
-def _check_pin(folder: Path, entry: ZooEntry) -> None:
+def _check_pin(folder: Path, entry: ZooEntry | None) -> None:
     from sentcli.io.digests import known_digest
 
+    if entry is None or entry.sha256 is None:
+        return
     weights = folder / "model.safetensors"
     digest = known_digest(weights) if weights.exists() else "missing"
     if digest != entry.sha256:
@@ -150,9 +147,8 @@ def download(repository: str) -> Path:
     small = ["*.json", "*.txt", "*.model", "*/*.json", "*/model.safetensors", "*/pytorch_model.bin"]
     other_runtimes = ["onnx/*", "openvino/*", "coreml/*"]
     try:
-        folder = Path(
-            snapshot_download(repository, allow_patterns=[*small, "model*.safetensors"], ignore_patterns=other_runtimes)
-        )
+        patterns = [*small, "model*.safetensors"]
+        folder = Path(snapshot_download(repository, allow_patterns=patterns, ignore_patterns=other_runtimes))
         if not any(folder.glob("model*.safetensors")):
             snapshot_download(repository, allow_patterns="pytorch_model*.bin")
     except RepositoryNotFoundError as error:

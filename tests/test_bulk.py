@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
 
-from sentcli.io.dataset_writer import DatasetWriter
+from sentcli.io.writers import DatasetWriter
 
 
 @pytest.fixture(scope="module")
@@ -270,10 +270,10 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(encode, text, tmp_path, mo
 def interrupted_after(finished):
     publish = DatasetWriter._publish
 
-    def call(writer):
-        if len(writer.shards) == finished:
+    def call(writer, number):
+        if len(writer.manifest.shards) == finished:
             raise KeyboardInterrupt
-        publish(writer)
+        publish(writer, number)
 
     return call
 

@@ -5,7 +5,6 @@ that tokenise, pack and run it, and the results are written in the order of the 
 under way at any time, so memory does not depend on the number of rows.
 """
 
-from sentcli.bulk.encode import EncodeSettings, EncodeSummary, encode_files
-from sentcli.bulk.inputs import Inputs, check_target, read_inputs
+from sentcli.bulk.encode import EncodeSettings, EncodeSummary, Inputs, check_target, encode_files, read_inputs
 
 __all__ = ["EncodeSettings", "EncodeSummary", "Inputs", "check_target", "encode_files", "read_inputs"]

@@ -1,4 +1,7 @@
-"""The way of the rows from the inputs through an engine to the output."""
+"""The way of the rows from the inputs through an engine to the output.
+
+What is read and where it will be written is checked before any work starts.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,117 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy.typing as npt
 
-from sentcli.bulk.distinct import encoded, open_spool
-from sentcli.bulk.engines import Job, open_engine
-from sentcli.bulk.inputs import Inputs
+from sentcli.bulk.engines import encoded, open_engine
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import SentcliError
-from sentcli.io.dataset import Counts, InputGroup, ShardShare
-from sentcli.io.dataset_writer import DatasetWriter
-from sentcli.io.readers import Block, blocks
-from sentcli.io.writers import OutputPlan, Writer, open_writer, output_kind
+from sentcli.errors import InputError, SentcliError
+from sentcli.io.atomic import check_output
+from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare
+from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
+from sentcli.io.sources import Source, open_source
+from sentcli.io.writers import DatasetWriter, OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
-from sentcli.smaller import Smaller
+from sentcli.smaller import Smaller, fit_pca
 
 BLOCK_ROWS = 8192
 GPU_BLOCK_ROWS = 65536
 """A large budget of tokens wants more texts of one length to choose from."""
+SAMPLE_ROWS = 10_000
+"""From which principal components are learned."""
 UNSIGNED = ("stdout", ".npy", ".jsonl")
 """Outputs that have no place for the settings of the run."""
+RESERVED = ("id", "text", "embedding")
+"""Columns that the output adds itself."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Input files that have been read once and found in order."""
+
+    sources: list[Source]
+    options: ReadOptions
+    survey: Survey
+
+    def described(self) -> list[dict[str, Any]]:
+        """Return what identifies each file."""
+        return [source.described() for source in self.sources]
+
+
+def check_target(
+    output: str, *, overwrite: bool, resume: bool, append: bool = False, part: ShardShare | None = None
+) -> None:
+    """Refuse an output that may not be written, before anything is read.
+
+    Raises:
+        InputError: if it exists (without a flag), cannot be created, or is a single file to resume.
+    """
+    kind = output_kind(output)
+    part = part or ShardShare()
+    if kind != "directory" and (append or part.of > 1):
+        flag = "--append" if append else "--shard"
+        raise InputError(f"{flag} makes shards, so it needs a directory output (-o without a suffix)")
+    if append and part.of > 1:
+        raise InputError("--append and --shard do not go together: append on one machine")
+    if overwrite and (resume or append):
+        raise InputError("--overwrite starts again, --resume and --append go on: give one of them")
+    if kind == "stdout":
+        return
+    path = Path(output)
+    if kind == "directory":
+        _check_directory(path, part, overwrite=overwrite, resume=resume, append=append)
+    elif resume and path.exists():
+        raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
+    else:
+        check_output(path, overwrite=overwrite)
+
+
+def _check_directory(path: Path, part: ShardShare, *, overwrite: bool, resume: bool, append: bool) -> None:
+    names = [each.name for each in path.iterdir()] if path.is_dir() else []
+    if part.of > 1 and MANIFEST in names:
+        raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
+    others = {int(part_file[2]) for name in names if (part_file := PART.fullmatch(name))} - {part.of}
+    if others and not append and not (overwrite and part.of == 1):
+        count = others.pop()
+        raise InputError(f"{path} holds parts of {count} machines: go on with --shard I/{count}, or choose another -o")
+    begun = part.manifest in names if part.of > 1 else bool(names)  # other machines' parts may be there
+    if path.exists() and (begun or not path.is_dir()) and not (overwrite or resume or append):
+        raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
+    check_output(path, overwrite=overwrite, resume=True, folder=True)
+    ours = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)
+    if names and not ours:
+        raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
+
+
+def read_inputs(
+    names: Sequence[str], options: ReadOptions, input_format: str | None = None, *, output: str = "vectors"
+) -> Inputs:
+    """Open and survey the input files.
+
+    Args:
+        names: paths, or ``-``.
+        options: fields and null handling.
+        input_format: as in `open_source`.
+        output: where the vectors will go; formats that keep the other columns refuse one named like their own.
+
+    Raises:
+        InputError: as the readers: every bad row is found here, before any encoding.
+    """
+    sources = [open_source(name, input_format) for name in names]
+    target = Path(output).resolve()
+    for source in sources:
+        if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
+            raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
+    surveyed = survey(sources, options)
+    if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
+        surveyed.column_types = {}
+    clash = [name for name in surveyed.column_types if name in RESERVED]
+    if clash:
+        fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
+        raise InputError(f"{sources[0].name}: column {clash[0]!r} would stand twice in the output ({fields})")
+    return Inputs(sources, options, surveyed)
 
 
 @dataclass(frozen=True)
@@ -67,7 +160,11 @@ class EncodeSummary:
 
 
 def encode_files(
-    encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings, progress: Progress | None = None
+    encoder: SentenceEncoder,
+    inputs: Inputs,
+    output: str,
+    settings: EncodeSettings,
+    progress: Progress = lambda added: None,
 ) -> EncodeSummary:
     """Encode every row of the inputs, in order.
 
@@ -96,9 +193,8 @@ def encode_files(
     done = Counts()
     with _target(output, plan, inputs, settings) as target:
         before = target.rows_before
-        if before and progress is not None:
-            progress(EncodeStats(texts=before))
-        job = Job(settings.prompt, settings.batch_tokens, settings.on_long)
+        progress(EncodeStats(texts=before))
+        how = {"prompt": settings.prompt, "batch_tokens": settings.batch_tokens, "on_long": settings.on_long}
         reader = blocks(
             inputs.sources,
             inputs.options,
@@ -108,20 +204,18 @@ def encode_files(
             first_number=target.first_number,
             columns=list(plan.column_types),
         )
-        opening = open_engine(encoder, job, progress, settings.devices, settings.load)
-        with opening as engine, open_spool(output) as spool:
-            for block, vectors, counts in encoded(reader, engine, spool, settings.on_long):
+        with open_engine(encoder, how, progress, settings.devices, settings.load) as engine:
+            for block, vectors, counts in encoded(reader, engine, output, settings.on_long):
                 target.write(block, settings.smaller.apply(vectors), counts)
-                done.add(counts)
-                if progress is not None:  # rows whose text had been encoded
-                    progress(EncodeStats(texts=counts.duplicates))
+                done += counts
+                progress(EncodeStats(texts=counts.duplicates))  # rows whose text had been encoded
         if done.rows != target.expected:
             raise SentcliError(f"the input has changed while it was read: {target.expected} rows, then {done.rows}")
     return EncodeSummary(
         output=output,
-        rows=target.earlier + before + done.rows,
+        rows=target.first_row + before + done.rows,
         dimension=plan.dimension,
-        rows_before=target.earlier + before,
+        rows_before=target.first_row + before,
         nulls_skipped=inputs.survey.nulls,
         counts=done,
         damaged=target.damaged,
@@ -129,71 +223,32 @@ def encode_files(
     )
 
 
-class _Target(Protocol):
-    """An output of either kind."""
-
-    wanted: Any
-    first_number: int
-    rows_before: int
-    """Of these inputs."""
-    earlier: int
-    """Rows of inputs to which these are appended."""
-    expected: int
-    damaged: list[str]
-
-    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
-        """Append rows."""
-
-
+@dataclass
 class _File:
-    """One file, or standard output."""
+    """One file, or standard output, with what a `DatasetWriter` says about a directory."""
 
+    append: Write
+    expected: int
     wanted = None
-    first_number = rows_before = earlier = 0
-
-    def __init__(self, writer: Writer, rows: int) -> None:
-        self.writer, self.expected = writer, rows
-        self.damaged: list[str] = []
+    first_row = first_number = rows_before = 0
+    damaged: list[str] = field(default_factory=list)
 
     def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
         """Append rows."""
-        self.writer.write(block, vectors)
-
-
-class _Directory:
-    """The shards of a part that are not there yet."""
-
-    def __init__(self, writer: DatasetWriter) -> None:
-        self.write = writer.write
-        self.wanted, self.first_number = frozenset(writer.wanted), writer.first_number
-        self.rows_before, self.damaged = writer.rows_before, writer.damaged
-        self.earlier = writer.first_row
-        rows, size = writer.plan.rows, writer.shard_rows
-        self.expected = sum(min(size, rows - number * size) for number in writer.wanted)
+        self.append(block, vectors)
 
 
 @contextmanager
-def _target(output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings) -> Iterator[_Target]:
-    if output_kind(output) == "directory":
-        group = InputGroup(inputs.described(), plan.rows, plan.rows + inputs.survey.nulls * _skips(inputs))
-        writer = DatasetWriter(
-            Path(output),
-            plan,
-            settings.shard_rows,
-            group,
-            part=settings.part,
-            resume=settings.resume,
-            append=settings.append,
-        )
-        with writer:
-            yield _Directory(writer)
-    else:
-        with open_writer(output, plan) as file:
-            yield _File(file, plan.rows)
-
-
-def _skips(inputs: Inputs) -> int:
-    return int(inputs.options.on_null == "skip")
+def _target(output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings) -> Iterator[DatasetWriter | _File]:
+    if output_kind(output) != "directory":
+        with open_writer(output, plan) as append:
+            yield _File(append, plan.rows)
+        return
+    read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
+    group = InputGroup(inputs.described(), plan.rows, read)
+    going_on: dict[str, Any] = {"part": settings.part, "resume": settings.resume, "append": settings.append}
+    with DatasetWriter(Path(output), plan, settings.shard_rows, group, **going_on) as writer:
+        yield writer
 
 
 def _described(
@@ -214,3 +269,19 @@ def _described(
         "on_null": inputs.options.on_null,
         **({} if kind == "directory" else {"inputs": inputs.described()}),
     }
+
+
+def learn_components(encoder: SentenceEncoder, inputs: Inputs, prompt: str, dimension: int, path: Path) -> int:
+    """Encode up to 10,000 rows spread over the inputs, write their principal components, and return their number.
+
+    Raises:
+        InputError: if there are too few rows or dimensions.
+    """
+    check_output(path)
+    step = max(inputs.survey.rows // SAMPLE_ROWS, 1)
+    texts: dict[str, None] = {}
+    for block in blocks(inputs.sources, inputs.options):
+        texts.update(dict.fromkeys(block.texts[-block.first_row % step :: step]))
+    sample = list(texts)[: 2 * SAMPLE_ROWS]
+    fit_pca(encoder.encode(sample, prompt=prompt), dimension).save(path)
+    return len(sample)

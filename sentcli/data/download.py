@@ -5,18 +5,19 @@ What has come so far is kept as ``NAME.part``, with a note of its source beside 
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
-from sentcli.data.checks import digest, full, mismatch, require_room
-from sentcli.data.part import PartialFile, validator
+from sentcli.console import Transfer
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.atomic import DISK_FULL
@@ -36,29 +37,8 @@ GAIN = 2**20
 HUB = "https://huggingface.co/"
 
 
-class Meter(Protocol):
-    """What is told of the progress of a download."""
-
-    def total(self, size: int) -> None:
-        """Take the number of bytes that there will be."""
-
-    def advance(self, count: int) -> None:
-        """Take that bytes came, or, if negative, that they have to come again."""
-
-    def step(self, text: str) -> None:
-        """Take what is being done."""
-
-
-@dataclass(frozen=True)
-class Received:
-    """A whole and checked file."""
-
-    path: Path
-    source: str
-    sha256: str
-    size: int
-    resumed: int
-    """Bytes that an earlier attempt had left."""
+class NoRoomError(SentcliError):
+    """The disk is full, or would be: no other source helps."""
 
 
 class _Refused(Exception):
@@ -67,6 +47,34 @@ class _Refused(Exception):
 
 class _Broken(Exception):
     """This source failed for now."""
+
+
+def require_room(folder: Path, size: int, what: str) -> None:
+    """Refuse to begin what cannot end.
+
+    Raises:
+        NoRoomError: if a folder's disk has less room.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise NoRoomError(f"{what} needs {size / 1e6:,.0f} MB below {folder}, whose disk has {free / 1e6:,.0f} MB left")
+
+
+@contextmanager
+def room_explained(path: Path) -> Iterator[None]:
+    """Say of a disk that fills up inside what to do about it.
+
+    Raises:
+        NoRoomError: if it does.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        raise NoRoomError(
+            f"{path}: {error.strerror}; make room, then the same command continues with what is there"
+        ) from error
 
 
 @contextmanager
@@ -84,9 +92,11 @@ def download(
     sources: Sequence[str],
     part: Path,
     pin: Pin,
-    meter: Meter,
+    meter: Transfer,
     notice: Callable[[str], None] = lambda text: None,
-) -> Received:
+    *,
+    counts: bool = True,
+) -> str:
     """Get a file from the first source that gives the right bytes.
 
     Args:
@@ -96,6 +106,10 @@ def download(
         pin: what it has to be.
         meter: told of the progress.
         notice: told of what went wrong on the way.
+        counts: whether the meter is told how many bytes there will be; not for one of several files.
+
+    Returns:
+        The source that gave it.
 
     Raises:
         NoRoomError: if the disk is full.
@@ -108,11 +122,11 @@ def download(
             time.sleep(PAUSE * 2 ** (number - 1) * random.uniform(0.8, 1.2))
         for source in list(left):
             try:
-                return _persist(client, source, PartialFile(part), pin, meter)
-            except _Refused as error:
-                left.remove(source)
-                reasons[source] = str(error)
-            except _Broken as error:
+                _Source(client, source, part, pin, meter, counts).run()
+                return source
+            except (_Refused, _Broken) as error:
+                if isinstance(error, _Refused):
+                    left.remove(source)
                 reasons[source] = str(error)
             notice(f"{shown(source)}: {reasons[source]}")
         if not left:
@@ -126,127 +140,129 @@ def shown(source: str) -> str:
     return re.sub(r"//[^/@]*@", "//", source)
 
 
-class _Counted:
-    """A meter that can take back what it was told."""
+@dataclass
+class _Source:
+    """One source that gives one file."""
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter, self.count = meter, 0
+    client: httpx2.Client
+    source: str
+    part: Path
+    pin: Pin
+    meter: Transfer
+    counts: bool
+    told: int = 0
+    """Bytes that the meter knows of."""
 
-    def total(self, size: int) -> None:
-        self.meter.total(size)
+    @property
+    def size(self) -> int:
+        return self.part.stat().st_size if self.part.exists() else 0
 
-    def advance(self, count: int) -> None:
-        self.count += count
-        self.meter.advance(count)
+    def run(self) -> None:
+        """Ask the source, again at once as long as it gives something.
 
-    def step(self, text: str) -> None:
-        self.meter.step(text)
+        Raises:
+            _Refused: if it cannot give the file.
+            _Broken: if it fails for now.
+            NoRoomError: if the disk is full.
+        """
+        begun = most = self._usable()
+        self._tell(begun)
+        try:
+            while (wrong := self._attempt()) is not None:
+                if self.size - most < GAIN:
+                    raise _Broken(wrong)
+                most = self.size
+            if wrong := self.pin.mismatch(self.part):
+                discard(self.part)
+                raise (_Broken if begun else _Refused)(wrong)  # what was there before may have been of other bytes
+        except (_Refused, _Broken):
+            self._tell(0)
+            raise
 
-    def undo(self) -> None:
-        self.advance(-self.count)
+    def _tell(self, size: int) -> None:
+        self.meter.advance(size - self.told)
+        self.told = size
 
+    def _usable(self) -> int:
+        """Return how many bytes can be gone on with.
 
-def _persist(client: httpx2.Client, source: str, part: PartialFile, pin: Pin, meter: Meter) -> Received:
-    """Ask one source, again at once as long as it gives something."""
-    counted = _Counted(meter)
-    begun = most = part.usable(source, pin)
-    counted.advance(begun)
-    try:
-        while (wrong := _attempt(client, source, part, pin, counted)) is not None:
-            if part.size - most < GAIN:
-                raise _Broken(wrong)
-            most = part.size
-        if wrong := mismatch(part.path, pin):
-            part.forget()
-            raise (_Broken if begun else _Refused)(wrong)  # what was there before may have been of other bytes
-    except (_Refused, _Broken):
-        counted.undo()
-        raise
-    return Received(part.path, source, digest(part.path), part.size, begun)
+        With a checksum to compare at the end, those of any source; else only those of the same one, if it can tell
+        whether the file is still the same.
+        """
+        trusted = self.pin.checks or self._validator() is not None
+        return self.size if trusted and (self.pin.size is None or self.size <= self.pin.size) else 0
 
+    def _validator(self) -> str | None:
+        """Return by what the source told which file it was giving, if the bytes are its."""
+        try:
+            note: Any = json.loads(_note(self.part).read_text("utf-8"))
+            return note["validator"] if note["url"] == self.source else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
-def _attempt(client: httpx2.Client, source: str, part: PartialFile, pin: Pin, meter: Meter) -> str | None:
-    """Take what one answer gives; return None if that is all, else why it ended.
+    def _attempt(self) -> str | None:
+        """Take what one answer gives; return None if that is all, else why it ended."""
+        import httpx2
 
-    Raises:
-        _Refused: if the source cannot give the file.
-        NoRoomError: if the disk is full.
-    """
-    import httpx2
+        offset = self._usable()
+        try:
+            if self.pin.size is None or offset != self.pin.size:
+                with room_explained(self.part):
+                    self._stream(offset)
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects) as error:
+            raise _Refused(_reason(error)) from error
+        except (httpx2.HTTPError, _Broken) as error:
+            return _reason(error)
+        return None
 
-    offset = part.usable(source, pin)
-    try:
-        if pin.size is None or offset != pin.size:
-            _stream(client, source, part, pin, offset, meter)
-    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects) as error:
-        raise _Refused(_reason(error)) from error
-    except (httpx2.HTTPError, _Broken) as error:
-        return _reason(error)
-    except OSError as error:
-        if error.errno in DISK_FULL:
-            raise full(error, part.path) from error
-        raise
-    return None
+    def _stream(self, offset: int) -> None:
+        """Let one answer of the source flow into the file, from `offset` on if it can."""
+        known = self._validator()
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        if offset and known is not None:
+            headers["If-Range"] = known
+        with self.client.stream("GET", _address(self.source), headers=headers) as response:
+            self._check_answer(response)
+            changed = response.status_code == 206 and known not in (None, _tag(response))
+            if response.status_code == 416 or changed:
+                discard(self.part)
+                self._tell(0)
+                raise _Broken(f"does not go on at byte {offset:,}")
+            start, total = _extent(response, offset)
+            if self.pin.size is not None and total not in (None, self.pin.size):
+                raise _Refused(f"has {total:,} bytes, not {self.pin.size:,}")
+            if total is not None:
+                if self.counts:
+                    self.meter.total(total)
+                require_room(self.part.parent, total - start, self.part.stem)
+            _note(self.part).write_text(json.dumps({"url": self.source, "validator": _tag(response)}), "utf-8")
+            self._write(response, start)
+        if total is not None and self.told != total:
+            raise _Broken(f"ended after {self.told:,} of {total:,} bytes")
 
+    def _write(self, response: httpx2.Response, start: int) -> None:
+        """Append an answer at `start`."""
+        self._tell(start)
+        with self.part.open("r+b" if self.part.exists() else "wb", buffering=0) as handle:
+            handle.truncate(start)
+            handle.seek(start)
+            for block in response.iter_raw():  # in the sizes in which they come: what is buffered is lost if it breaks
+                if self.pin.size is not None and self.told + len(block) > self.pin.size:
+                    raise _Refused(f"gives more than {self.pin.size:,} bytes")
+                handle.write(block)
+                self._tell(self.told + len(block))
 
-def _stream(client: httpx2.Client, source: str, part: PartialFile, pin: Pin, offset: int, meter: Meter) -> None:
-    """Let one answer of a source flow into the file, from `offset` on if it can.
-
-    Raises:
-        _Refused: if it cannot give the file.
-        _Broken: if it fails for now.
-    """
-    known = part.validator(source)
-    headers = {"Range": f"bytes={offset}-"} if offset else {}
-    if offset and known is not None:
-        headers["If-Range"] = known
-    with client.stream("GET", _address(source), headers=headers) as response:
-        _check_answer(response, source, pin)
-        changed = response.status_code == 206 and known not in (None, validator(response))
-        if response.status_code == 416 or changed:
-            part.forget()
-            meter.advance(-offset)
-            raise _Broken(f"does not go on at byte {offset:,}")
-        start, total = _extent(response, offset)
-        if pin.size is not None and total not in (None, pin.size):
-            raise _Refused(f"has {total:,} bytes, not {pin.size:,}")
-        if total is not None:
-            meter.total(total)
-            require_room(part.path.parent, total - start, part.path.stem)
-        meter.advance(start - offset)
-        part.remember(source, response)
-        received = _write(response, part.path, start, pin, meter)
-    if total is not None and received != total:
-        raise _Broken(f"ended after {received:,} of {total:,} bytes")
-
-
-def _write(response: httpx2.Response, part: Path, start: int, pin: Pin, meter: Meter) -> int:
-    """Append an answer at `start` and return the size then."""
-    size = start
-    with part.open("r+b" if part.exists() else "wb", buffering=0) as handle:
-        handle.truncate(start)
-        handle.seek(start)
-        for block in response.iter_raw():  # in the sizes in which they come: what is buffered is lost if it breaks off
-            size += len(block)
-            if pin.size is not None and size > pin.size:
-                raise _Refused(f"gives more than {pin.size:,} bytes")
-            handle.write(block)
-            meter.advance(len(block))
-    return size
-
-
-def _check_answer(response: httpx2.Response, source: str, pin: Pin) -> None:
-    status = response.status_code
-    if status in (408, 425, 429) or status >= 500:
-        raise _Broken(f"answers {status} {response.reason_phrase}".rstrip())
-    if status not in (200, 206, 416):
-        raise _Refused(f"answers {status} {response.reason_phrase}".rstrip())
-    if _address(source).startswith("https:") and response.url.scheme != "https":
-        raise _Refused("leads to an address that is not encrypted")
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise _Refused("compresses what it sends, although asked not to")
-    if not pin.checks and "text/html" in response.headers.get("Content-Type", ""):
-        raise _Refused("gives a web page, not the file")
+    def _check_answer(self, response: httpx2.Response) -> None:
+        status = response.status_code
+        if status not in (200, 206, 416):
+            passing = status in (408, 425, 429) or status >= 500
+            raise (_Broken if passing else _Refused)(f"answers {status} {response.reason_phrase}".rstrip())
+        if _address(self.source).startswith("https:") and response.url.scheme != "https":
+            raise _Refused("leads to an address that is not encrypted")
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise _Refused("compresses what it sends, although asked not to")
+        if not self.pin.checks and "text/html" in response.headers.get("Content-Type", ""):
+            raise _Refused("gives a web page, not the file")
 
 
 def _extent(response: httpx2.Response, offset: int) -> tuple[int, int | None]:
@@ -254,10 +270,36 @@ def _extent(response: httpx2.Response, offset: int) -> tuple[int, int | None]:
     if response.status_code != 206:
         length = response.headers.get("Content-Length")
         return 0, int(length) if length else None
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-    if found is None or int(found[1]) != offset:
+    extent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+    if extent is None or int(extent[1]) != offset:
         raise _Refused(f"was asked for bytes from {offset:,} on and gives others")
-    return offset, None if found[2] == "*" else int(found[2])
+    return offset, None if extent[2] == "*" else int(extent[2])
+
+
+def _tag(response: httpx2.Response) -> str | None:
+    """Return by what an answer tells that the file is still the same: a strong ETag, or a date."""
+    tag: str = response.headers.get("ETag", "")
+    return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
+
+
+def _note(part: Path) -> Path:
+    """Return the file that says whose bytes are in a part, and of which state of the file."""
+    return part.with_name(f"{part.name}.json")
+
+
+def discard(part: Path) -> None:
+    """Delete what has come of a file so far."""
+    part.unlink(missing_ok=True)
+    _note(part).unlink(missing_ok=True)
+
+
+def finish(part: Path, target: Path) -> None:
+    """Give a checked file its final name."""
+    with part.open("rb") as handle:
+        os.fsync(handle.fileno())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part.replace(target)
+    discard(part)
 
 
 def _address(source: str) -> str:

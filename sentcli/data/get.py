@@ -5,20 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from sentcli.console import Transfer
 from sentcli.data import pins
-from sentcli.data.checks import NoRoomError, digest, mismatch, require_room
-from sentcli.data.download import Meter, Received, connection, download, shown
-from sentcli.data.part import finish
+from sentcli.data.download import NoRoomError, connection, download, finish, require_room, shown
 from sentcli.data.pins import WORK, Fetched
-from sentcli.data.place import instructions, missing
-from sentcli.data.registry import Archive, DataSet, File, Pin, redirected
+from sentcli.data.registry import Archive, DataSet, File, Pin, instructions, missing, redirected
 from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
 
@@ -49,7 +47,7 @@ class Got:
 def get(
     dataset: DataSet,
     folder: Path,
-    meter: Meter,
+    meter: Transfer,
     *,
     source: str | None = None,
     given: Path | None = None,
@@ -79,17 +77,18 @@ def get(
     if not overwrite and not missing(dataset, folder):
         return got  # also where nothing can be written
     with _alone(dataset, folder, notice):
-        wanted = list(dataset.files) if overwrite else missing(dataset, folder)
-        if not wanted:  # another process was faster
+        files = list(dataset.files) if overwrite else missing(dataset, folder)
+        if not files:  # another process was faster
             return got
-        job = _Job(dataset, folder, meter, notice, got)
+        job = _Fetch(dataset, folder, files, meter, notice, got)
         if given is not None:
-            job.take(given, wanted)
+            job.take(given)
         elif offline:
             forbidden = "--offline or one of SENTCLI_OFFLINE and HF_HUB_OFFLINE forbids the network"
-            raise InputError(f"{forbidden}, and {instructions(dataset, folder, wanted)}")
+            raise InputError(f"{forbidden}, and {instructions(dataset, folder, files)}")
         else:
-            job.fetch(redirected(dataset, source) if source else dataset, wanted)
+            job.fetch(redirected(dataset, source) if source else dataset)
+        shutil.rmtree(job.work, ignore_errors=True)
         return got
 
 
@@ -113,33 +112,37 @@ def _alone(dataset: DataSet, folder: Path, notice: Callable[[str], None]) -> Ite
         lock.release()
 
 
-class _Job:
-    """The work on one set."""
+@dataclass
+class _Fetch:
+    """The work on some files of one set."""
 
-    def __init__(self, dataset: DataSet, folder: Path, meter: Meter, notice: Callable[[str], None], got: Got) -> None:
-        self.dataset, self.folder, self.meter, self.notice, self.got = dataset, folder, meter, notice, got
-        self.target = folder / dataset.folder
-        self.work = folder / WORK / dataset.folder
-        self.known = pins.read(folder)
-        self.locked = False
-        """Whether a checksum is that of the first download."""
+    dataset: DataSet
+    folder: Path
+    files: list[File]
+    meter: Transfer
+    notice: Callable[[str], None]
+    got: Got
+    locked: bool = False
+    """Whether a checksum is that of the first download."""
 
-    def fetch(self, dataset: DataSet, wanted: list[File]) -> None:
+    def __post_init__(self) -> None:
+        self.work = self.folder / WORK / self.dataset.folder
+        self.known = pins.read(self.folder)
+
+    def fetch(self, dataset: DataSet) -> None:
         """Try the archives and the files by themselves, what can be checked first.
 
         Raises:
             SentcliError: if neither gave all; the message says why.
         """
-        by_archive = [partial(self._archive, archive, wanted) for archive in dataset.archives]
-        names = {file.path for file in wanted}
+        by_archive = [partial(self._archive, archive) for archive in dataset.archives]
+        names = {file.path for file in self.files}
         single = [file for file in dataset.files if file.path in names]
-        by_file = [partial(self._files, single)] if all(file.sources for file in single) else []
+        by_file = [partial(self._single, single)] if all(file.sources for file in single) else []
         reasons = []
         for way in [*by_archive, *by_file] if dataset.archive_first else [*by_file, *by_archive]:
             try:
-                way()
-                shutil.rmtree(self.work, ignore_errors=True)
-                return
+                return way()
             except NoRoomError:
                 raise
             except SentcliError as error:
@@ -151,7 +154,7 @@ class _Job:
             )
         raise SentcliError(f"{dataset.name} could not be had\n" + "\n".join(reasons))
 
-    def take(self, given: Path, wanted: list[File]) -> None:
+    def take(self, given: Path) -> None:
         """Use an archive, or the only file of a set, that is on this machine.
 
         Raises:
@@ -159,120 +162,107 @@ class _Job:
         """
         if not given.is_file():
             raise InputError(f"no such file: {given}")
-        archive = self.dataset.archives[0] if self.dataset.archives else None
+        archive, file = next(iter(self.dataset.archives), None), self.files[0]
         if archive is None and len(self.dataset.files) > 1:
-            raise InputError(instructions(self.dataset, self.folder, wanted))
-        pin = self._archive_pin(archive, wanted) if archive else self._file_pin(wanted[0])
-        if wrong := mismatch(given, pin):
+            raise InputError(instructions(self.dataset, self.folder, self.files))
+        pin = self._file_pin(file) if archive is None else self._archive_pin(archive)
+        if wrong := pin.mismatch(given):
             raise InputError(f"{given} is not the known {self.dataset.name}: {wrong}")
         self.work.mkdir(parents=True, exist_ok=True)
-        require_room(self.work, given.stat().st_size, self.dataset.name)
-        received = Received(given, str(given.resolve()), digest(given), given.stat().st_size, 0)
-        if archive is not None:
-            self._unpack(archive, received, wanted)
-            self._first_use(archive, pin, wanted)
-        else:
+        size = given.stat().st_size
+        require_room(self.work, size, self.dataset.name)
+        if archive is None:
             copy = self.work / given.name
             shutil.copyfile(given, copy)
-            self._keep({wanted[0].path: copy}, received)
-            if not pin.checks:
-                self.got.first_use.append(wanted[0].path)
-        shutil.rmtree(self.work, ignore_errors=True)
-
-    def _archive(self, archive: Archive, wanted: list[File]) -> None:
-        whole = self.work / archive.name
-        pin = self._archive_pin(archive, wanted)
-        if whole.exists() and not mismatch(whole, pin):  # fetched before a kill
-            received = Received(whole, archive.sources[0], digest(whole), whole.stat().st_size, 0)
+            self._keep({file.path: copy}, str(given.resolve()), size)
         else:
+            self._unpack(archive, given, str(given.resolve()))
+        self._note_first_use(file.path if archive is None else archive.name, pin, self.files)
+
+    def _archive(self, archive: Archive) -> None:
+        whole, pin = self.work / archive.name, self._archive_pin(archive)
+        source = archive.sources[0]
+        if not whole.exists() or pin.mismatch(whole):  # else it was fetched before a kill
             with connection() as client:
-                received = self._download(client, archive.sources, whole, pin, self.meter)
-            finish(received.path, whole)
-            received = replace(received, path=whole)
+                source = self._download(client, archive.sources, whole, pin)
+            finish(_part(whole), whole)
+        entry = Fetched.now(shown(source), whole)
         try:
-            self._unpack(archive, received, wanted)
+            self._unpack(archive, whole, source)
         except ArchiveError:
             whole.unlink()  # the next one may be better
             raise
-        entry = Fetched.now(shown(received.source), received.sha256, received.size)
         pins.record(self.folder, {self._key(archive): entry})
-        self._first_use(archive, pin, wanted)
+        self._note_first_use(archive.name, pin, self.files)
 
-    def _first_use(self, archive: Archive, pin: Pin, wanted: list[File]) -> None:
-        if not pin.checks and not all(file.pin.checks for file in wanted):
-            self.got.first_use.append(archive.name)
-
-    def _unpack(self, archive: Archive, received: Received, wanted: list[File]) -> None:
-        self.meter.step(f"unpacking {received.path.name}")
+    def _unpack(self, archive: Archive, packed: Path, source: str) -> None:
+        self.meter.step(f"unpacking {packed.name}")
         room = self.work / "unpacked"
         shutil.rmtree(room, ignore_errors=True)
         room.mkdir(parents=True)
-        paths = [file.path for file in wanted]
+        paths = [file.path for file in self.files]
         try:
-            went = unpack(received.path, room, lambda names: choose(names, archive, paths))
-            for file in wanted:
-                if wrong := mismatch(room / file.path, file.pin):
-                    raise ArchiveError(f"{file.path} of {received.path.name}: {wrong}")
-            self._keep({path: room / path for path in went}, received)
+            unpacked = unpack(packed, room, lambda names: choose(names, archive, paths))
+            for file in self.files:
+                if wrong := file.pin.mismatch(room / file.path):
+                    raise ArchiveError(f"{file.path} of {packed.name}: {wrong}")
+            self._keep({path: room / path for path in unpacked}, source, packed.stat().st_size)
         finally:
             shutil.rmtree(room, ignore_errors=True)
 
-    def _files(self, wanted: Sequence[File]) -> None:
-        meter = self.meter
-        if None not in (sizes := [file.pin.size for file in wanted]):
-            meter.total(sum(size for size in sizes if size is not None))
-            meter = _Part(meter)
+    def _single(self, files: Sequence[File]) -> None:
+        sizes = [file.pin.size for file in files if file.pin.size is not None]
+        if summed := len(sizes) == len(files):
+            self.meter.total(sum(sizes))
         with connection() as client:
-            for file in wanted:
-                pin = self._file_pin(file)
+            for file in files:
                 self.meter.step(file.path)
-                received = (self._packed if file.unpack == "gz" else self._plain)(client, file, pin, meter)
-                self._keep({file.path: received.path}, received)
-                if not pin.checks:
-                    self.got.first_use.append(file.path)
+                pin = self._file_pin(file)
+                packed = file.unpack == "gz"
+                target = self.work / (f"{file.path}.gz" if packed else file.path)
+                source = self._download(client, file.sources, target, Pin() if packed else pin, counts=not summed)
+                came = self._gunzipped(file, target, pin, source) if packed else _part(target)
+                self._keep({file.path: came}, source, came.stat().st_size)
+                self._note_first_use(file.path, pin, [file])
 
-    def _plain(self, client: httpx2.Client, file: File, pin: Pin, meter: Meter) -> Received:
-        return self._download(client, file.sources, self.work / file.path, pin, meter)
-
-    def _packed(self, client: httpx2.Client, file: File, pin: Pin, meter: Meter) -> Received:
-        packed = self.work / f"{file.path}.gz"
-        received = self._download(client, file.sources, packed, Pin(), meter)
+    def _gunzipped(self, file: File, packed: Path, pin: Pin, source: str) -> Path:
         unpacked = self.work / f"{file.path}.unpacked"
         unpacked.unlink(missing_ok=True)
-        finish(received.path, packed)
+        finish(_part(packed), packed)
         gunzip(packed, unpacked)
-        if wrong := mismatch(unpacked, pin):
-            raise SentcliError(f"{file.path} of {shown(received.source)}: {wrong}")
-        return replace(received, path=unpacked, sha256=digest(unpacked), size=unpacked.stat().st_size)
+        if wrong := pin.mismatch(unpacked):
+            raise SentcliError(f"{file.path} of {shown(source)}: {wrong}")
+        return unpacked
 
     def _download(
-        self, client: httpx2.Client, sources: Sequence[str], target: Path, pin: Pin, meter: Meter
-    ) -> Received:
-        part = target.with_name(f"{target.name}.part")
+        self, client: httpx2.Client, sources: Sequence[str], target: Path, pin: Pin, *, counts: bool = True
+    ) -> str:
+        part = _part(target)
         part.parent.mkdir(parents=True, exist_ok=True)
         if pin.size is not None:
             require_room(part.parent, pin.size - (part.stat().st_size if part.exists() else 0), target.name)
-        return download(client, sources, part, pin, meter, self.notice)
+        return download(client, sources, part, pin, self.meter, self.notice, counts=counts)
 
-    def _keep(self, files: dict[str, Path], received: Received) -> None:
-        """Move files to their places and record them."""
-        entries = {}
-        for path, made in files.items():
-            sha256 = received.sha256 if made == received.path else digest(made)
-            entries[f"{self.dataset.folder}/{path}"] = Fetched.now(shown(received.source), sha256, made.stat().st_size)
-        pins.record(self.folder, entries)  # before they are there: a kill in between loses no checksum
-        for path, made in files.items():
-            finish(made, self.target / path)
+    def _keep(self, files: dict[str, Path], source: str, size: int) -> None:
+        """Record files and move them to their places; a kill in between loses no checksum."""
+        folder, shown_source = self.dataset.folder, shown(source)
+        pins.record(self.folder, {f"{folder}/{path}": Fetched.now(shown_source, came) for path, came in files.items()})
+        for path, came in files.items():
+            finish(came, self.folder / folder / path)
         self.got.files += files
-        self.got.size += received.size
-        if shown(received.source) not in self.got.sources:
-            self.got.sources.append(shown(received.source))
+        self.got.size += size
+        if shown_source not in self.got.sources:
+            self.got.sources.append(shown_source)
+
+    def _note_first_use(self, name: str, pin: Pin, files: Sequence[File]) -> None:
+        if not pin.checks and not all(file.pin.checks for file in files):
+            self.got.first_use.append(name)
 
     def _key(self, archive: Archive) -> str:
         return f"{self.dataset.folder}: {archive.name}"
 
-    def _archive_pin(self, archive: Archive, wanted: list[File]) -> Pin:
-        if all(file.pin.checks for file in wanted):
+    def _archive_pin(self, archive: Archive) -> Pin:
+        if all(file.pin.checks for file in self.files):
             return archive.pin  # who packed them, and how, does not matter
         return self._pinned(archive.pin, self._key(archive))
 
@@ -285,14 +275,9 @@ class _Job:
         if pin.checks or known is None:
             return pin
         self.locked = True
-        return Pin(known.sha256, None, known.size)
+        return known.pin
 
 
-class _Part:
-    """The meter of one file of several whose sizes are known together."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.advance, self.step = meter.advance, meter.step
-
-    def total(self, size: int) -> None:
-        """Leave the sum as it is."""
+def _part(target: Path) -> Path:
+    """Return where a file is collected until it is whole and checked."""
+    return target.with_name(f"{target.name}.part")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from filelock import FileLock
 
-from sentcli.errors import InputError
+from sentcli.data.registry import DataSet, Pin
+from sentcli.io.digests import file_digest
+from sentcli.io.forms import read_json_form
 from sentcli.io.json_files import write_json
 
 LOCK_FILE = "datasets.lock.json"
 WORK = ".downloads"
 """The folder of what is not finished, in the data folder."""
-FORMAT = 1
+OK, WRONG, MISSING, UNKNOWN = "ok", "wrong", "missing", "no checksum"
 
 
 @dataclass(frozen=True)
@@ -30,34 +32,93 @@ class Fetched:
     date: str
 
     @classmethod
-    def now(cls, url: str, sha256: str, size: int) -> Fetched:
-        """Return one with the time of this moment (UTC)."""
-        return cls(url, sha256, size, datetime.now(UTC).isoformat(timespec="seconds"))
+    def now(cls, url: str, path: Path) -> Fetched:
+        """Describe a file that has just come (the time is UTC)."""
+        return cls(url, file_digest(path), path.stat().st_size, datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def pin(self) -> Pin:
+        """What is known of its bytes."""
+        return Pin(self.sha256, None, self.size)
+
+
+@dataclass(frozen=True)
+class LockFile:
+    """What the lock file says: files by path below the data folder; an archive by ``SET: NAME``."""
+
+    format: Literal[1] = 1
+    files: dict[str, Fetched] = field(default_factory=dict)
 
 
 def read(folder: Path) -> dict[str, Fetched]:
-    """Return what is recorded, by path below the data folder; an archive by ``SET: NAME``.
+    """Return what is recorded.
 
     Raises:
         InputError: if the lock file is damaged.
     """
     path = folder / LOCK_FILE
-    try:
-        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if content["format"] != FORMAT:
-            raise InputError(f"{path} is of format {content['format']}, which this version does not know")
-        return {key: Fetched(**entry) for key, entry in content["files"].items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path} is damaged ({error}); delete it, and files without a checksum are pinned anew"
-        ) from error
+    remedy = "delete it, and files without a checksum are pinned anew"
+    return read_json_form(LockFile, path, missing="", remedy=remedy).files if path.exists() else {}
 
 
 def record(folder: Path, entries: dict[str, Fetched]) -> None:
     """Add entries to the lock file; processes take turns."""
     with FileLock(folder / WORK / f"{LOCK_FILE}.lock"):
-        known = {**read(folder), **entries}
-        files = {key: asdict(known[key]) for key in sorted(known)}
-        write_json(folder / LOCK_FILE, {"format": FORMAT, "files": files})
+        files = dict(sorted({**read(folder), **entries}.items()))
+        write_json(folder / LOCK_FILE, asdict(LockFile(files=files)))
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """One file."""
+
+    name: str
+    """Of its set."""
+    path: Path
+    state: str
+    """``ok``, ``wrong``, ``missing`` or ``no checksum``."""
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the JSON form."""
+        return {**vars(self), "path": str(self.path)}
+
+
+def verify(
+    dataset: DataSet, folder: Path, *, whole: bool, finished: Callable[[int], None] = lambda count: None
+) -> list[FileCheck]:
+    """Compare the files of a set with the checksums of the registry, else of their first download.
+
+    Args:
+        dataset: which set.
+        folder: the data folder.
+        whole: files that were never fetched are missing, too.
+        finished: told of each file.
+
+    Raises:
+        InputError: if the lock file is damaged.
+    """
+    prefix = f"{dataset.folder}/"
+    recorded = {key.removeprefix(prefix): entry for key, entry in read(folder).items() if key.startswith(prefix)}
+    expected = {file.path: file.pin for file in dataset.files}
+    expected |= {path: Pin() for path in recorded if path not in expected and _extra(dataset, path)}
+    checks = []
+    for path, pin in expected.items():
+        entry, place = recorded.get(path), folder / dataset.folder / path
+        if whole or entry is not None or place.is_file():
+            checks.append(_check(dataset.name, place, entry.pin if entry is not None and not pin.checks else pin))
+        finished(1)
+    return checks
+
+
+def _extra(dataset: DataSet, path: str) -> bool:
+    """Tell whether a recorded file is one that an archive of this set brought along."""
+    return any(PurePosixPath(path).match(pattern) for archive in dataset.archives for pattern in archive.also)
+
+
+def _check(name: str, path: Path, pin: Pin) -> FileCheck:
+    if not path.is_file():
+        return FileCheck(name, path, MISSING)
+    if wrong := pin.mismatch(path):
+        return FileCheck(name, path, WRONG, wrong)
+    return FileCheck(name, path, OK if pin.checks else UNKNOWN)

@@ -10,16 +10,16 @@ import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Literal, cast
 
-from sentcli.data.checks import full, require_room
+from sentcli.data.download import require_room, room_explained
 from sentcli.data.registry import Archive
 from sentcli.errors import SentcliError, one_line
-from sentcli.io.atomic import DISK_FULL
 
 RATIO = 50
 """How many times its own size an archive of text can unpack to; BEIR's are below 5."""
@@ -40,11 +40,12 @@ class ArchiveError(SentcliError):
 
 @dataclass(frozen=True)
 class Member:
-    """A regular file in an archive."""
+    """Something in an archive."""
 
     name: str
+    kind: Literal["file", "folder", "other"]
     size: int
-    open: Callable[[], IO[bytes]]
+    open: Callable[[], IO[bytes] | None]
 
 
 def limit(archive: Path) -> int:
@@ -69,29 +70,30 @@ def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, st
         NoRoomError: if the disk is full.
     """
     with _explained(archive, into), _opened(archive) as members:
-        wanted = choose([member.name for member in members])
-        require_room(into, sum(member.size for member in members if member.name in wanted), archive.name)
+        places = choose([member.name for member in members])
+        require_room(into, sum(member.size for member in members if member.name in places), archive.name)
         left = limit(archive)
         for member in members:
-            if member.name in wanted:
-                left -= _copy(member, into / wanted[member.name], left, archive)
-    return list(wanted.values())
+            if member.name in places:
+                with cast(IO[bytes], member.open()) as stream:
+                    left -= _copy(stream, into / places[member.name], left, archive)
+    return list(places.values())
 
 
-def choose(names: list[str], archive: Archive, wanted: list[str]) -> dict[str, str]:
-    """Return which names of an archive are wanted, and where they go.
+def choose(names: list[str], archive: Archive, paths: list[str]) -> dict[str, str]:
+    """Return which names of an archive are taken out, and where they go.
 
     Raises:
-        ArchiveError: if a wanted file is not in it.
+        ArchiveError: if a file that has to be there is not in it.
     """
     there = set(names)
     inside = archive.inside
-    if inside + wanted[0] not in there:  # packed by somebody else
-        others = [name.removesuffix(wanted[0]) for name in names if name.endswith(f"/{wanted[0]}")] or [""]
+    if inside + paths[0] not in there:  # packed by somebody else
+        others = [name.removesuffix(paths[0]) for name in names if name.endswith(f"/{paths[0]}")] or [""]
         inside = min(others, key=len)
-    chosen = {inside + path: path for path in wanted}
+    chosen = {inside + path: path for path in paths}
     if absent := [path for name, path in chosen.items() if name not in there]:
-        raise ArchiveError(f"the archive holds no {absent[0]}, and {len(absent)} of {len(wanted)} files are not in it")
+        raise ArchiveError(f"the archive holds no {absent[0]}, and {len(absent)} of {len(paths)} files are not in it")
     for name in names:
         path = name.removeprefix(inside)
         if name.startswith(inside) and any(PurePosixPath(path).match(pattern) for pattern in archive.also):
@@ -107,30 +109,27 @@ def gunzip(packed: Path, target: Path) -> None:
         NoRoomError: if the disk is full.
     """
     with _explained(packed, target), gzip.open(packed, "rb") as stream:
-        _copy(Member(target.name, 0, lambda: cast(IO[bytes], stream)), target, limit(packed), packed)
+        _copy(cast(IO[bytes], stream), target, limit(packed), packed)
 
 
 @contextmanager
 def _explained(archive: Path, target: Path) -> Iterator[None]:
     """Say of an error inside what it means for the archive."""
     try:
-        yield
-    except DAMAGE as error:
+        with room_explained(target):
+            yield
+    except (*DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # bz2 says damage without a number
+            raise
         raise ArchiveError(f"{archive.name} is damaged: {one_line(error) or type(error).__name__}") from error
-    except OSError as error:
-        if error.errno in DISK_FULL:
-            raise full(error, target) from error
-        if error.errno is None:  # what bz2 says
-            raise ArchiveError(f"{archive.name} is damaged: {one_line(error)}") from error
-        raise
 
 
-def _copy(member: Member, target: Path, left: int, archive: Path) -> int:
-    """Write a member and return its size."""
+def _copy(stream: IO[bytes], target: Path, left: int, archive: Path) -> int:
+    """Write what a stream gives, `left` bytes at most, and return how many bytes it gave."""
     target.parent.mkdir(parents=True, exist_ok=True)
     size = 0
-    with member.open() as source, target.open("xb") as handle:
-        while block := source.read(min(BLOCK, left - size + 1)):
+    with target.open("xb") as handle:
+        while block := stream.read(min(BLOCK, left - size + 1)):
             size += len(block)
             if size > left:
                 raise _too_much(archive)
@@ -150,37 +149,53 @@ def _opened(archive: Path) -> Iterator[list[Member]]:
     """Yield the files of an archive, after a look at everything in it."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
-            yield _zip_members(opened, archive)
+            yield _checked((_of_zip(opened, info) for info in opened.infolist()), archive)
     else:
         with _Capped(archive) as stream, tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as tar:
-            yield _tar_members(tar, archive)
+            yield _checked((_of_tar(tar, info) for info in tar), archive)
 
 
-def _zip_members(opened: zipfile.ZipFile, archive: Path) -> list[Member]:
-    names, found = _Names(archive), []
-    for info in opened.infolist():
-        kind = stat.S_IFMT(info.external_attr >> 16)
-        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise ArchiveError(f"{archive.name} holds a link or device: {info.filename!r}")
-        if info.flag_bits & 1:
-            raise ArchiveError(f"{archive.name} is encrypted")
-        name = names.add(info.orig_filename, info.is_dir())
-        if not info.is_dir():
-            found.append(Member(name, info.file_size, lambda info=info: opened.open(info)))  # type: ignore[misc]
-    if sum(member.size for member in found) > limit(archive):
+def _of_zip(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
+    plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+    if info.flag_bits & 1:
+        raise ArchiveError(f"{Path(str(opened.filename)).name} is encrypted")
+    kind: Literal["file", "folder", "other"] = "other" if not plain else "folder" if info.is_dir() else "file"
+    return Member(info.orig_filename, kind, info.file_size, partial(opened.open, info))
+
+
+def _of_tar(opened: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
+    plain = (info.isdir() or info.isreg()) and not info.issparse()
+    kind: Literal["file", "folder", "other"] = "other" if not plain else "folder" if info.isdir() else "file"
+    return Member(info.name, kind, info.size, partial(opened.extractfile, info))
+
+
+def _checked(members: Iterable[Member], archive: Path) -> list[Member]:
+    """Return the files, by names without ``.`` in them, each of which is a place below the folder, and its own.
+
+    Raises:
+        ArchiveError: if a name leads elsewhere or is another's, or there is anything but files and folders.
+    """
+    files: dict[str, Member] = {}
+    folders: set[str] = set()
+    for member in members:
+        name = member.name
+        if member.kind == "other":
+            raise ArchiveError(f"{archive.name} holds a link or device: {name!r}")
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if name.startswith("/") or re.match(r"[A-Za-z]:", name) or ".." in parts or re.search(r"[\\\0]", name):
+            raise ArchiveError(f"{archive.name} holds a path that leads out of its folder: {name!r}")
+        if len(files) + len(folders) > MEMBERS:
+            raise ArchiveError(f"{archive.name} holds more than {MEMBERS:,} files")
+        keys = [unicodedata.normalize("NFC", "/".join(parts[: i + 1])).casefold() for i in range(len(parts))]
+        own = keys[-1:] if member.kind == "file" else []
+        above = keys[: len(keys) - len(own)]
+        if any(key in files for key in keys) or any(key in folders for key in own):
+            raise ArchiveError(f"{archive.name} holds two things of the same name: {name!r}")
+        folders.update(above)
+        files.update({key: replace(member, name="/".join(parts)) for key in own})
+    if sum(member.size for member in files.values()) > limit(archive):
         raise _too_much(archive)
-    return found
-
-
-def _tar_members(opened: tarfile.TarFile, archive: Path) -> list[Member]:
-    names, found = _Names(archive), []
-    for info in opened:
-        if not (info.isdir() or info.isreg()) or info.issparse():
-            raise ArchiveError(f"{archive.name} holds a link or device: {info.name!r}")
-        name = names.add(info.name, info.isdir())
-        if info.isreg():
-            found.append(Member(name, info.size, lambda info=info: cast(IO[bytes], opened.extractfile(info))))  # type: ignore[misc]
-    return found
+    return list(files.values())
 
 
 class _Capped:
@@ -211,33 +226,3 @@ class _Capped:
 
     def tell(self) -> int:
         return self.stream.tell()
-
-
-class _Names:
-    """The names in an archive, each of which has to be a place below the folder, and its own."""
-
-    def __init__(self, archive: Path) -> None:
-        self.archive = archive
-        self.files: set[str] = set()
-        self.folders: set[str] = set()
-
-    def add(self, name: str, folder: bool) -> str:
-        """Return a name without ``.`` in it.
-
-        Raises:
-            ArchiveError: if it leads elsewhere, or is another's.
-        """
-        parts = [part for part in name.split("/") if part not in ("", ".")]
-        if name.startswith("/") or re.match(r"[A-Za-z]:", name) or ".." in parts or re.search(r"[\\\0]", name):
-            raise ArchiveError(f"{self.archive.name} holds a path that leads out of its folder: {name!r}")
-        if len(self.files) + len(self.folders) > MEMBERS:
-            raise ArchiveError(f"{self.archive.name} holds more than {MEMBERS:,} files")
-        keys = [unicodedata.normalize("NFC", "/".join(parts[: i + 1])).casefold() for i in range(len(parts))]
-        above = keys if folder else keys[:-1]
-        taken = any(key in self.files for key in above)
-        if taken or (not folder and keys and (keys[-1] in self.files or keys[-1] in self.folders)):
-            raise ArchiveError(f"{self.archive.name} holds two things of the same name: {name!r}")
-        self.folders.update(above)
-        if not folder:
-            self.files.update(keys[-1:])
-        return "/".join(parts)

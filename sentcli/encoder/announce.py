@@ -7,9 +7,9 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.model.options import LoadOptions
 
 
-def load_encoder(model: str, options: LoadOptions, *, make_export: bool = True) -> SentenceEncoder:
+def load_encoder(model: str, options: LoadOptions) -> SentenceEncoder:
     """Load a model and say what was loaded."""
-    encoder = SentenceEncoder.load(model, **vars(options), make_export=make_export, notice=console.note)
+    encoder = SentenceEncoder.load(model, **vars(options), notice=console.note)
     if encoder.spec.assumed_pooling:
         console.warn(f"{model} does not say how it pools; taking mean (--pooling chooses)")
     facts = ", ".join(f"{key} {value}" for key, value in encoder.describe().items())

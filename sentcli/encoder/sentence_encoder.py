@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder import export_cache, loading
+from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
 from sentcli.model import batching, exported
-from sentcli.model.encoding import Backend, Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
+from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.model.modules import DenseSpec, NormalizeSpec
 from sentcli.model.options import MIN_LENGTH, LoadOptions
 from sentcli.model.spec import EncoderSpec
-from sentcli.model.tokenizing import TextTokenizer, fit, position_limit
+from sentcli.model.tokenizing import fit, position_limit
 
 if TYPE_CHECKING:
     from sentcli.model.torch_model import TorchEncoder
@@ -30,27 +30,15 @@ class SentenceEncoder:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
-        self._on_torch: SentenceEncoder | None = None
-
-    @property
-    def model(self) -> str:
+        self.model = loaded.name
         """The name or path that was given."""
-        return self.loaded.name
-
-    @property
-    def spec(self) -> EncoderSpec:
+        self.spec = loaded.spec
         """What the model's folder says, with the overrides of `load` applied."""
-        return self.loaded.spec
-
-    @property
-    def tokenizer(self) -> TextTokenizer:
+        self.tokenizer = loaded.tokenizer
         """What turns texts into token ids, cut to the maximum length."""
-        return self.loaded.tokenizer
-
-    @property
-    def backend(self) -> Backend:
+        self.backend = loaded.backend
         """What runs the model."""
-        return self.loaded.backend
+        self._on_torch: SentenceEncoder | None = None
 
     @classmethod
     def load(
@@ -93,15 +81,8 @@ class SentenceEncoder:
             InputError: no such model, a broken folder, an option that does not fit.
             SentcliError: a hub that cannot be reached, or an export that differs from the model.
         """
-        options = LoadOptions(
-            pooling,
-            normalize,
-            max_length,
-            backend,  # type: ignore[arg-type]  # LoadOptions checks it
-            precision,  # type: ignore[arg-type]
-            device,
-            allow_cpu_fallback,
-        )
+        chosen: Any = {"backend": backend, "precision": precision, "device": device}  # LoadOptions checks them
+        options = LoadOptions(pooling, normalize, max_length, **chosen, allow_cpu_fallback=allow_cpu_fallback)
         notice = notice or (lambda message: None)
         spec = loading.read_model(str(model), options)
         if edit is not None or untrained:
@@ -163,14 +144,8 @@ class SentenceEncoder:
             InputError: for an unknown prompt name.
             SentcliError: if a vector is not finite.
         """
-        return self.encode_counted(
-            sentences,
-            prompt_name=prompt_name,
-            prompt=prompt,
-            batch_tokens=batch_tokens,
-            on_long=on_long,
-            progress=progress,
-        )[0]
+        names = {"prompt_name": prompt_name, "prompt": prompt}
+        return self.encode_counted(sentences, **names, batch_tokens=batch_tokens, on_long=on_long, progress=progress)[0]
 
     def encode_counted(
         self,
@@ -309,7 +284,7 @@ class SentenceEncoder:
         """
         from sentcli.model.saving import save_model
 
-        save_model(self.on_torch().loaded, Path(folder), export_cache.add_beside, overwrite=overwrite)
+        save_model(self.on_torch().loaded, Path(folder), loading.add_beside, overwrite=overwrite)
 
     def fingerprint(self) -> str:
         """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt).

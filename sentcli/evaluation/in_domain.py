@@ -20,7 +20,7 @@ from sentcli.evaluation.pair_tables import PairTable
 from sentcli.evaluation.scores import IN_DOMAIN, TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING
-from sentcli.search.neighbours import Similarity, Vectors, prepared
+from sentcli.search.exact import Similarity, Vectors, prepared
 
 Integers = npt.NDArray[np.int64]
 TASK = "in-domain"

@@ -7,14 +7,13 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError, nearest
+from sentcli.errors import InputError
 from sentcli.evaluation.files import detokenised, fields, number
-from sentcli.io.pairs import PAIR_COLUMNS
+from sentcli.io.readers import pair_rows
 from sentcli.io.sources import Source, open_source, records
 
 STSB_COLUMNS = 7
@@ -57,7 +56,9 @@ def read(file: str, columns: str | None = None) -> PairTable:
     source = open_source(file)
     if columns is None and _is_stsb(source):
         return _table(source.name, _stsb_rows(source), is_stsb=True)
-    return _table(source.name, _rows(source, None if columns is None else _names(columns)))
+    names = None if columns is None else _names(columns)
+    hint = "; --pair-fields A,B[,SCORE] names others"
+    return _table(source.name, list(pair_rows(source, names, scored=False, hint=hint)))
 
 
 def _names(columns: str) -> list[str]:
@@ -84,41 +85,6 @@ def _stsb_rows(source: Source) -> list[tuple[str, str, float | None]]:
         columns = fields(record["text"], STSB_COLUMNS, source.path, line)
         rows.append((detokenised(columns[5]), detokenised(columns[6]), number(columns[4], source.path, line)))
     return rows
-
-
-def _rows(source: Source, names: Sequence[str] | None) -> list[tuple[str, str, float | None]]:
-    rows: list[tuple[str, str, float | None]] = []
-    for line, record in records(source):
-        if names is None:
-            names = PAIR_COLUMNS if PAIR_COLUMNS[2] in record else PAIR_COLUMNS[:2]
-        values = [_value(record, name, source.name, line) for name in names]
-        for name, value in zip(names[:2], values, strict=False):
-            if not isinstance(value, str):
-                raise DataError(source.name, f"{name} is {value!r}, expected a text", line=line)
-        rows.append((values[0], values[1], _score(values[2], source.name, line) if len(names) > 2 else None))
-    return rows
-
-
-def _value(record: dict[str, Any], name: str, file: str, line: int) -> Any:
-    if name not in record:
-        known = ", ".join(record) or "none"
-        close = nearest(name, list(record))
-        raise DataError(
-            file, f"no column {name!r}{close}; this row has {known} (--pair-fields A,B[,SCORE] names them)", line=line
-        )
-    if record[name] is None:
-        raise DataError(file, f"{name} is null", line=line)
-    return record[name]
-
-
-def _score(value: Any, file: str, line: int) -> float:
-    try:
-        score = float(value)
-    except (TypeError, ValueError):
-        score = math.nan
-    if not math.isfinite(score):
-        raise DataError(file, f"the score {value!r} is not a number", line=line)
-    return score
 
 
 def _table(name: str, rows: Sequence[tuple[str, str, float | None]], *, is_stsb: bool = False) -> PairTable:

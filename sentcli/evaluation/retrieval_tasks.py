@@ -15,8 +15,8 @@ from sentcli.evaluation.retrieval import Collection, RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, means, ranked, score
 from sentcli.evaluation.retrieval_ways import SearchSettings, SetSearch
 from sentcli.evaluation.scores import RETRIEVAL, TaskScore, average_draws
+from sentcli.search.fusion import Way
 from sentcli.search.trec import Run
-from sentcli.search.ways import Way
 
 OnRun = Callable[[str, str, Run], None]
 """Takes a set's name (a forum as ``cqadupstack/android``), the way, and the hits."""

@@ -13,10 +13,10 @@ from sentcli import console
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.model.encoding import EncodeStats, Progress
-from sentcli.search import bm25, ways
-from sentcli.search.neighbours import Neighbours, Similarity, Vectors
+from sentcli.search import bm25, fusion
+from sentcli.search.exact import Neighbours, Similarity, Vectors
+from sentcli.search.fusion import Way
 from sentcli.search.trec import Run
-from sentcli.search.ways import Way
 
 RECALL_AT = 10
 """Hits by which an index is compared with exact search."""
@@ -43,7 +43,7 @@ class SearchSettings:
     @property
     def depth(self) -> int:
         """Hits that a search is to find."""
-        return ways.depth(self.ways, self.top_k)
+        return fusion.depth(self.ways, self.top_k)
 
     def prompts(self, model: EvaluatedModel) -> dict[str, str]:
         """Return what stands in front of queries and of documents."""
@@ -63,7 +63,7 @@ class SearchSettings:
                 choices["depth"] = self.depth  # an index finds other hits where it is asked for more
         if way != "dense":
             choices["bm25"] = bm25.described(language=self.language)
-        return {**choices, **ways.described(way, self.top_k, self.dense_weight), "top_k": self.top_k}
+        return {**choices, **fusion.described(way, self.top_k, self.dense_weight), "top_k": self.top_k}
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class SetSearch:
         dense = self.by_vectors(model).hits
         if way == "dense":
             return dense
-        return ways.fuse(way, dense, self.by_words, self.plan.top_k, self.plan.dense_weight)
+        return fusion.fuse(way, dense, self.by_words, self.plan.top_k, self.plan.dense_weight)
 
     def run(self, hits: Neighbours) -> Run:
         """Return hits by query and document, best first, at most `top_k` of each query."""

@@ -22,7 +22,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors, encode
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
 from sentcli.evaluation.scores import SIMILARITY, TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.io.pairs import pair_files, scored_pairs, task_name
+from sentcli.io.readers import pair_files, scored_pairs, task_name
 from sentcli.io.sources import open_source
 from sentcli.model.encoding import Progress
 

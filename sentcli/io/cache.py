@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -14,26 +15,30 @@ def cache_folder(kind: str) -> Path:
     return (Path(named) if named else Path(base) / "sentcli") / kind
 
 
-def least_recently_used(files: Iterable[Path], keep: Path, limit: int) -> list[Path]:
-    """Return the files to delete, the least recently changed first, so that the rest takes `limit` bytes at most.
+def folder_bytes(folder: Path) -> int:
+    """Return how many bytes the files in a folder take, those of its subfolders included."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def least_recently_used(
+    paths: Iterable[Path], keep: Path, limit: int, used: Callable[[Path], Path] = lambda path: path
+) -> list[Path]:
+    """Return what to delete, the least recently changed first, so that the rest takes `limit` bytes at most.
 
     Args:
-        files: of the cache; those that vanish meanwhile do not count.
+        paths: files or folders of the cache; those that vanish meanwhile do not count.
         keep: is never returned.
         limit: bytes.
+        used: the file whose time of change is that of a path's last use.
     """
     known = []
-    for file in files:
-        try:
-            found = file.stat()
-        except OSError:
-            continue
-        known.append((found.st_mtime, found.st_size, file))
+    for path in paths:
+        with suppress(OSError):
+            size = folder_bytes(path) if path.is_dir() else path.stat().st_size
+            known.append((used(path).stat().st_mtime if used(path).exists() else 0.0, size, path))
     total, gone = sum(size for _, size, _ in known), []
-    for _, size, file in sorted(known):
-        if total <= limit:
-            break
-        if file != keep:
+    for _, size, path in sorted(known):
+        if total > limit and path != keep:
             total -= size
-            gone.append(file)
+            gone.append(path)
     return gone

@@ -6,20 +6,22 @@ machines (each with a manifest of its part, ``manifest-00001-of-00004.json``), a
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from sentcli.errors import InputError
-from sentcli.io.digests import file_digest
+import numpy as np
+
+from sentcli.errors import InputError, SentcliError
+from sentcli.io.digests import damage
+from sentcli.io.forms import read_json_form
 
 MANIFEST = "manifest.json"
 PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")
 SHARD_FILE = re.compile(r"(?:vectors-(\d{5,})\.npy|rows-(\d{5,})\.parquet)")
 PARTIAL = re.compile(r"\.(.+)\.\d+\.partial")
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class ShardShare:
     @classmethod
     def parse(cls, text: str) -> ShardShare:
         """Read ``I/N``."""
-        found = re.fullmatch(r"(\d+)/(\d+)", text.strip())
-        part = cls(*map(int, found.groups())) if found else cls(0, 0)
+        numbers = re.fullmatch(r"(\d+)/(\d+)", text.strip())
+        part = cls(*map(int, numbers.groups())) if numbers else cls(0, 0)
         if not 1 <= part.number <= part.of:
             raise InputError(f"--shard {text}: give I/N with I from 1 to N, for example 1/4")
         return part
@@ -48,9 +50,9 @@ class ShardShare:
         return MANIFEST if self.of == 1 else f"manifest-{self.number:05d}-of-{self.of:05d}.json"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Counts:
-    """Rows of a shard, and what was found about them."""
+    """A number of rows, and what was found about them."""
 
     rows: int = 0
     empty: int = 0
@@ -64,53 +66,40 @@ class Counts:
     tokens: int = 0
     """That the model saw, of each distinct text once."""
 
-    def add(self, other: Counts) -> None:
-        """Add the counts of further rows."""
-        for name in asdict(self):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Shard:
-    """One finished pair of files."""
+    """One finished pair of files, as the manifest lists it."""
 
     number: int
+    vectors: str
+    """Name of the file of vectors."""
+    rows: str
+    """Name of the file of rows."""
     first_row: int
-    counts: Counts
+    count: int
+    """Of rows; what follows is as in `Counts`."""
+    empty: int
+    duplicates: int
+    truncated: int
+    tokens_lost: int
+    tokens: int
     sha256: dict[str, str]
+    """Of both files, by name."""
 
     @property
-    def names(self) -> tuple[str, str]:
-        """The files of vectors and of rows."""
-        return shard_names(self.number)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the form in the manifest."""
-        vectors, rows = self.names
-        counts = asdict(self.counts)
-        return {
-            "number": self.number,
-            "vectors": vectors,
-            "rows": rows,
-            "first_row": self.first_row,
-            "count": counts.pop("rows"),
-            **counts,
-            "sha256": self.sha256,
-        }
-
-    @classmethod
-    def from_dict(cls, found: dict[str, Any]) -> Shard:
-        """Read the form in the manifest."""
-        counts = Counts(rows=found["count"], **{n: found[n] for n in asdict(Counts()) if n != "rows"})
-        return cls(found["number"], found["first_row"], counts, found["sha256"])
+    def counts(self) -> Counts:
+        """The number of rows, and what was found about them."""
+        return Counts(self.count, self.empty, self.duplicates, self.truncated, self.tokens_lost, self.tokens)
 
     def damage(self, folder: Path) -> str | None:
         """Say what is wrong with the files, or return None."""
-        for name in self.names:
-            if not (folder / name).exists():
-                return f"{name} is missing"
-            if file_digest(folder / name) != self.sha256.get(name):
-                return f"{name} is damaged (its SHA-256 differs)"
+        for name in (self.vectors, self.rows):
+            if problem := damage(folder / name, self.sha256.get(name)):
+                return f"{name} {problem}"
         return None
 
 
@@ -119,7 +108,7 @@ def shard_names(number: int) -> tuple[str, str]:
     return f"vectors-{number:05d}.npy", f"rows-{number:05d}.parquet"
 
 
-@dataclass
+@dataclass(frozen=True)
 class InputGroup:
     """Inputs that were encoded together: the first ones, or some that were appended."""
 
@@ -129,58 +118,64 @@ class InputGroup:
     """Rows of the inputs, those that were left out included."""
 
 
-def total_counts(shards: list[Shard]) -> Counts:
-    """Add up the counts of shards."""
-    total = Counts()
-    for shard in shards:
-        total.add(shard.counts)
-    return total
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What ``manifest.json`` says."""
+
+    format: Literal[1] = 1
+    rows_total: int = 0
+    rows_done: int = 0
+    dimension: int
+    dtype: str
+    shard_rows: int
+    part: ShardShare
+    counts: Counts = Counts()
+    shards: list[Shard] = field(default_factory=list)
+    """The finished ones, in order."""
+    groups: list[InputGroup]
+    columns: dict[str, str]
+    """Arrow types of the columns beside id and text."""
+    settings: dict[str, Any]
+    """Everything that decides the vectors."""
+
+    def with_shards(self, shards: Iterable[Shard]) -> Manifest:
+        """Return the manifest of other finished shards, with their counts."""
+        ordered = sorted(shards, key=lambda shard: shard.number)
+        counts = sum((shard.counts for shard in ordered), Counts())
+        total = sum(group.rows for group in self.groups)
+        return replace(self, shards=ordered, counts=counts, rows_done=counts.rows, rows_total=total)
+
+    def shards_before(self, groups: list[InputGroup]) -> int:
+        """Return how many shards some of the groups take."""
+        return sum(-(-group.rows // self.shard_rows) for group in groups)
 
 
-def load_manifest(path: Path) -> dict[str, Any]:
+def load_manifest(path: Path) -> Manifest:
     """Read one manifest."""
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if manifest["format"] != FORMAT:
-            raise KeyError("format")
-        for shard in manifest["shards"]:
-            Shard.from_dict(shard)
-        for group in manifest["groups"]:
-            InputGroup(**group)
-    except FileNotFoundError as error:
-        raise InputError(f"{path.parent} was not written by 'sentcli encode': it has no {path.name}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is damaged ({error}); encode again with --overwrite") from error
-    return manifest
+    missing = f"{path.parent} was not written by 'sentcli encode': it has no {path.name}"
+    return read_json_form(Manifest, path, missing=missing, remedy="encode again with --overwrite")
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a directory written by `encode`; those of several machines' parts are joined."""
-    if (folder / MANIFEST).exists():
+    names = sorted(path.name for path in folder.iterdir() if PART.fullmatch(path.name))
+    if not names or (folder / MANIFEST).exists():
         return load_manifest(folder / MANIFEST)
-    found = {name.name: load_manifest(name) for name in sorted(folder.iterdir()) if PART.fullmatch(name.name)}
-    if not found:
-        return load_manifest(folder / MANIFEST)  # says that there is none
-    parts = list(found.values())
-    count = parts[0]["part"]["of"]
-    missing = [n for n in range(1, count + 1) if ShardShare(n, count).manifest not in found]
-    if missing:
-        raise InputError(
-            f"{folder} lacks part {missing[0]} of {count}: there is no {ShardShare(missing[0], count).manifest}"
-        )
-    for name, part in found.items():
-        for key in ("part", "settings", "groups", "shard_rows", "columns", "dimension", "dtype"):
-            here, first = (p["part"]["of"] if key == "part" else p[key] for p in (part, parts[0]))
-            if here != first:
-                raise InputError(f"{folder}: {name} is of another dataset, {key} differ: {difference(first, here)}")
-    shards = sorted((shard for part in parts for shard in part["shards"]), key=lambda shard: int(shard["number"]))
-    return {
-        **parts[0],
-        "part": asdict(ShardShare()),
-        "rows_done": sum(part["rows_done"] for part in parts),
-        "counts": asdict(total_counts([Shard.from_dict(shard) for shard in shards])),
-        "shards": shards,
-    }
+    parts = [load_manifest(folder / name) for name in names]
+    first, count = parts[0], parts[0].part.of
+    for share in (ShardShare(number, count) for number in range(1, count + 1)):
+        if share.manifest not in names:
+            raise InputError(f"{folder} lacks part {share.number} of {count}: there is no {share.manifest}")
+    for name, part in zip(names, parts, strict=True):
+        for key, expected in _of_all_parts(first).items():
+            if (value := _of_all_parts(part)[key]) != expected:
+                raise InputError(f"{folder}: {name} is of another dataset, {key} differ: {difference(expected, value)}")
+    return replace(first, part=ShardShare()).with_shards(shard for part in parts for shard in part.shards)
+
+
+def _of_all_parts(manifest: Manifest) -> dict[str, Any]:
+    keys = ("settings", "groups", "shard_rows", "columns", "dimension", "dtype")
+    return {"part": manifest.part.of, **{key: getattr(manifest, key) for key in keys}}
 
 
 def difference(old: Any, new: Any) -> str:
@@ -189,3 +184,96 @@ def difference(old: Any, new: Any) -> str:
         return f"{old!r} there, {new!r} now"
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     return ", ".join(f"{key} {old.get(key)!r} there, {new.get(key)!r} now" for key in changed)
+
+
+@dataclass(frozen=True)
+class DatasetCheck:
+    """What `check_dataset` found."""
+
+    rows: int
+    rows_total: int
+    shards: int
+    dimension: int
+    dtype: str
+    bytes: int
+    model: str
+    counts: Counts
+    problems: list[str]
+    remedy: str | None
+    """What makes a damaged dataset whole again."""
+
+
+def check_dataset(folder: Path) -> DatasetCheck:
+    """Read a whole dataset and compare every file with its checksum, every shard with the manifest."""
+    if not folder.is_dir():
+        raise InputError(f"no such directory: {folder}")
+    manifest = read_manifest(folder)
+    expected, size = _expected_shards(manifest), 0
+    there = {shard.number for shard in manifest.shards}
+    broken = {
+        number: f"shard {number} (rows {first} to {first + count - 1}) is not there"
+        for number, (first, count) in enumerate(expected)
+        if number not in there
+    }
+    for shard in manifest.shards:
+        place = expected[shard.number] if shard.number < len(expected) else None
+        problem = shard.damage(folder) or _misfit(folder, shard, manifest.dimension, place)
+        if problem is not None:
+            broken[shard.number] = problem
+        else:
+            size += sum((folder / name).stat().st_size for name in (shard.vectors, shard.rows))
+    known = {name for shard in manifest.shards for name in (shard.vectors, shard.rows)}
+    strays = sorted(p.name for p in folder.iterdir() if SHARD_FILE.fullmatch(p.name) and p.name not in known)
+    problems = [*broken.values(), *(f"{name} belongs to no shard of the manifest" for name in strays)]
+    return DatasetCheck(
+        rows=manifest.rows_done,
+        rows_total=manifest.rows_total,
+        shards=len(manifest.shards),
+        dimension=manifest.dimension,
+        dtype=manifest.dtype,
+        bytes=size,
+        model=manifest.settings.get("model", ""),
+        counts=manifest.counts,
+        problems=problems,
+        remedy=_remedy(folder, manifest, min(broken, default=len(expected))) if problems else None,
+    )
+
+
+def require_whole(checked: DatasetCheck, folder: Path) -> None:
+    """Raise the problems that were found."""
+    if checked.problems:
+        more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""
+        raise SentcliError(f"{folder}: {'; '.join(checked.problems[:5])}{more}; {checked.remedy}")
+
+
+def _remedy(folder: Path, manifest: Manifest, first_broken: int) -> str:
+    *earlier, _ = manifest.groups
+    if not (folder / MANIFEST).exists():
+        return "encode that part again with --shard and --resume"
+    if not earlier:
+        return "encode with --resume makes them again"
+    if first_broken >= manifest.shards_before(earlier):
+        return "encode the input that was appended last again with --append"
+    return "it was made from earlier inputs: encode all with --overwrite"
+
+
+def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
+    """Return first row and number of rows of every shard."""
+    expected: list[tuple[int, int]] = []
+    first, size = 0, manifest.shard_rows
+    for group in manifest.groups:
+        expected += [(first + start, min(size, group.rows - start)) for start in range(0, group.rows, size)]
+        first += group.rows
+    return expected
+
+
+def _misfit(folder: Path, shard: Shard, dimension: int, expected: tuple[int, int] | None) -> str | None:
+    import pyarrow.parquet as pq
+
+    if expected != (shard.first_row, shard.count):
+        return f"shard {shard.number} says rows {shard.first_row} and {shard.count}, expected {expected}"
+    shape = np.load(folder / shard.vectors, mmap_mode="r", allow_pickle=False).shape
+    if shape != (shard.count, dimension):
+        return f"{shard.vectors} has the shape {list(shape)}"
+    count = pq.ParquetFile(folder / shard.rows).metadata.num_rows
+    return None if count == shard.count else f"{shard.rows} has {count} rows"

@@ -15,16 +15,23 @@ SETTLED = 2 * 10**9
 """Nanoseconds without a change after which a file's times tell a further change apart."""
 
 
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal; one that has not changed since is not read again."""
+def file_digest(path: Path, method: str = "sha256") -> str:
+    """Return the checksum of a file in hexadecimal; one that has not changed since is not read again."""
     state = path.stat()
-    return _digest(path.resolve(), state.st_size, state.st_mtime_ns, state.st_ino)
+    return _digest(path.resolve(), method, state.st_size, state.st_mtime_ns, state.st_ino)
+
+
+def damage(path: Path, sha256: str | None) -> str | None:
+    """Say what is wrong with a file that should have a SHA-256, or return None."""
+    if not path.exists():
+        return "is missing"
+    return "is damaged (its SHA-256 differs)" if file_digest(path) != sha256 else None
 
 
 @cache
-def _digest(path: Path, size: int, modified: int, inode: int) -> str:
+def _digest(path: Path, method: str, size: int, modified: int, inode: int) -> str:
     with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+        return hashlib.file_digest(handle, method).hexdigest()
 
 
 def known_digest(path: Path) -> str:

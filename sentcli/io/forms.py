@@ -9,11 +9,12 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sentcli.errors import DataError, InputError, nearest
 
 Form = TypeVar("Form", bound=BaseModel)
+Declared = TypeVar("Declared")
 NAMES = {"dictionary": "table", "string": "text in quotes", "integer": "whole number", "list": "list"}
 """What pydantic calls a type, and people."""
 
@@ -33,6 +34,26 @@ def read_toml(kind: type[Form], file: Path) -> Form:
     return checked(kind, table, file)
 
 
+def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: str) -> Declared:
+    """Read a JSON file of the program's own, whose form is a dataclass.
+
+    Args:
+        kind: the dataclass.
+        path: of the file.
+        missing: the message for a file that is not there.
+        remedy: what to do about a damaged file; it ends the message.
+
+    Raises:
+        InputError: if the file is missing or torn, or a field of it is missing or of another type.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise InputError(missing) from error
+    except ValidationError as error:
+        raise InputError(f"{path} is damaged ({_problem(kind, error)}); {remedy}") from error
+
+
 def checked(kind: type[Form], value: Any, file: Path | str) -> Form:
     """Return a value as the form that it should have; `file` is named in the message."""
     try:
@@ -41,7 +62,7 @@ def checked(kind: type[Form], value: Any, file: Path | str) -> Form:
         raise DataError(file, _problem(kind, error)) from error
 
 
-def _problem(kind: type[BaseModel], error: ValidationError) -> str:
+def _problem(kind: Any, error: ValidationError) -> str:
     """Return the first thing that is wrong: where, and what was expected there."""
     problems = error.errors()
     first = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])

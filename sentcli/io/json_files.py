@@ -11,10 +11,8 @@ from typing import Any
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 
-_REQUIRED = object()
 
-
-def read_json(path: Path, missing: str | None = None, *, default: Any = _REQUIRED) -> Any:
+def read_json(path: Path, missing: str | None = None, *, default: Any = None) -> Any:
     """Read a JSON file.
 
     Args:
@@ -28,7 +26,7 @@ def read_json(path: Path, missing: str | None = None, *, default: Any = _REQUIRE
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        if default is not _REQUIRED:
+        if default is not None:
             return default
         raise InputError(missing or f"{path} is missing") from error
     except (ValueError, UnicodeDecodeError) as error:

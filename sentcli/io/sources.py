@@ -15,11 +15,13 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.digests import file_digest
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
@@ -42,6 +44,11 @@ class Source:
         """Open the (decompressed) bytes."""
         return cast(BinaryIO, gzip.open(self.path, "rb") if self.gzipped else self.path.open("rb"))
 
+    def described(self) -> dict[str, Any]:
+        """Return what identifies the file."""
+        size, digest = self.path.stat().st_size, file_digest(self.path)
+        return {"name": Path(self.name).name, "format": self.format, "bytes": size, "sha256": digest}
+
 
 def open_source(name: str, file_format: str | None = None) -> Source:
     """Find one input; ``-`` is standard input, kept in a temporary file so that it can be read twice.
@@ -51,18 +58,14 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         file_format: a value of FORMATS; None takes it from the suffix. A suffix that is not known reads as
             plain text, one row a line.
     """
-    special = Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir()
+    path = Path(name)
+    special = path.exists() and not path.is_file() and not path.is_dir()
     if name == "-" or special:  # a pipe can be read only once
-        kept = tempfile.NamedTemporaryFile(prefix="sentcli-stdin-", delete=False)  # noqa: SIM115
-        with kept:
-            if special:
-                with Path(name).open("rb") as pipe:
-                    shutil.copyfileobj(pipe, kept)
-            else:
-                shutil.copyfileobj(sys.stdin.buffer, kept)
+        pipe = path.open("rb") if special else nullcontext(sys.stdin.buffer)
+        with pipe as stream, tempfile.NamedTemporaryFile(prefix="sentcli-stdin-", delete=False) as kept:
+            shutil.copyfileobj(stream, kept)
         _temporary_files.append(Path(kept.name))
         return Source(name if special else "standard input", Path(kept.name), file_format or "txt")
-    path = Path(name)
     if path.is_dir():
         raise InputError(f"{path} is a directory; name its files, for example {path}/*.jsonl")
     if not path.exists():

@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
     StateDict = dict[str, torch.Tensor]
 
-WEIGHT_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+WEIGHT_FILES = [name + end for name in ("model.safetensors", "pytorch_model.bin") for end in ("", ".index.json")]
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -67,11 +62,8 @@ def load_weights(path: Path) -> StateDict:
     from safetensors.torch import load_file
 
     try:
-        loaded: Any = (
-            load_file(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
+        plain = path.suffix == ".safetensors"
+        loaded: Any = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error
     except pickle.UnpicklingError as error:
@@ -109,7 +101,8 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[s
 
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata=metadata)
-        temporary.chmod(0o666 & ~_umask())  # safetensors makes its files private
+        os.umask(mask := os.umask(0))
+        temporary.chmod(0o666 & ~mask)  # safetensors makes its files private
 
 
 def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -118,12 +111,6 @@ def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     for name, tensor in module.state_dict().items():
         distinct.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))
     return dict(distinct.values())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _float32(tensor: torch.Tensor) -> torch.Tensor:

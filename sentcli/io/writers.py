@@ -1,4 +1,4 @@
-"""Vectors out: npy, parquet, jsonl and safetensors files, and standard output. For directories see `dataset`.
+"""Vectors out: npy, parquet, jsonl and safetensors files, standard output, and directories of shards.
 
 Each writer streams: memory does not grow with the number of rows. A file appears under its final name when it is
 complete.
@@ -9,17 +9,22 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, nearest
+from sentcli.io import dataset
 from sentcli.io.atomic import replacing
+from sentcli.io.dataset import Counts, InputGroup, Manifest, Shard, ShardShare
+from sentcli.io.digests import file_digest
+from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
 
 Vectors = npt.NDArray[Any]
@@ -42,11 +47,8 @@ class OutputPlan:
     """Of DTYPES."""
 
 
-class Writer(Protocol):
-    """Takes blocks of rows with their vectors ``[rows, dim]``, in order."""
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append."""
+Write = Callable[[Block, Vectors], None]
+"""Appends the rows of a block with their vectors ``[rows, dim]``."""
 
 
 def output_kind(target: str) -> str:
@@ -63,109 +65,88 @@ def output_kind(target: str) -> str:
 
 
 @contextmanager
-def open_writer(target: str, plan: OutputPlan) -> Iterator[Writer]:
-    """Open the writer for one file or standard output; the file is renamed into place when the block ends well."""
+def open_writer(target: str, plan: OutputPlan) -> Iterator[Write]:
+    """Yield what writes to a file or to standard output; the file is renamed into place when the block ends well."""
     kind = output_kind(target)
     if kind == "stdout":
-        yield JsonlWriter(sys.stdout)
+        yield partial(_write_jsonl, sys.stdout)
         sys.stdout.flush()
         return
     with replacing(Path(target)) as temporary, ExitStack() as stack:
         if kind == ".jsonl":
-            yield JsonlWriter(stack.enter_context(temporary.open("w", encoding="utf-8")))
+            yield partial(_write_jsonl, stack.enter_context(temporary.open("w", encoding="utf-8")))
         elif kind == ".parquet":
-            yield stack.enter_context(ParquetWriter(temporary, plan))
+            yield stack.enter_context(parquet_writer(temporary, plan))
         else:
             handle = stack.enter_context(temporary.open("wb"))
-            yield NpyWriter(handle, plan) if kind == ".npy" else SafetensorsWriter(handle, plan)
+            yield npy_writer(handle, plan) if kind == ".npy" else safetensors_writer(handle, plan)
 
 
-class NpyWriter:
-    """Row-major ``[rows, dim]``; the header is written first, so the row count must be known."""
-
-    def __init__(self, handle: IO[bytes], plan: OutputPlan) -> None:
-        self.handle, self.dtype = handle, np.dtype(plan.dtype).newbyteorder("<")
-        descr = np.lib.format.dtype_to_descr(self.dtype)
-        header = {"descr": descr, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
-        np.lib.format.write_array_header_1_0(handle, header)
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append the vectors."""
-        self.handle.write(np.ascontiguousarray(vectors, dtype=self.dtype).data)
+def npy_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
+    """Begin an ``.npy`` file."""
+    dtype = np.dtype(plan.dtype).newbyteorder("<")
+    header = {"descr": dtype.str, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
+    np.lib.format.write_array_header_1_0(handle, header)
+    return partial(_write_raw, handle, dtype)
 
 
-class SafetensorsWriter:
-    """One tensor ``embeddings``; the settings go into the header's metadata.
+def safetensors_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
+    """Begin a file with one tensor ``embeddings``; the settings go into the header's metadata.
 
     The safetensors library serialises whole arrays from memory; the format (an 8-byte length, a JSON header, raw
     row-major data) allows streaming.
     """
-
-    def __init__(self, handle: IO[bytes], plan: OutputPlan) -> None:
-        self.handle, self.dtype = handle, np.dtype(plan.dtype).newbyteorder("<")
-        size = plan.rows * plan.dimension * self.dtype.itemsize
-        tensor = {"dtype": DTYPES[plan.dtype], "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
-        metadata = {"settings": json.dumps(plan.settings, ensure_ascii=False)}
-        header = json.dumps({"__metadata__": metadata, "embeddings": tensor}).encode()
-        header += b" " * (-len(header) % 8)
-        handle.write(struct.pack("<Q", len(header)) + header)
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append the vectors."""
-        self.handle.write(np.ascontiguousarray(vectors, dtype=self.dtype).data)
+    dtype = np.dtype(plan.dtype).newbyteorder("<")
+    size = plan.rows * plan.dimension * dtype.itemsize
+    tensor = {"dtype": DTYPES[plan.dtype], "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
+    metadata = {"settings": json.dumps(plan.settings, ensure_ascii=False)}
+    header = json.dumps({"__metadata__": metadata, "embeddings": tensor}).encode()
+    header += b" " * (-len(header) % 8)
+    handle.write(struct.pack("<Q", len(header)) + header)
+    return partial(_write_raw, handle, dtype)
 
 
-class JsonlWriter:
-    """One object a row: ``id``, ``text``, the other columns, ``embedding``."""
-
-    def __init__(self, handle: IO[str]) -> None:
-        self.handle = handle
-
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append rows."""
-        for i, vector in enumerate(vectors):
-            row = {"id": block.ids[i], "text": block.texts[i]}
-            row.update((name, values[i]) for name, values in block.columns.items())
-            numbers = ",".join(vector.astype("U"))  # float32's shortest text that reads back to the same bits
-            self.handle.write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
+def _write_raw(handle: IO[bytes], dtype: np.dtype[Any], _: Block, vectors: Vectors) -> None:
+    """Append the vectors row by row."""
+    handle.write(np.ascontiguousarray(vectors, dtype=dtype).data)
 
 
-class ParquetWriter:
-    """``id``, ``text``, the other columns and, for vectors, ``embedding`` as a fixed-size list."""
+def _write_jsonl(handle: IO[str], block: Block, vectors: Vectors) -> None:
+    """Append one object a row: ``id``, ``text``, the other columns, ``embedding``."""
+    for i, vector in enumerate(vectors):
+        row = {"id": block.ids[i], "text": block.texts[i]}
+        row.update((name, values[i]) for name, values in block.columns.items())
+        numbers = ",".join(vector.astype("U"))  # float32's shortest text that reads back to the same bits
+        handle.write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
 
-    def __init__(self, path: Path, plan: OutputPlan, *, vectors: bool = True) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        self.with_vectors, self.dimension, self.types = vectors, plan.dimension, plan.column_types
-        fields = [("id", pa.string()), ("text", pa.string()), *plan.column_types.items()]
-        if vectors:
-            self.element = pa.from_numpy_dtype(np.dtype(plan.dtype))
-            fields.append(("embedding", pa.list_(self.element, plan.dimension)))
-        metadata = {"sentcli": json.dumps(plan.settings, ensure_ascii=False)}
-        self.schema = pa.schema(fields, metadata=metadata)
-        self.writer = pq.ParquetWriter(path, self.schema)
+@contextmanager
+def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -> Iterator[Write]:
+    """Write ``id``, ``text``, the other columns and, for vectors, ``embedding`` as a fixed-size list.
 
-    def write(self, block: Block, vectors: Vectors) -> None:
-        """Append one row group."""
-        import pyarrow as pa
+    A block becomes a row group.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-        arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
-        for name, kind in self.types.items():
-            values = block.columns[name]
-            if pa.types.is_string(kind):
-                values = [_as_text(value) for value in values]
-            arrays.append(pa.array(values, kind))
-        if self.with_vectors:
-            flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), self.element)
-            arrays.append(pa.FixedSizeListArray.from_arrays(flat, self.dimension))
-        self.writer.write_table(pa.Table.from_arrays(arrays, schema=self.schema))
+    element = pa.from_numpy_dtype(np.dtype(plan.dtype))
+    fields = [("id", pa.string()), ("text", pa.string()), *plan.column_types.items()]
+    if with_vectors:
+        fields.append(("embedding", pa.list_(element, plan.dimension)))
+    schema = pa.schema(fields, metadata={"sentcli": json.dumps(plan.settings, ensure_ascii=False)})
+    with pq.ParquetWriter(path, schema) as writer:
 
-    def __enter__(self) -> ParquetWriter:
-        return self
+        def write(block: Block, vectors: Vectors) -> None:
+            arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
+            for name, kind in plan.column_types.items():
+                values = block.columns[name]
+                arrays.append(pa.array(map(_as_text, values) if pa.types.is_string(kind) else values, kind))
+            if with_vectors:
+                flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), element)
+                arrays.append(pa.FixedSizeListArray.from_arrays(flat, plan.dimension))
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
-    def __exit__(self, *_: object) -> None:
-        self.writer.close()
+        yield write
 
 
 def _json(value: Any) -> str:
@@ -180,3 +161,174 @@ def _as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return _json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)
+
+
+class DatasetWriter:
+    """Writes the shards of one part that are not there yet.
+
+    The manifest is renewed after each shard, so that a run that is killed at any moment resumes there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: OutputPlan,
+        shard_rows: int,
+        inputs: InputGroup,
+        *,
+        part: ShardShare | None = None,
+        resume: bool = False,
+        append: bool = False,
+    ) -> None:
+        """Look at what is there.
+
+        Args:
+            folder: of the dataset.
+            plan: of the rows that `inputs` hold.
+            shard_rows: rows in a shard.
+            inputs: what is encoded now.
+            part: this machine's share.
+            resume: keep finished shards of the same inputs and settings.
+            append: add the inputs after those that are there, unless they are there already; parts that several
+                machines made become one.
+        """
+        self.folder, self.plan, self.part = folder, plan, part or ShardShare()
+        self.damaged: list[str] = []
+        """What is wrong with shards that were finished and are not whole any more."""
+        self.manifest = Manifest(
+            dimension=plan.dimension,
+            dtype=plan.dtype,
+            shard_rows=shard_rows,
+            part=self.part,
+            groups=[inputs],
+            columns={name: str(kind) for name, kind in plan.column_types.items()},
+            settings=plan.settings,
+        ).with_shards([])
+        if resume or append:
+            self._continue(inputs, append=append)
+        earlier = self.manifest.groups[:-1]
+        self.first_row = sum(group.rows for group in earlier)
+        self.first_number = sum(group.read for group in earlier)
+        self.first_shard = self.manifest.shards_before(earlier)
+        there = {shard.number - self.first_shard for shard in self.manifest.shards}
+        self.mine = self.part.shards(-(-plan.rows // shard_rows))
+        self.wanted = [number for number in self.mine if number not in there]
+        """Shards that are still to be made, counted from the first one of these inputs."""
+        self.expected = sum(map(self._size, self.wanted))
+        self.rows_before = sum(map(self._size, self.mine)) - self.expected
+        self.stack = ExitStack()
+        self.open_files: tuple[Write, ...] = ()
+        """Vectors and rows of the shard that is being made."""
+        self.counts = Counts()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def _continue(self, inputs: InputGroup, *, append: bool) -> None:
+        """Take over what is there, if it was made in the same way."""
+        path = self.folder / self.part.manifest
+        gathered = (
+            append and self.folder.is_dir() and any(dataset.PART.fullmatch(each.name) for each in self.folder.iterdir())
+        )
+        if not path.exists() and not gathered:
+            if append:
+                raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
+            return
+        old = dataset.load_manifest(path) if path.exists() else dataset.read_manifest(self.folder)
+        self._require_same(old, "settings", "shard_rows")
+        same = old.groups[-1].inputs == inputs.inputs
+        if not same and not append:
+            changed = _inputs_difference(old.groups[-1].inputs, inputs.inputs)
+            raise InputError(f"{self.folder} cannot be resumed, inputs differ: {changed}; use --overwrite")
+        self._require_same(old, "columns")
+        if not same and old.rows_done != old.rows_total:
+            raise InputError(
+                f"{self.folder} is unfinished ({old.rows_done} of {old.rows_total} rows): finish it with the command "
+                "that began it and --resume, then append"
+            )
+        problems = {shard.number: problem for shard in old.shards if (problem := shard.damage(self.folder))}
+        last = old.shards_before(old.groups[:-1])
+        for number, problem in problems.items():
+            if not same or number < last:
+                raise InputError(
+                    f"{self.folder}: {problem}; it was made from earlier inputs, encode all with --overwrite"
+                )
+        self.damaged = list(problems.values())
+        groups = old.groups if same else [*old.groups, inputs]
+        whole = [shard for shard in old.shards if shard.number not in problems]
+        self.manifest = replace(self.manifest, groups=groups).with_shards(whole)
+
+    def _require_same(self, old: Manifest, *keys: str) -> None:
+        there, now = old.settings, self.plan.settings
+        if "model_fingerprint" in now and there.get("model_fingerprint") == now["model_fingerprint"]:
+            old = replace(old, settings={**there, "model": now["model"]})  # the same model under another path
+        for key in keys:
+            before, here = getattr(old, key), getattr(self.manifest, key)
+            if before != here:
+                changed = dataset.difference(before, here)
+                raise InputError(f"{self.folder} cannot be resumed, {key} differ: {changed}; use --overwrite")
+
+    def _clear(self) -> None:
+        """Delete what an interrupted or replaced run of this part has left, and manifests that were joined."""
+        mine = {self.first_shard + number for number in self.mine}
+        finished = {shard.number for shard in self.manifest.shards}
+        whole = self.part.of == 1
+        for path in list(self.folder.iterdir()):
+            partial = dataset.PARTIAL.fullmatch(path.name)
+            name = partial[1] if partial else path.name
+            shard = dataset.SHARD_FILE.fullmatch(name)
+            number = int(shard[1] or shard[2]) if shard else None
+            ours = number in mine or (whole and number is not None) or name == self.part.manifest
+            stale = whole and dataset.PART.fullmatch(name) is not None
+            if stale or (ours and (partial or (number is not None and number not in finished))):
+                path.unlink()
+
+    def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
+        """Append rows to their shard; one that is full is published."""
+        if not self.open_files:
+            self._open(block.shard)
+        for write in self.open_files:
+            write(block, vectors)
+        self.counts += counts
+        if self.counts.rows >= self._size(block.shard):
+            self._publish(block.shard)
+
+    def _size(self, number: int) -> int:
+        return min(self.manifest.shard_rows, self.plan.rows - number * self.manifest.shard_rows)
+
+    def _open(self, number: int) -> None:
+        plan = replace(self.plan, rows=self._size(number))
+        names = dataset.shard_names(self.first_shard + number)
+        vectors_path, rows_path = (self.stack.enter_context(replacing(self.folder / name)) for name in names)
+        handle = self.stack.enter_context(vectors_path.open("wb"))
+        write_rows = self.stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
+        self.open_files = npy_writer(handle, plan), write_rows
+
+    def _publish(self, number: int) -> None:
+        self.stack.close()
+        vectors, rows = names = dataset.shard_names(self.first_shard + number)
+        digests = {name: file_digest(self.folder / name) for name in names}
+        first_row = self.first_row + number * self.manifest.shard_rows
+        facts = asdict(self.counts)
+        count = facts.pop("rows")
+        shard = Shard(self.first_shard + number, vectors, rows, first_row, count, **facts, sha256=digests)
+        self.manifest = self.manifest.with_shards([*self.manifest.shards, shard])
+        self.open_files, self.counts = (), Counts()
+        self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        write_json(self.folder / self.part.manifest, asdict(self.manifest))
+
+    def __enter__(self) -> DatasetWriter:
+        if self.wanted or not (self.folder / self.part.manifest).exists():
+            self._write_manifest()
+        self._clear()  # only now: the manifest of what it deletes may have been the only one
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.__exit__(*error)
+
+
+def _inputs_difference(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:
+    for before, now in zip(old, new, strict=False):
+        if before != now:
+            return f"{now.get('name')}: {dataset.difference(before, now)}"
+    return f"{', '.join(i['name'] for i in old)} there, {', '.join(i['name'] for i in new)} now"

@@ -9,17 +9,17 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from sentcli.errors import InputError
 from sentcli.io.digests import file_digest, known_digest
-from sentcli.io.json_files import read_json
+from sentcli.io.forms import read_json_form
 from sentcli.io.weights import has_weights, weight_files
 from sentcli.model.modules import ModuleSpec
 from sentcli.model.spec import EncoderSpec, read_spec
 
 EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
-FORMAT = 1
+FORMAT: Final = 1
 """Of `export.json`, and of the graphs that are written: another number makes new exports in the cache."""
 
 
@@ -48,7 +48,7 @@ class Export:
     environment: dict[str, Any] = field(default_factory=dict)
     runtime: str = "onnx"
     """What it is for: ``onnx`` for onnxruntime, whose file OpenVINO reads too, or ``openvino`` for OpenVINO alone."""
-    format: int = FORMAT
+    format: Literal[1] = FORMAT
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -61,15 +61,10 @@ def read_export(folder: Path) -> Export | None:
     Raises:
         InputError: if it is damaged, of a later version, or a file in it is not the one that was exported.
     """
-    if not (folder / EXPORT).exists():
+    path = folder / EXPORT
+    if not path.exists():
         return None
-    facts = read_json(folder / EXPORT)
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise InputError(f"{folder / EXPORT} is not of format {FORMAT}; export the model again")
-    try:
-        return Export(**facts)
-    except TypeError as error:
-        raise InputError(f"{folder / EXPORT} is damaged ({error}); export the model again") from error
+    return read_json_form(Export, path, missing=f"{path} is missing", remedy="export the model again")
 
 
 def check_files(folder: Path, export: Export) -> None:

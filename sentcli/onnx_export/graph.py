@@ -142,15 +142,7 @@ class Graph:
         parameters = [self.weight(f"{name}.{part}", array_of(getattr(module, part))) for part in ("weight", "bias")]
         return self.op("LayerNormalization", value, *parameters, axis=-1, epsilon=module.eps)
 
-    def attention(
-        self,
-        query: Value,
-        key: Value,
-        value: Value,
-        mask: Value,
-        bias: Value | None,
-        heads: int,
-    ) -> Value:
+    def attention(self, query: Value, key: Value, value: Value, mask: Value, bias: Value | None, heads: int) -> Value:
         """Attend: ``[batch, queries, d]`` and ``[batch, tokens, d]`` to ``[batch, queries, d]``.
 
         Args:
@@ -193,8 +185,7 @@ class Graph:
 
 def array_of(tensor: Any) -> Array:
     """Return a torch tensor as a float32 array."""
-    array: Array = tensor.detach().cpu().float().numpy()
-    return array
+    return tensor.detach().cpu().float().numpy()
 
 
 def save(model: ir.Model, path: Path) -> None:

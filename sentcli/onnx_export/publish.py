@@ -1,38 +1,36 @@
-"""Writing an exported folder: built, verified, and only then renamed into place."""
+"""Writing an exported folder: built, verified, and only then renamed into place.
+
+The graph is written from the weights where the architecture is known, and traced where it is not.
+"""
 
 from __future__ import annotations
 
+import io
+import logging
 import tempfile
-import time
-from collections.abc import Callable
+import timeit
+from collections.abc import Callable, Collection
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sentcli.errors import InputError, SentcliError
+from sentcli import zoo
+from sentcli.errors import InputError, SentcliError, required
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import write_json
 from sentcli.machine import environment, sums_saturate
+from sentcli.model import batching
 from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests
-from sentcli.model.onnx_backend import OnnxBackend
+from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.saving import write_model_files
 from sentcli.model.spec import read_spec
-from sentcli.model.tokenizing import fit, read_tokenizer
-from sentcli.onnx_export.build import Builder
-from sentcli.onnx_export.card import write_card
-from sentcli.onnx_export.verify import (
-    TOLERANCES,
-    Scorer,
-    Verification,
-    agreement,
-    compare,
-    compare_scores,
-    encode,
-    texts_of_all_lengths,
-)
+from sentcli.model.tokenizing import fit, pad, read_tokenizer
+from sentcli.onnx_export import graph, transformer, verify
+from sentcli.onnx_export.verify import Scorer, Verification
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import Backend
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 GRAPHS = (ONNX, f"{ONNX}.data", OPENVINO, "openvino.bin")
 """Files that hold a graph and its weights."""
+PRECISIONS = ("fp32", "fp16", "int8")
 SENSITIVITY_TEXTS = 24
 FASTER = 0.97
 """An optimised graph is kept if it takes at most this share of the time."""
@@ -94,7 +93,7 @@ def export_model(
     with replacing(folder) as temporary, tempfile.TemporaryDirectory(prefix=".sentcli-export-", dir=beside) as work:
         temporary.mkdir()
         maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime)
-        export, verification = maker.make(verify=verify)
+        export, verification = maker.make(compared=verify)
         write_model_files(model, temporary, weights=weights)
         names = [*GRAPHS, "tokenizer.json"]
         digests = {name: file_digest(temporary / name) for name in names if (temporary / name).exists()}
@@ -102,9 +101,26 @@ def export_model(
             export = replace(export, model_digest=model_digest(read_spec(temporary)))
         export = replace(export, sha256=digests, environment=environment("cpu", precision))
         write_json(temporary / EXPORT, export.to_dict())
-        write_card(temporary, model, export)
+        _write_card(temporary, model, export)
     size = sum((folder / name).stat().st_size for name in digests if name in GRAPHS)
     return Exported(folder, export, size, verification)
+
+
+def _write_card(folder: Path, model: LoadedModel, export: Export) -> None:
+    """Write the model card of an exported folder, ``README.md``."""
+    from jinja2 import Template
+
+    card = Template((Path(__file__).parent / "card.md").read_text("utf-8"), keep_trailing_newline=True)
+    text = card.render(
+        export=export,
+        checked=export.verification,
+        entry=zoo.find_entry(model.name),
+        folder_name=Path(model.name).name,
+        prompts=model.spec.prompts,
+        token_types=model.tokenizer.has_type_ids,
+        weights=(folder / "model.safetensors").exists(),
+    )
+    (folder / "README.md").write_text(text, "utf-8")
 
 
 def add_export(model: LoadedModel, folder: Path) -> None:
@@ -115,50 +131,56 @@ def add_export(model: LoadedModel, folder: Path) -> None:
             (exported.folder / name).replace(folder / name)
 
 
+@dataclass
 class _Maker:
     """Builds an export in a folder and compares it with its model."""
 
-    def __init__(
-        self,
-        model: LoadedModel,
-        folder: Path,
-        precision: str,
-        work: Path,
-        scorer: Scorer | None,
-        say: Say,
-        runtime: str,
-    ) -> None:
-        self.model, self.folder, self.precision, self.scorer, self.say = model, folder, precision, scorer, say
-        self.runtime, self.work = runtime, work
-        self.reduce_range = precision == "int8" and runtime == "onnx" and sums_saturate()
-        built = "fp32" if runtime == "openvino" else precision
-        self.builder = Builder(model, built, work, reduce_range=self.reduce_range)
-        self.path, self.kind = folder / ONNX, self.builder.kind
+    model: LoadedModel
+    folder: Path
+    precision: str
+    work: Path
+    scorer: Scorer | None
+    say: Say
+    runtime: str
+
+    def __post_init__(self) -> None:
+        model, folder, precision = self.model, self.folder, self.precision
+        if precision not in PRECISIONS:
+            raise InputError(f"unknown precision {precision!r}; one of: {', '.join(PRECISIONS)}")
+        if not model.spec.includes_prompt:
+            raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
+        self.path = folder / ONNX
+        self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
+        self.graph_precision = "fp32" if self.runtime == "openvino" else precision
+        known = transformer.family_of(model.torch_module.backbone) is not None
+        self.kind = "written" if known and all(part.has_onnx for part in model.spec.modules) else "traced"
+        self.linear_names: list[str] = []
+        """The layers that int8 may quantise, known after the first `_build`."""
         model.tokenizer.backend.save(str(folder / "tokenizer.json"))
-        self.texts = texts_of_all_lengths(model.tokenizer.max_length)
+        self.texts = verify.texts_of_all_lengths(model.tokenizer.max_length)
 
     @cached_property
     def expected(self) -> Vectors:
         """The model's own vectors of `texts` ``[n, dim]``."""
         self.say(f"encoding {len(self.texts)} texts of all lengths with torch")
-        return encode(self.model, self.texts)
+        return verify.encode(self.model, self.texts)
 
     @cached_property
     def scores(self) -> dict[str, float]:
         """The model's own scores on STS-B, by split; none without a scorer."""
         return {} if self.scorer is None else self.scorer(self.model)
 
-    def make(self, *, verify: bool) -> tuple[Export, Verification | None]:
+    def make(self, *, compared: bool) -> tuple[Export, Verification | None]:
         """Build, and verify if asked."""
         self.say(f"building the graph in {self.precision}")
-        self.builder.build(self.path)
+        self._build()
         if self.runtime == "openvino":
             self._quantise_for_openvino()
-        if not self.builder.written and verify and self.precision == "fp32":
+        if self.kind == "traced" and compared and self.precision == "fp32":
             self._fuse()
         keep: list[str] = []
-        verification = self._verify() if verify else None
-        if verification is not None and not verification.passed and self.builder.precision == "int8":
+        verification = self._verify() if compared else None
+        if verification is not None and not verification.passed and self.graph_precision == "int8":
             keep, verification = self._keep_sensitive(verification)
         if verification is not None and not verification.passed:
             raise SentcliError(
@@ -166,6 +188,38 @@ class _Maker:
                 f"{verification.complaint}; nothing was written"
             )
         return self._describe(keep, verification), verification
+
+    def _build(self, keep: Collection[str] = ()) -> None:
+        """Make ``model.onnx``; the layers named in `keep` stay in fp32 (int8 only)."""
+        if self.kind == "written":
+            self._write(keep)
+        else:
+            self._trace(keep)
+
+    def _write(self, keep: Collection[str]) -> None:
+        spec, module, token_types = self.model.spec, self.model.torch_module, self.model.tokenizer.has_type_ids
+        recorded = graph.Graph(self.graph_precision, token_types=token_types, keep=keep, reduce_range=self.reduce_range)
+        states = transformer.write(recorded, module.backbone, first_token_only=spec.modules[0].first_token_suffices)
+        vectors = states.tokens
+        for number, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True)):
+            vectors = part.write_onnx(recorded, states, vectors, f"module.{number}", built)
+        dimension = spec.modules[-1].output_width(spec.widths[-1])
+        self.linear_names = recorded.linear_names
+        graph.save(recorded.model(vectors, dimension, str(spec.config.get("model_type", "encoder"))), self.path)
+
+    def _trace(self, keep: Collection[str]) -> None:
+        from sentcli.onnx_export import tracing
+
+        whole = self.work / "traced.onnx"
+        if not whole.exists():
+            tracing.trace(self.model.torch_module, whole, token_types=self.model.tokenizer.has_type_ids)
+        if self.graph_precision == "fp32":
+            self.path.write_bytes(whole.read_bytes())
+        elif self.graph_precision == "fp16":
+            tracing.halve(whole, self.path)
+        else:
+            self.linear_names = tracing.linear_names(whole)
+            tracing.quantise(whole, self.path, list(keep), reduce_range=self.reduce_range)
 
     def _describe(self, keep: list[str], verification: Verification | None) -> Export:
         spec, tokenizer = self.model.spec, self.model.tokenizer
@@ -193,11 +247,25 @@ class _Maker:
         )
 
     def _quantise_for_openvino(self) -> None:
-        from sentcli.onnx_export import openvino_int8
-
+        """Make ``openvino.xml`` and ``openvino.bin`` of ``model.onnx``, in 8 bits, with ranges learned from `texts`."""
+        extra = ("openvino and nncf", "openvino", "int8 on openvino")
+        nncf, openvino = required("nncf", *extra), required("openvino", *extra)
         self.say("learning the ranges of activations")
-        plain = self.path.rename(self.work / ONNX)
-        openvino_int8.quantise(plain, self.folder, self.model.tokenizer, self.texts)
+        logging.getLogger("nncf").setLevel(logging.ERROR)
+        core, tokenizer = openvino.Core(), self.model.tokenizer
+        plain = self.work / "plain.xml"  # nncf loses its way in a model that was read from ONNX
+        openvino.save_model(core.read_model(self.path), plain, compress_to_fp16=False)
+        for name in (ONNX, f"{ONNX}.data"):
+            (self.folder / name).unlink(missing_ok=True)
+        tokens = tokenizer(self.texts)
+        packed = batching.pack(tokens.lengths, CPU_BATCH_TOKENS)
+        batches: list[dict[str, Any]] = [pad(tokens, rows, tokenizer.pad_id) for rows in packed]
+        kind = nncf.ModelType.TRANSFORMER
+        with redirect_stdout(io.StringIO()):  # where nncf draws its progress
+            quantised = nncf.quantize(
+                core.read_model(plain), nncf.Dataset(batches), model_type=kind, subset_size=len(batches)
+            )
+        openvino.save_model(quantised, self.folder / OPENVINO, compress_to_fp16=False)
 
     def opened(self) -> LoadedModel:
         """Return the model of the folder, as `encode` will open it."""
@@ -217,8 +285,8 @@ class _Maker:
     def _verify(self) -> Verification:
         self.say("comparing the export with the model" + (", on STS-B too" if self.scorer is not None else ""))
         export = self.opened()
-        sts_b = None if self.scorer is None else compare_scores(self.scores, self.scorer(export))
-        return compare(export, self.precision, self.texts, self.expected, sts_b)
+        sts_b = None if self.scorer is None else verify.compare_scores(self.scores, self.scorer(export))
+        return verify.compare(export, self.precision, self.texts, self.expected, sts_b)
 
     def _fuse(self) -> None:
         """Take what onnxruntime's optimiser makes of a traced graph, if it is as right and faster."""
@@ -232,7 +300,8 @@ class _Maker:
         fused.rename(self.path)
         try:
             optimised = self.opened()
-            right = agreement(self.expected, encode(optimised, self.texts))[1] >= TOLERANCES["fp32"].min_cosine
+            _, least, _ = verify.agreement(self.expected, verify.encode(optimised, self.texts))
+            right = least >= verify.TOLERANCES["fp32"].min_cosine
             better = right and _seconds(optimised, self.texts) <= FASTER * before
         except SentcliError:  # onnxruntime cannot open or run what its own optimiser made
             better = False
@@ -247,29 +316,24 @@ class _Maker:
         count, verification = 1, worst
         while not verification.passed and count < len(order):
             self.say(f"{verification.complaint}: keeping {count} of {len(order)} layers in fp32")
-            self.builder.build(self.path, order[:count])
+            self._build(order[:count])
             verification = self._verify()
             kept, count = order[:count], 2 * count
         return (kept if verification.passed else []), verification
 
     def _by_sensitivity(self) -> list[str]:
         """Order the layers by what quantising each alone does to the mean cosine, the worst first."""
-        names = self.builder.linear_names
+        names = self.linear_names
         self.say(f"measuring what quantising each of {len(names)} layers does")
         step = max(len(self.texts) // SENSITIVITY_TEXTS, 1)
         texts, expected = self.texts[::step], self.expected[::step]
         loss = {}
         for name in names:
-            self.builder.build(self.path, [other for other in names if other != name])
-            loss[name] = 1 - agreement(expected, encode(self.opened(), texts))[2]
+            self._build([other for other in names if other != name])
+            loss[name] = 1 - verify.agreement(expected, verify.encode(self.opened(), texts))[2]
         return sorted(names, key=lambda name: -loss[name])
 
 
 def _seconds(model: LoadedModel, texts: list[str]) -> float:
     """Return the shortest of three runs."""
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        encode(model, texts)
-        times.append(time.perf_counter() - began)
-    return min(times)
+    return min(timeit.repeat(lambda: verify.encode(model, texts), number=1, repeat=3))

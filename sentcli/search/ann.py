@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest, one_line
-from sentcli.search.exact import check_width, require_faiss
-from sentcli.search.neighbours import Neighbours, Similarity, prepared
+from sentcli.search.exact import Blocks, Neighbours, Similarity, check_width, prepared, require_faiss
 
 FLAT = "flat"
-KINDS = {
-    FLAT: "exact; the vectors themselves",
-    "hnsw": "a graph (Malkov and Yashunin, 2020), 32 links a row",
-    "ivf": "an inverted file: vectors in clusters, about 4 sqrt(rows) of them",
-    "ivfpq": "an inverted file of product codes (Jegou et al., 2011) after a rotation (OPQ, Ge et al., 2013), one byte "
-    "for 8 dimensions",
-    "sq8": "every row, one byte a dimension",
-}
+KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
+"""Of index, by name.
+
+* flat: exact; the vectors themselves.
+* hnsw: a graph (Malkov and Yashunin, 2020), 32 links a row.
+* ivf: an inverted file, vectors in clusters, about 4 sqrt(rows) of them.
+* ivfpq: an inverted file of product codes (Jegou et al., 2011) after a rotation (OPQ, Ge et al., 2013), one byte for 8
+  dimensions.
+* sq8: every row, one byte a dimension.
+"""
 RESCORED = {"ivfpq": 10, "sq8": 4}
 """Rows that are compared exactly for each hit that is wanted, because the index itself holds codes."""
 TRAINED_ON = 64
@@ -32,11 +33,11 @@ LEAST = 39
 """Rows a cluster or code that faiss wants for training; it warns of fewer."""
 OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 """faiss takes 50 rounds over 65,536 rows; these cost a tenth of the time and, on a million rows, no recall."""
-EFFORTS = {"nprobe": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), "efSearch": (16, 32, 64, 128, 256, 512, 1024)}
+EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(4, 11)]}
 """Values of the parameters that trade speed for recall."""
 GPU_HITS = 2048
 """That faiss finds on a GPU, at most."""
-SETTINGS = ["efConstruction", "efSearch", "nprobe"]
+SETTINGS = ["efConstruction", *EFFORTS]
 """Parameters of faiss that a user may set."""
 
 
@@ -80,24 +81,25 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
         return FaissRecipe(kind, factories[kind], RESCORED.get(kind, 0))
     if re.fullmatch(r"[a-z0-9]+", kind):
         raise InputError(
-            f"unknown index {kind!r}{nearest(kind, list(KINDS))}; one of {', '.join(KINDS)}, or a faiss factory string "
+            f"unknown index {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}, or a faiss factory string "
             "such as IVF4096,Flat"
         )
     quantises = re.search(r"PQ|SQ|RQ|LSH|ITQ|AQ", kind.upper()) is not None and "RFLAT" not in kind.upper()
     return FaissRecipe(kind, kind, RESCORED["ivfpq"] if quantises else 0)
 
 
+@dataclass(eq=False)
 class FaissIndex:
     """An index of faiss over unit vectors (cosine) or vectors as they are (dot)."""
 
-    def __init__(self, index: Any, similarity: Similarity) -> None:
-        self.index, self.similarity = index, similarity
-        self.efforts: dict[str, int] = {}
-        """Search parameters that were set."""
-        self.codes: Any = None
-        """What faiss points to but does not own."""
-        self.on_cpu: FaissIndex | None = None
-        """What a copy on a GPU is of."""
+    index: Any
+    similarity: Similarity
+    efforts: dict[str, int] = field(default_factory=dict)
+    """Search parameters that were set."""
+    owned: Any = None
+    """What faiss points to but does not own."""
+    on_cpu: FaissIndex | None = None
+    """What a copy on a GPU is of."""
 
     @classmethod
     def empty(cls, factory: str, dimension: int, similarity: Similarity) -> FaissIndex:
@@ -113,16 +115,13 @@ class FaissIndex:
             raise InputError(
                 f"faiss does not take the index {factory!r} for {dimension} dimensions: {_why(error)}"
             ) from error
-        found = cls(index, similarity)
-        if isinstance(index, faiss.IndexPreTransform):
-            transform = faiss.downcast_VectorTransform(index.chain.at(0))
-            if isinstance(transform, faiss.OPQMatrix):
-                transform.niter, transform.max_train_points = OPQ_ROUNDS, OPQ_ROWS
-                bits = re.search(r"PQ\d+x(\d)", factory)
-                if bits:  # the codes that it learns to rotate for
-                    found.codes = faiss.ProductQuantizer(transform.d_out, transform.M, int(bits.group(1)))
-                    transform.pq = found.codes
-        return found
+        codes = None
+        transform = faiss.downcast_VectorTransform(index.chain.at(0)) if hasattr(index, "chain") else None
+        if isinstance(transform, faiss.OPQMatrix):
+            transform.niter, transform.max_train_points = OPQ_ROUNDS, OPQ_ROWS
+            if bits := re.search(r"PQ\d+x(\d)", factory):  # the codes that it learns to rotate for
+                codes = transform.pq = faiss.ProductQuantizer(transform.d_out, transform.M, int(bits[1]))
+        return cls(index, similarity, owned=codes)
 
     @classmethod
     def read(cls, path: Path, similarity: Similarity, *, mapped: bool = True) -> FaissIndex:
@@ -138,7 +137,9 @@ class FaissIndex:
         """
         faiss = require_faiss()
         try:
-            return cls(faiss.read_index(str(path), _mapping(faiss) if mapped else 0), similarity)
+            # older releases map inverted lists alone
+            mapping = getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP) if mapped else 0
+            return cls(faiss.read_index(str(path), int(mapping)), similarity)
         except (RuntimeError, AttributeError) as error:
             raise DataError(
                 path, f"faiss {faiss.__version__} cannot read it ({_why(error)}); build it again"
@@ -156,24 +157,15 @@ class FaissIndex:
             raise OSError(f"{path}: {_why(error)}") from error
 
     @property
-    def effort_name(self) -> str | None:
-        """The parameter that trades speed for recall, if there is one."""
+    def efforts_to_try(self) -> list[dict[str, int]]:
+        """Values of the parameter that trades speed for recall; one empty setting if there is no such parameter."""
         faiss = require_faiss()
         index = self.index
         while isinstance(index, (faiss.IndexPreTransform, faiss.IndexIDMap, faiss.IndexRefine)):
             index = faiss.downcast_index(index.base_index if isinstance(index, faiss.IndexRefine) else index.index)
         if isinstance(index, faiss.IndexIVF):
-            return "nprobe"
-        return "efSearch" if isinstance(index, faiss.IndexHNSW) else None
-
-    @property
-    def efforts_to_try(self) -> tuple[int | None, ...]:
-        """Values of that parameter that make a difference; None if there is none."""
-        if self.effort_name is None:
-            return (None,)
-        tried = EFFORTS[self.effort_name]
-        clusters = self.clusters if self.effort_name == "nprobe" else None
-        return tried if clusters is None else (*(value for value in tried if value < clusters), clusters)
+            return [{"nprobe": n} for n in (*(n for n in EFFORTS["nprobe"] if n < index.nlist), int(index.nlist))]
+        return [{"efSearch": n} for n in EFFORTS["efSearch"]] if isinstance(index, faiss.IndexHNSW) else [{}]
 
     @property
     def row_bytes(self) -> int:
@@ -184,13 +176,6 @@ class FaissIndex:
         if isinstance(self.index, faiss.IndexFlatCodes):
             return int(self.index.code_size)
         return 4 * int(self.index.d) + 300
-
-    @property
-    def clusters(self) -> int | None:
-        """Of an inverted file."""
-        faiss = require_faiss()
-        inverted = faiss.try_extract_index_ivf(self.index)
-        return int(inverted.nlist) if inverted is not None else None
 
     def set(self, parameter: str, value: int) -> None:
         """Set a parameter of faiss.
@@ -226,23 +211,19 @@ class FaissIndex:
             copy = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), self.index)
         except RuntimeError:  # a graph
             return self
-        found = FaissIndex(copy, self.similarity)
-        found.efforts, found.codes, found.on_cpu = self.efforts, resources, self
-        return found
+        return FaissIndex(copy, self.similarity, self.efforts, resources, self)
 
-    @property
-    def wants(self) -> int:
-        """Rows that it is best trained on; 0 if it needs no training."""
-        if self.index.is_trained:
-            return 0
-        return max(TRAINED_ON * (self.clusters or 0), OPQ_ROWS)
-
-    def train(self, sample: npt.NDArray[np.generic]) -> None:
-        """Learn clusters and codes from rows ``[n, dim]``.
+    def train(self, blocks: Blocks) -> None:
+        """Learn clusters and codes from a sample of the rows, if there is anything to learn.
 
         Raises:
             InputError: if they are too few.
         """
+        if self.index.is_trained:
+            return
+        inverted = require_faiss().try_extract_index_ivf(self.index)
+        clusters = int(inverted.nlist) if inverted is not None else 0
+        _, sample = blocks.sample(max(TRAINED_ON * clusters, OPQ_ROWS))
         try:
             self.index.train(prepared(sample, self.similarity))
         except RuntimeError as error:
@@ -278,11 +259,6 @@ class FaissIndex:
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
-
-
-def _mapping(faiss: Any) -> int:
-    """Return the flag that leaves an index on disk; older releases map inverted lists alone."""
-    return int(getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP))
 
 
 def _why(error: Exception) -> str:

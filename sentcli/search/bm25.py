@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, MissingExtraError, nearest, one_line
-from sentcli.search.neighbours import Neighbours
+from sentcli.errors import InputError, nearest, one_line, required
+from sentcli.search.exact import Neighbours
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
 FACTS = "bm25.json"
@@ -75,7 +75,7 @@ class BM25:
             share a word with the query.
         """
         k = min(k, len(self))
-        found = Neighbours(np.full((len(queries), k), -1, np.int64), np.zeros((len(queries), k), np.float32))
+        hits = Neighbours(np.full((len(queries), k), -1, np.int64), np.zeros((len(queries), k), np.float32))
         analysis = _analysis(self.language)
         for start in range(0, len(queries) if self._index is not None else 0, TOGETHER):
             some = list(queries[start : start + TOGETHER])
@@ -84,8 +84,8 @@ class BM25:
                 if tokens:
                     scores = self._index.get_scores_from_ids(tokens)
                     best = _best(scores, k)
-                    found.positions[row, : len(best)], found.scores[row, : len(best)] = best, scores[best]
-        return found
+                    hits.positions[row, : len(best)], hits.scores[row, : len(best)] = best, scores[best]
+        return hits
 
     def save(self, folder: Path) -> None:
         """Write the index into a folder, which is made: bm25s's own files, and `FACTS`."""
@@ -144,11 +144,7 @@ def require_bm25s() -> Any:
     Raises:
         MissingExtraError: if it is not installed.
     """
-    try:
-        import bm25s
-    except ImportError as error:
-        raise MissingExtraError("bm25s", "cpu", "BM25 search") from error
-    return bm25s
+    return required("bm25s", "bm25s", "cpu", "BM25 search")
 
 
 def check_language(language: str) -> None:
@@ -172,22 +168,17 @@ def _analysis(language: str) -> dict[str, Any]:
 
 
 def _require_stemmer() -> Any:
-    try:
-        import Stemmer
-    except ImportError as error:
-        raise MissingExtraError("PyStemmer", "cpu", "BM25 search") from error
-    return Stemmer
+    return required("Stemmer", "PyStemmer", "cpu", "BM25 search")
 
 
 def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
     """Return the places of the `k` best scores above 0 ``[at most k]``, best first, equal ones in their order."""
-    found = np.flatnonzero(scores > 0)
-    if len(found) > k:
-        last = np.partition(scores[found], len(found) - k)[len(found) - k]  # the k-th best
-        above, equal = found[scores[found] > last], found[scores[found] == last]
-        found = np.concatenate([above, equal[: k - len(above)]])
-    best: npt.NDArray[np.int64] = found[np.lexsort((found, -scores[found]))]
-    return best
+    places = np.flatnonzero(scores > 0)
+    if len(places) > k:
+        last = np.partition(scores[places], len(places) - k)[len(places) - k]  # the k-th best
+        above, equal = places[scores[places] > last], places[scores[places] == last]
+        places = np.concatenate([above, equal[: k - len(above)]])
+    return places[np.lexsort((places, -scores[places]))]
 
 
 def _check(index: Any, rows: int, words: int) -> None:

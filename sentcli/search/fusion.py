@@ -1,16 +1,22 @@
-"""Several searches for the same queries in the same rows become one."""
+"""The ways to search: by vectors, by words, and by both, which are fused."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.search.neighbours import Neighbours
+from sentcli.errors import InputError, nearest
+from sentcli.search.exact import Neighbours
 
 CONSTANT = 60
 """What Cormack, Clarke and Buettcher found to work."""
+Way = Literal["dense", "bm25", "rrf", "weighted"]
+WAYS: tuple[Way, ...] = ("dense", "bm25", "rrf", "weighted")
+FUSED = 1000
+"""Hits of each list that are fused, at least."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -33,7 +39,8 @@ def reciprocal_rank(parts: Sequence[Neighbours], k: int, *, constant: float = CO
     Raises:
         ValueError: if the lists are of different numbers of queries.
     """
-    return _sum([(part, 1 / (constant + _ranks(part.positions))) for part in parts], k)
+    ranks = (np.maximum(np.cumsum(part.positions >= 0, axis=1), 1) for part in parts)
+    return _sum([(part, 1 / (constant + of_part)) for part, of_part in zip(parts, ranks, strict=True)], k)
 
 
 def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> Neighbours:
@@ -56,12 +63,6 @@ def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> N
     return _sum([(part, weight * _scaled(part)) for part, weight in zip(parts, weights, strict=True)], k)
 
 
-def _ranks(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the rank of each row among those that are any, from 1 ``[queries, n]``; that of no row means nothing."""
-    ranks: npt.NDArray[np.int64] = np.maximum(np.cumsum(positions >= 0, axis=1), 1)
-    return ranks
-
-
 def _scaled(part: Neighbours) -> Floats:
     """Return the scores of each query between 0 and 1 ``[queries, n]``; those of no row mean nothing."""
     if not part.positions.size:
@@ -69,8 +70,7 @@ def _scaled(part: Neighbours) -> Floats:
     scores, there = part.scores.astype(np.float64), part.positions >= 0
     low = np.where(there, scores, np.inf).min(axis=1, keepdims=True)
     span = np.where(there, scores, -np.inf).max(axis=1, keepdims=True) - low
-    scaled: Floats = np.divide(scores - low, span, out=np.ones_like(scores), where=there & (span > 0))
-    return scaled
+    return np.divide(scores - low, span, out=np.ones_like(scores), where=there & (span > 0))
 
 
 def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
@@ -92,3 +92,40 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
     there = np.isfinite(sums)
     rows = np.where(there, np.take_along_axis(positions, best, 1), -1)
     return Neighbours(rows, np.where(there, sums, np.float32(0)))
+
+
+def parse_ways(text: str) -> list[Way]:
+    """Read ``dense,bm25``.
+
+    Raises:
+        InputError: for a way that there is not, one that stands twice, or none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in WAYS:
+            raise InputError(f"--search: no way {name!r}{nearest(name, list(WAYS))}; one of: {', '.join(WAYS)}")
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"--search {text!r}: name some of {', '.join(WAYS)}, each once")
+    return cast(list[Way], names)
+
+
+def depth(ways: list[Way] | tuple[Way, ...], k: int) -> int:
+    """Return how many hits each list needs for `k` hits of some ways."""
+    return max(k, FUSED) if {"rrf", "weighted"} & set(ways) else k
+
+
+def fuse(way: Way, dense: Neighbours, by_words: Neighbours, k: int, dense_weight: float) -> Neighbours:
+    """Return the `k` best of both lists, ``rrf`` or ``weighted``; see `reciprocal_rank` and `weighted`."""
+    parts = [dense, by_words]
+    if way == "rrf":
+        return reciprocal_rank(parts, k)
+    return weighted(parts, [dense_weight, 1 - dense_weight], k)
+
+
+def described(way: Way, k: int, dense_weight: float) -> dict[str, Any]:
+    """Return what moves the scores of a fusion, for protocols; nothing for the other ways."""
+    if way == "rrf":
+        return {"rank_constant": CONSTANT, "fused": max(k, FUSED)}
+    if way == "weighted":
+        return {"dense_weight": dense_weight, "fused": max(k, FUSED)}
+    return {}

@@ -8,30 +8,111 @@ indexes/NAME/                                    vectors: files of faiss and ind
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import replacing
-from sentcli.io.dataset import read_manifest
-from sentcli.io.digests import file_digest
+from sentcli.io.dataset import Manifest, read_manifest
+from sentcli.io.digests import damage, file_digest
+from sentcli.io.forms import read_json_form
+from sentcli.io.json_files import write_json
 from sentcli.search import ann
-from sentcli.search.ann import FaissIndex
-from sentcli.search.blocks import Blocks
+from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.bm25 import BM25
-from sentcli.search.index_manifest import TRAINED, IndexFile, IndexManifest
-from sentcli.search.neighbours import Similarity
-from sentcli.search.rows import RowsOnDisk
+from sentcli.search.corpus import RowsOnDisk
+from sentcli.search.exact import Blocks, Similarity
 from sentcli.search.searcher import Searcher
 
 INDEXES, WORDS = "indexes", "bm25"
 WORDS_ROWS = "rows.json"
 """Says which rows the words index was built from."""
+INDEX = "index.json"
+TRAINED = "trained.faiss"
+"""The file without rows, from which further files begin."""
 ENCODER = ("model_fingerprint", "pooling", "normalize", "max_length", "prompt")
 """Settings that say what made the vectors."""
+
+
+@dataclass(frozen=True)
+class WordsFacts:
+    """What ``rows.json`` of the words index says."""
+
+    rows: list[str]
+    """SHA-256 of each shard's rows."""
+    files: dict[str, str]
+    """SHA-256 of each file of the index."""
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One file of faiss."""
+
+    name: str
+    first: int
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexManifest(FaissRecipe):
+    """What ``index.json`` says: how an index was built, its files, and which vectors they are of."""
+
+    similarity: Similarity
+    dimension: int
+    encoder: dict[str, Any]
+    """Which vectors these are."""
+    query_prompt: str | None
+    """Of the queries; None is the model's own."""
+    shards: list[str]
+    """SHA-256 of the vectors that it was built from."""
+    settings: dict[str, int] = field(default_factory=dict)
+    """Parameters of faiss that the user set for building."""
+    files: list[IndexFile] = field(default_factory=list)
+    trained: str = ""
+    """SHA-256 of the file without rows."""
+    built_for: int = 0
+    """Rows when it was trained."""
+    efforts: dict[str, int] = field(default_factory=dict)
+    """Search parameters."""
+    recall: dict[str, Any] | None = None
+    """What `searcher.tune` returned, and ``measured_rows``."""
+    faiss: str = ""
+    """Version that wrote the files."""
+    format: Literal[1] = 1
+
+    @property
+    def rows(self) -> int:
+        """That are in the files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Of the files."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of every file by name."""
+        return {**{file.name: file.sha256 for file in self.files}, **({TRAINED: self.trained} if self.trained else {})}
+
+    @classmethod
+    def read(cls, place: Path) -> IndexManifest:
+        """Read it.
+
+        Raises:
+            InputError: if there is none, or it is torn or of another format.
+        """
+        missing = f"{place} is no index: it has no {INDEX}"
+        return read_json_form(cls, place / INDEX, missing=missing, remedy="build the index again with --overwrite")
+
+    def write(self, place: Path) -> None:
+        """Write it, whole or not at all."""
+        write_json(place / INDEX, asdict(self))
 
 
 @dataclass(frozen=True)
@@ -54,7 +135,7 @@ class Store:
     """A finished directory of shards."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
 
     @classmethod
     def open(cls, folder: Path, *, to_search: bool = True) -> Store:
@@ -69,16 +150,15 @@ class Store:
                 have fewer dimensions than the encoder.
         """
         manifest = read_manifest(folder)
-        if manifest["rows_done"] != manifest["rows_total"]:
-            done, total = manifest["rows_done"], manifest["rows_total"]
+        done, total, settings = manifest.rows_done, manifest.rows_total, manifest.settings
+        if done != total:
             raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
-        settings = manifest["settings"]
         bits = settings.get("output_dtype") == "binary"
         if bits and not to_search:
             raise InputError(f"{folder} holds bits, not numbers: encode without --output-dtype binary")
         if to_search and (bits or settings.get("pca_sha256") or settings.get("truncate_dim")):
             raise InputError(
-                f"{folder} holds vectors of {manifest['dimension']} dimensions in {settings.get('output_dtype')}, made "
+                f"{folder} holds vectors of {manifest.dimension} dimensions in {settings.get('output_dtype')}, made "
                 "smaller by --truncate-dim, --pca or binary; those of a query do not compare with them: encode "
                 "without these to search"
             )
@@ -87,13 +167,12 @@ class Store:
     @property
     def settings(self) -> dict[str, Any]:
         """Everything that decides the vectors."""
-        settings: dict[str, Any] = self.manifest["settings"]
-        return settings
+        return self.manifest.settings
 
     @property
     def dimension(self) -> int:
         """Length of a vector."""
-        return int(self.manifest["dimension"])
+        return self.manifest.dimension
 
     @property
     def prompt(self) -> str:
@@ -108,22 +187,22 @@ class Store:
     @property
     def vector_digests(self) -> list[str]:
         """SHA-256 of each shard's vectors, in order."""
-        return [shard["sha256"][shard["vectors"]] for shard in self.manifest["shards"]]
+        return [shard.sha256[shard.vectors] for shard in self.manifest.shards]
 
     @property
     def row_digests(self) -> list[str]:
         """SHA-256 of each shard's rows, in order."""
-        return [shard["sha256"][shard["rows"]] for shard in self.manifest["shards"]]
+        return [shard.sha256[shard.rows] for shard in self.manifest.shards]
 
     @cached_property
     def blocks(self) -> Blocks:
         """The vectors, mapped; `Blocks.mapped` says what can be wrong with them."""
-        return Blocks.mapped(self.folder, self.manifest["shards"], self.dimension)
+        return Blocks.mapped(self.folder, self.manifest.shards, self.dimension)
 
     @cached_property
     def rows(self) -> RowsOnDisk:
         """The documents; `RowsOnDisk` says what can be wrong with them."""
-        return RowsOnDisk(self.folder, self.manifest["shards"])
+        return RowsOnDisk(self.folder, self.manifest.shards)
 
     @property
     def indexes(self) -> list[str]:
@@ -160,14 +239,16 @@ class Store:
         if similarity == "dot" and self.settings.get("output_dtype") == "int8":
             raise InputError(f"{self.folder} holds vectors in int8, each scaled by itself: only their cosine is known")
 
-    def check_manifest(self, manifest: IndexManifest, index: str) -> None:
-        """Refuse an index of other vectors than those that are there; rows may have been added."""
+    def read_index(self, index: str) -> IndexManifest:
+        """Read what an index of vectors is; it has to be of those that are there, to which rows may have been added."""
+        manifest = IndexManifest.read(self.place(index))
         same = self.vector_digests[: len(manifest.shards)] == manifest.shards
         if not same or manifest.encoder != self.encoder:
             raise InputError(
                 f"{self.folder}: the vectors have changed since the index {index} was built: build it again with "
                 "--overwrite"
             )
+        return manifest
 
     def open_index(
         self,
@@ -194,14 +275,12 @@ class Store:
         if name is None and len(built) > 1:
             raise InputError(f"{self.folder} has the indexes {', '.join(built)}: choose one with --index, or flat")
         name = name or (built[0] if built else ann.FLAT)
-        folder = name if name in built else ann.FaissRecipe(name, name).name
+        folder = name if name in built else FaissRecipe(name, name).name
         if folder == ann.FLAT:
             return self._flat(similarity, device)
         if folder not in built:
             raise InputError(self._no_index(name, folder, built))
-        place = self.place(folder)
-        manifest = IndexManifest.read(place)
-        self.check_manifest(manifest, folder)
+        place, manifest = self.place(folder), self.read_index(folder)
         if similarity not in (None, manifest.similarity):
             raise InputError(f"{place} was built for similarity {manifest.similarity!r}, not {similarity!r}")
         pinned = own_prompt if manifest.query_prompt is None else manifest.query_prompt
@@ -225,7 +304,7 @@ class Store:
         similarities, prompts = {each.similarity for each in manifests}, {each.query_prompt for each in manifests}
         chosen = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
         self.check_similarity(chosen)
-        searcher = Searcher([], ann.FaissRecipe(ann.FLAT, "Flat"), self.blocks, chosen, device)
+        searcher = Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, chosen, device)
         return OpenedIndex(searcher, query_prompt=prompts.pop() if len(prompts) == 1 else None)
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:
@@ -249,9 +328,8 @@ class Store:
             DataError: if a file is missing, torn, or cannot be read by this faiss.
         """
         parts = [read_part(place, file, manifest, mapped=True) for file in manifest.files]
-        searcher = Searcher(parts, manifest.recipe, self.blocks, manifest.similarity, device)
-        for parameter, value in manifest.efforts.items():
-            searcher.set(parameter, value)
+        searcher = Searcher(parts, manifest, self.blocks, manifest.similarity, device)
+        searcher.set(manifest.efforts)
         searcher.parts = [part.on(device) for part in parts]
         return searcher
 
@@ -276,18 +354,14 @@ class Store:
             InputError: if it is damaged.
         """
         place = self.place(WORDS)
-        if not place.is_dir() or self._words_facts()["rows"] != self.row_digests:
+        if not place.is_dir() or self._words_facts().rows != self.row_digests:
             return None
         words = BM25.open(place)
         return words if language in (None, words.language) else None
 
-    def _words_facts(self) -> dict[str, Any]:
-        path = self.place(WORDS) / WORDS_ROWS
-        try:
-            facts: dict[str, Any] = json.loads(path.read_text("utf-8"))
-            return {"rows": list(facts["rows"]), "files": dict(facts["files"])}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is damaged ({error}); build the index again") from error
+    def _words_facts(self) -> WordsFacts:
+        path, remedy = self.place(WORDS) / WORDS_ROWS, "build the index again"
+        return read_json_form(WordsFacts, path, missing=f"{path} is damaged (it is missing); {remedy}", remedy=remedy)
 
     def check_index(self, name: str) -> list[str]:
         """Compare every file of an index with its checksum, and the rows with those that are there.
@@ -298,15 +372,15 @@ class Store:
         Raises:
             InputError: if there is no such index, or its list of files is damaged.
         """
-        place = self.place(name)
+        place, stale = self.place(name), False
         if name == WORDS:
             facts = self._words_facts()
-            stale = f"{place} is of other rows than those that are there"
-            return [*_different(place, facts["files"]), *([] if facts["rows"] == self.row_digests else [stale])]
-        manifest = IndexManifest.read(place)
-        self.check_manifest(manifest, name)
-        digests = {file.name: file.sha256 for file in manifest.files}
-        return _different(place, {**digests, **({TRAINED: manifest.trained} if manifest.trained else {})})
+            files, stale = facts.files, facts.rows != self.row_digests
+        else:
+            files = self.read_index(name).digests
+        checked = {place / file: damage(place / file, digest) for file, digest in files.items()}
+        problems = [f"{path} {problem}" for path, problem in checked.items() if problem]
+        return [*problems, *([f"{place} is of other rows than those that are there"] if stale else [])]
 
 
 def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: bool) -> FaissIndex:
@@ -326,14 +400,3 @@ def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: 
     if len(index) != file.rows or index.index.d != manifest.dimension:
         raise DataError(path, f"holds {len(index)} rows, not {file.rows}; build the index again with --overwrite")
     return index
-
-
-def _different(place: Path, digests: dict[str, str]) -> list[str]:
-    """Say which files of a folder are missing or have another SHA-256."""
-    problems = []
-    for name, digest in digests.items():
-        if not (place / name).exists():
-            problems.append(f"{place / name} is missing")
-        elif file_digest(place / name) != digest:
-            problems.append(f"{place / name} is damaged (its SHA-256 differs)")
-    return problems

@@ -25,7 +25,7 @@ def check_ids(ids: Iterable[str]) -> None:
             raise InputError(f"a TREC run cannot hold the id {key!r}: white space or empty")
 
 
-def write_run(run: Run, path: Path, name: str = "sentcli") -> None:
+def write_run(run: Run, path: Path) -> None:
     """Write a run, best document first.
 
     Raises:
@@ -36,7 +36,7 @@ def write_run(run: Run, path: Path, name: str = "sentcli") -> None:
         for query, documents in run.items():
             ranked = sorted(documents.items(), key=lambda item: -item[1])
             for rank, (document, score) in enumerate(ranked, 1):
-                handle.write(f"{query} Q0 {document} {rank} {score:.9g} {name}\n")  # all that a float32 holds
+                handle.write(f"{query} Q0 {document} {rank} {score:.9g} sentcli\n")  # all that a float32 holds
 
 
 def read_run(path: Path) -> Run:

@@ -15,10 +15,8 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.transfer_tasks import Examples, load_tasks
 from sentcli.io.digests import file_digest
-from sentcli.io.pairs import pair_files, scored_pairs, task_name
-from sentcli.io.readers import ReadOptions
+from sentcli.io.readers import ReadOptions, TextCollector, pair_files, scored_pairs, task_name
 from sentcli.io.sources import open_source
-from sentcli.io.texts import TextCollector
 
 SUBSET_STREAM = 2**31 + 1
 """Sets the random numbers that draw a subset apart from those of order and views."""

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from safetensors.torch import load_file
 from torch import nn
 
-from sentcli.encoder.export_cache import add_beside
+from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import file_digest

@@ -37,7 +37,7 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Outcome:
       sentcli data list
       sentcli data list scifact --json -
     """  # noqa: D301
-    from sentcli.data.place import addresses, data_folder, presence
+    from sentcli.data.registry import addresses, data_folder, presence
 
     folder = data_folder(data_dir)
     outcome = Outcome("data list", "", {"data_dir": str(folder)})
@@ -88,7 +88,7 @@ def get(
       sentcli data get scifact nfcorpus --data-dir data
       sentcli data get scifact --from scifact.zip
     """  # noqa: D301
-    from sentcli.data.place import data_folder, is_offline
+    from sentcli.data.registry import data_folder, is_offline
 
     folder = data_folder(data_dir)
     outcome = Outcome("data get", "", {"data_dir": str(folder), "source": source, "from": given and str(given)})
@@ -123,8 +123,8 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
       sentcli data verify
       sentcli data verify scifact --json verify.json
     """  # noqa: D301
-    from sentcli.data import verify as checking
-    from sentcli.data.place import data_folder
+    from sentcli.data import pins as checking
+    from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)
     outcome = Outcome("data verify", "", {"data_dir": str(folder)})

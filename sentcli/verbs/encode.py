@@ -178,7 +178,7 @@ def _smaller(
         if file.exists() and not goes_on:
             raise InputError(f"{file} exists; leave --pca-dim out to use it")
         if not file.exists():
-            from sentcli.bulk.sample import learn_components
+            from sentcli.bulk.encode import learn_components
 
             count = learn_components(encoder, inputs, prompt, options.pca_dim, file)
             console.note(f"{options.pca_dim} principal components of {count} texts -> {file}")
@@ -223,7 +223,7 @@ def _results(summary: EncodeSummary) -> dict[str, Any]:
 
 def _check(folder: Path) -> Outcome:
     """Verify a directory of shards; what is wrong is an error whose outcome is the JSON."""
-    from sentcli.io.dataset_check import check_dataset, require_whole
+    from sentcli.io.dataset import check_dataset, require_whole
 
     outcome = Outcome("encode")
     checked = check_dataset(folder)

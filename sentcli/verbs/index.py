@@ -21,8 +21,7 @@ from sentcli.verbs.retrieve_corpus import read_queries
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.index import IndexRequest
-    from sentcli.search.index_manifest import IndexManifest
-    from sentcli.search.store import Store
+    from sentcli.search.store import IndexManifest, Store
 
     Encoded = Callable[[Callable[[int, int], None]], SentenceEncoder | None]
 

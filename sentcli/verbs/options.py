@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from sentcli.verbs.declaration import Flag
 
 if TYPE_CHECKING:
-    from sentcli.search.ways import Way
+    from sentcli.search.fusion import Way
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
 Models = Annotated[list[str], Flag("-m"), Doc(f"{MODEL_HELP}; several are compared.")]
@@ -111,7 +111,7 @@ class SearchOptions:
     @property
     def ways(self) -> list[Way]:
         """The ways of searching."""
-        from sentcli.search.ways import parse_ways
+        from sentcli.search.fusion import parse_ways
 
         return parse_ways(self.search)
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sentcli.io.sources import Source
     from sentcli.search.bm25 import BM25
     from sentcli.search.corpus import Corpus, Hit
+    from sentcli.search.fusion import Way
     from sentcli.search.store import Store
-    from sentcli.search.ways import Way
     from sentcli.verbs.options import CorpusOptions, SearchOptions
 
 TOGETHER = 4096
@@ -169,7 +169,7 @@ def _protocol(
     corpus: Corpus, chosen: dict[str, Any], search: SearchOptions, encoder: SentenceEncoder | None, top_k: int
 ) -> dict[str, Any]:
     """Return every choice that moves a score; `chosen` are the index and the prompts."""
-    from sentcli.search.ways import described
+    from sentcli.search.fusion import described
 
     protocol: dict[str, Any] = {"search": search.ways[0], "top_k": top_k}
     if encoder is not None and corpus.searcher is not None:

@@ -23,8 +23,8 @@ from sentcli.evaluation.set_facts import canonical
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
+from sentcli.search.fusion import Way
 from sentcli.search.trec import Run, check_ids, read_run, write_run
-from sentcli.search.ways import Way
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ def test_components_are_those_of_the_input_and_used_again(encode, source, write,
 
 
 def test_components_of_a_large_input_come_from_all_of_it(encode, write, tmp_path, monkeypatch):
-    from sentcli.bulk import sample
+    from sentcli.bulk import encode as sample
 
     monkeypatch.setattr(sample, "SAMPLE_ROWS", 10)
     texts = [f"the cat {n}" for n in range(50)] + [f"a small blue bird {n}" for n in range(50)]

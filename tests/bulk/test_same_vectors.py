@@ -1,7 +1,7 @@
 """Any texts, cut into blocks and shards of any size and run by any engine, get the vectors of the library."""
 
 import json
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sentcli.bulk import EncodeSettings, encode_files, read_inputs
 from sentcli.bulk import encode as bulk_encode
-from sentcli.bulk.engines import Job, LocalEngine, ProcessEngine
+from sentcli.bulk.engines import open_processes, open_thread
 from sentcli.io.readers import ReadOptions
 from tests.bulk.outputs import rows_of, vectors_of
 
@@ -30,27 +30,25 @@ many = settings(
 def processes(tiny_bert):
     """Two processes that stay for all examples."""
     load = {"model": str(tiny_bert), "backend": "onnx", "precision": "fp32"}
-    engine = ProcessEngine(load, ["cpu", "cpu"], Job(), None)
-    yield engine
-    engine.close()
+    with open_processes(load, ["cpu", "cpu"], {}, lambda added: None) as engine:
+        yield engine
 
 
 @pytest.fixture
-def engine(request, monkeypatch, encoder):
+def thread(encoder):
+    with open_thread(encoder, {}, lambda added: None) as engine:
+        yield engine
+
+
+@pytest.fixture
+def engine(request, monkeypatch):
     """Let `encode_files` run texts on an engine that is there already."""
-    made = LocalEngine(encoder, Job(), None) if request.param == "local" else request.getfixturevalue("processes")
-
-    @contextmanager
-    def opened(*_, **__):
-        yield made
-
-    monkeypatch.setattr(bulk_encode, "open_engine", opened)
-    yield made
-    if request.param == "local":
-        made.close()
+    engine = request.getfixturevalue(request.param)
+    monkeypatch.setattr(bulk_encode, "open_engine", lambda *_: nullcontext(engine))
+    return engine
 
 
-@pytest.mark.parametrize("engine", ["local", "processes"], indirect=True)
+@pytest.mark.parametrize("engine", ["thread", "processes"], indirect=True)
 @many
 @given(texts=TEXTS, block_rows=st.integers(1, 12), shard_rows=st.integers(1, 50), directory=st.booleans())
 @example(texts=["cat", "", "cat", "the " * 60] * 5, block_rows=3, shard_rows=7, directory=True)

@@ -178,7 +178,7 @@ def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
 
 
 def _neighbours(path, data):
-    from sentcli.search.neighbours import Neighbours
+    from sentcli.search.exact import Neighbours
     from sentcli.search.trec import read_run
 
     rows = {key: row for row, key in enumerate(data.ids)}

@@ -12,11 +12,10 @@ import pytest
 
 from sentcli.data import data_folder, locate, located, pins
 from sentcli.data import get as module
-from sentcli.data.checks import NoRoomError
+from sentcli.data.download import NoRoomError
 from sentcli.data.get import get
-from sentcli.data.place import is_offline, missing, presence
-from sentcli.data.registry import Archive, DataSet, File, Pin
-from sentcli.data.verify import verify
+from sentcli.data.pins import verify
+from sentcli.data.registry import Archive, DataSet, File, Pin, is_offline, missing, presence
 from sentcli.errors import InputError, SentcliError
 from tests.data.conftest import BEIR, beir_set, beir_zip, pin, plain_set, tree, zipped
 
@@ -244,7 +243,7 @@ def test_a_folder_that_cannot_be_written(server, tmp_path, meter):
 def test_a_full_disk_is_not_blamed_on_the_source(server, folder, meter, monkeypatch):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", content), content)
-    monkeypatch.setattr("sentcli.data.checks.shutil.disk_usage", lambda path: type("Usage", (), {"free": 3}))
+    monkeypatch.setattr("sentcli.data.download.shutil.disk_usage", lambda path: type("Usage", (), {"free": 3}))
     with pytest.raises(NoRoomError, match=r"tiny.zip needs 0 MB below"):
         get(dataset, folder, meter)
     assert not server.asked
@@ -300,7 +299,7 @@ def test_a_damaged_lock_file_is_said(folder, server, meter):
     with pytest.raises(InputError, match="is damaged"):
         get(plain_set(server, PLAIN), folder, meter)
     (folder / pins.LOCK_FILE).write_text('{"format": 9, "files": {}}')
-    with pytest.raises(InputError, match="of format 9"):
+    with pytest.raises(InputError, match=r"is damaged .*format"):
         pins.read(folder)
 
 

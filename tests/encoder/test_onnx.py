@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from sentcli import SentenceEncoder
-from sentcli.encoder import export_cache, loading
+from sentcli.encoder import loading
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import file_digest
 from sentcli.onnx_export import publish
@@ -586,19 +586,19 @@ def kept_export(cache, name, size, used):
 
 
 def test_the_least_recently_used_exports_leave_a_full_cache(cache, monkeypatch):
-    monkeypatch.setattr(export_cache, "CACHE_BYTES", 2500)
+    monkeypatch.setattr(loading, "CACHE_BYTES", 2500)
     old, older, recent = (kept_export(cache, n, 1000, t) for n, t in (("b", 200), ("a", 100), ("c", 300)))
-    export_cache.prune(keep=recent)
+    loading.prune(keep=recent)
     assert exports_in(cache) == ["b", "c"]
-    monkeypatch.setattr(export_cache, "CACHE_BYTES", 10)
-    export_cache.prune(keep=old)
+    monkeypatch.setattr(loading, "CACHE_BYTES", 10)
+    loading.prune(keep=old)
     assert exports_in(cache) == ["b"], "what is needed now stays, however large and old it is"
     assert not older.exists()
 
 
 def test_a_cache_that_is_not_full_is_left_alone(cache):
     folders = [kept_export(cache, name, 1000, 100) for name in "abc"]
-    export_cache.prune(keep=folders[0])
+    loading.prune(keep=folders[0])
     assert exports_in(cache) == ["a", "b", "c"]
 
 

@@ -233,7 +233,7 @@ def test_the_change_on_sts_b_is_measured_and_counts(export, tmp_path, data, monk
     assert "STS-B, Spearman x 100" in done.stdout
     assert f"STS-B test: {scores['test']['torch']:.2f} with torch" in (tmp_path / "out" / "README.md").read_text()
     worse = {**scores, "dev": {**scores["dev"], "change": -0.02}}
-    monkeypatch.setattr(publish, "compare_scores", lambda *_: worse)
+    monkeypatch.setattr(verify, "compare_scores", lambda *_: worse)
     failed = export(tmp_path / "other", *options, check=1)
     assert "STS-B dev changes by -0.02, wanted no less than -0.01" in message_of(failed)
     assert not (tmp_path / "other").exists()

@@ -1,6 +1,7 @@
 """Directories of shards: what is in them, and what happens when they are interrupted, damaged, shared or added to."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -8,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.dataset import Counts, InputGroup, ShardShare, read_manifest
-from sentcli.io.dataset_check import check_dataset, require_whole
-from sentcli.io.dataset_writer import DatasetWriter
+from sentcli.io.dataset import Counts, InputGroup, ShardShare, check_dataset, require_whole
+from sentcli.io.dataset import read_manifest as manifest_of
 from sentcli.io.readers import Block
-from sentcli.io.writers import OutputPlan
+from sentcli.io.writers import DatasetWriter, OutputPlan
 
 PLAN = OutputPlan(10, 3, {"n": pa.int64()}, {"model": "m"})
 DATA = np.arange(30, dtype=np.float32).reshape(10, 3)
@@ -40,6 +40,10 @@ def write(folder, plan=PLAN, shard_rows=4, stop_after=None, data=DATA, **options
     except KeyboardInterrupt:
         pass
     return folder
+
+
+def read_manifest(folder):
+    return asdict(manifest_of(folder))
 
 
 def contents(folder):

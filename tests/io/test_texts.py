@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError
-from sentcli.io import texts as module
-from sentcli.io.readers import ReadOptions, rows
+from sentcli.io.readers import ReadOptions, TextCollector, rows
 from sentcli.io.sources import open_source
-from sentcli.io.texts import TextCollector
 
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=20)
 
@@ -36,9 +34,7 @@ def test_every_line_is_found_where_it_lies(tmp_path_factory, lines, end, mark, l
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.txt.gz", "a.parquet"])
-@pytest.mark.parametrize("in_memory", [True, False])
-def test_tables_and_compressed_files_are_copied(tmp_path, name, in_memory, monkeypatch):
-    monkeypatch.setattr(module, "IN_MEMORY", 2**20 if in_memory else 10)
+def test_tables_and_compressed_files_are_copied(tmp_path, name):
     wanted = ["one", "zwei\u00e4", "  ", "trois 🙂", "x" * 1000]
     if name == "a.txt.gz":
         (tmp_path / name).write_bytes(gzip.compress("\n".join(wanted).encode()))

@@ -35,9 +35,9 @@ def as_blocks(vectors, size, columns=None):
 
 
 def write(path, vectors, size=4, columns=None, types=None, settings=None):
-    with open_writer(str(path), OutputPlan(*vectors.shape, types or {}, settings or {})) as writer:
+    with open_writer(str(path), OutputPlan(*vectors.shape, types or {}, settings or {})) as append:
         for block, part in as_blocks(vectors, size, columns):
-            writer.write(block, part)
+            append(block, part)
     return path
 
 
@@ -126,8 +126,8 @@ def test_numbers_that_json_does_not_have_become_null(tmp_path):
 def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path, suffix):
     path = tmp_path / f"v{suffix}"
     path.write_bytes(b"old")
-    with pytest.raises(RuntimeError), open_writer(str(path), OutputPlan(4, 2)) as writer:
-        writer.write(Block(["0"], ["a"]), numbered(1, 2))
+    with pytest.raises(RuntimeError), open_writer(str(path), OutputPlan(4, 2)) as append:
+        append(Block(["0"], ["a"]), numbered(1, 2))
         raise RuntimeError
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

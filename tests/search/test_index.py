@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.search import ann, exact, index, recall
+from sentcli.search import ann, exact, index, searcher
 from sentcli.search.ann import FaissIndex
-from sentcli.search.blocks import Blocks
+from sentcli.search.exact import Blocks
 from sentcli.search.index import IndexManifest, IndexRequest
 from sentcli.search.searcher import build
 from sentcli.search.store import Store
@@ -96,19 +96,19 @@ def test_queries_of_ones_own_are_measured(directory):
 def test_equal_rows_count_as_each_other():
     same = np.ones((300, 8), np.float32)
     found = build("hnsw", same)
-    curve = recall.tune(found, recall.of_rows(Blocks([same]), "cosine"))
-    assert curve.chosen.recall == 1.0
+    curve = searcher.tune(found, searcher.sample(Blocks([same]), "cosine"))
+    assert curve["chosen"]["recall"] == 1.0
 
 
 @pytest.mark.parametrize("length", [0.01, 30, 1000])
 def test_the_recall_of_exact_search_is_one_whatever_the_lengths(length):
     vectors = clustered(2000, 16) * np.float32(length)
     found = build("Flat", vectors, "dot")
-    assert recall.tune(found, recall.of_rows(Blocks([vectors]), "dot")).chosen.recall == 1.0
+    assert searcher.tune(found, searcher.sample(Blocks([vectors]), "dot"))["chosen"]["recall"] == 1.0
 
 
 def test_effort_rises_until_the_recall_is_reached_however_slow(directory, monkeypatch):
-    monkeypatch.setattr(recall, "time", Slow())
+    monkeypatch.setattr(searcher, "time", Slow())
     manifest, _ = make(directory, "ivf", target=0.99)
     assert manifest.recall["chosen"]["recall"] >= 0.99
     assert len(manifest.recall["points"]) > 1

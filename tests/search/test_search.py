@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.search import exact
-from sentcli.search.neighbours import Neighbours, merge, unit_length
+from sentcli.search.exact import Neighbours, merge, unit_length
 from sentcli.search.searcher import build
 from sentcli.search.trec import write_run
 
@@ -44,12 +44,10 @@ def test_search_in_blocks_equals_brute_force(rows, queries, dimension, k, cuts, 
 
 @pytest.mark.parametrize("k", [3, 200, 5000])
 def test_torch_finds_what_faiss_finds(k, monkeypatch):
-    from sentcli.search import torch_exact
-
-    monkeypatch.setattr(torch_exact, "AT_A_TIME", 7000)  # several rounds of queries
+    monkeypatch.setattr(exact, "AT_A_TIME", 7000)  # several rounds of queries
     corpus, asked = normal(2000, 16), normal(11, 16, 1)
     by_faiss = exact.search(asked, [corpus], k)
-    by_torch = torch_exact.nearest(unit_length(asked), unit_length(corpus), min(k, 2000), "cpu")
+    by_torch = exact.nearest_by_torch(unit_length(asked), unit_length(corpus), min(k, 2000), "cpu")
     np.testing.assert_allclose(by_torch.scores, by_faiss.scores, atol=1e-6)
     assert (by_torch.positions == by_faiss.positions).mean() > 0.999, "all but ties"
 
