@@ -165,8 +165,7 @@ class Whitening:
         order = torch.from_numpy(np.random.default_rng(seed).permutation(vectors.shape[1]))
         wide = torch.from_numpy(np.asarray(vectors, np.float64))
         eps = EPS * float(wide.var(dim=0).mean())
-        white: npt.NDArray[np.float64] = shuffled_group_whitening(wide, self.groups, order, eps).numpy()
-        return white
+        return shuffled_group_whitening(wide, self.groups, order, eps).numpy()
 
 
 def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floats]:

@@ -113,8 +113,7 @@ class NeighbourComparison:
     @cached_property
     def _sure(self) -> npt.NDArray[np.float64]:
         """How near the neighbours are in both models ``[n]``."""
-        sure: npt.NDArray[np.float64] = np.sum([sureness(cosines) for cosines in self.cosines], axis=0)
-        return sure
+        return np.sum([sureness(cosines) for cosines in self.cosines], axis=0)
 
     def most_changed(self, count: int) -> list[int]:
         """Return the texts that share the fewest neighbours; of equals those first whose neighbours are nearest.

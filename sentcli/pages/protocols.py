@@ -42,12 +42,13 @@ def measure(scores: ModelScores) -> str:
     return kind.metric.lower()
 
 
-def axis(scores: ModelScores) -> str:
-    """Return what the numbers are, with their unit."""
+def axis(scores: ModelScores, *, points: bool = True) -> str:
+    """Return what the numbers are, with their unit; without `points` they are on the scale of the command's JSON."""
     if scores.kinds[0] is TRANSFER:
         return "accuracy in %"
     name = measure(scores)
-    return f"{'Spearman correlation' if name == 'spearman' else name} \N{MULTIPLICATION SIGN} 100"
+    unit = " \N{MULTIPLICATION SIGN} 100" if points or scores.kinds[0].scale == 1 else ""
+    return f"{'Spearman correlation' if name == 'spearman' else name}{unit}"
 
 
 def evaluation(scores: ModelScores) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def score_table(table: ScoreTable) -> Table:
         rows.append([published_label(against), *([None] if counted else []), *values])
     gaps = any(value is None for row in rows for value in row)
     return Table(
-        f"{table.title}: {protocols.axis(table.models[0])}" if table.points else table.title,
+        f"{table.title}: {protocols.axis(table.models[0], points=table.points)}",
         ["model", *(["n"] if counted else []), *map(short, columns)],
         rows,
         formats={short(column): table.format for column in columns},

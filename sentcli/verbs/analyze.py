@@ -32,8 +32,7 @@ def kind_of(name: str) -> Callable[..., Analysis]:
     if name not in KINDS:
         raise InputError(f"analyze has no kind {name!r}{nearest(name, list(KINDS))}; there are: {', '.join(KINDS)}")
     module, _, function = KINDS[name].partition(":")
-    kind: Callable[..., Analysis] = getattr(import_module(f"sentcli.verbs.kinds.{module}"), function)
-    return kind
+    return getattr(import_module(f"sentcli.verbs.kinds.{module}"), function)
 
 
 def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, **options: Any) -> Analysis:

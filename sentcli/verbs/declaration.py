@@ -186,8 +186,7 @@ def verb(name: str, *, pages: bool = False) -> Callable[[Callable[..., R]], Call
         def call(*args: Any, **keywords: Any) -> R:
             bound = signature.bind(*args, **keywords)
             bound.apply_defaults()
-            result: R = declared.run({a.name: _checked(a, bound.arguments[a.name]) for a in declared.arguments})
-            return result
+            return declared.run({a.name: _checked(a, bound.arguments[a.name]) for a in declared.arguments})
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.verb = declared  # type: ignore[attr-defined]

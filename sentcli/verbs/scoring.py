@@ -97,12 +97,11 @@ class Evaluation:
         from sentcli.pages.score_page import score_tables_of
 
         for table in score_tables_of(self.models, points=False):
-            if len(self.models) > 1 or len(table.tasks) > 1:
-                scores = score_tables.score_table(table)
-                of_average = {key: ends for key, ends in scores.intervals.items() if key[1] == "Avg."}
-                yield replace(scores, intervals=of_average)  # those of all tasks would not fit a screen
+            scores = score_tables.score_table(table)
+            average = {key: ends for key, ends in scores.intervals.items() if key[1] == "Avg."}
+            yield replace(scores, intervals=average or scores.intervals)  # those of all tasks would not fit a screen
             if len(self.models) == 1 and (measures := score_tables.measure_table(table)) is not None:
-                yield measures
+                yield replace(measures, intervals={})
             if (differences := score_tables.comparison_table(table)) is not None:
                 yield differences
             yield from score_tables.against_tables(table)
