@@ -2,7 +2,7 @@
 
     python benchmarks/geometry.py [--rows 50000] [--dimension 384] [--runs 5]
 
-First, 10,000 rows: uniformity and the ten nearest neighbours of each row (`sentcli.evaluation.all_pairs`), against
+First, 10,000 rows: uniformity and the ten nearest neighbours of each row (`sentcli.evaluation.pair_geometry`), against
 `torch.pdist`, with which Wang and Isola's code takes uniformity, and scikit-learn's `NearestNeighbors`, in turn; both
 must give the same numbers. Then everything that `analyze geometry` measures, on --rows rows, in a process of its own
 with its peak memory, and t-SNE of 2,000 points as `analyze map` draws it. Wanted: 20 s and 1.5 GB; 20 s.
@@ -32,7 +32,7 @@ print(f"geometry of {rows:,} x {dimension}: {taken:.1f} s, {peak:.0f} MB at most
 
 
 def ours(vectors: np.ndarray) -> tuple[float, np.ndarray]:
-    from sentcli.evaluation.all_pairs import all_pairs
+    from sentcli.evaluation.pair_geometry import all_pairs
 
     found = all_pairs(vectors, 10)
     return found.uniformity, found.occurrences

@@ -32,7 +32,7 @@ from sentcli.evaluation.retrieval_bench import Bench
 
 from sentcli.cli import options
 from sentcli.evaluation.retrieval import load_collection
-from sentcli.evaluation.retrieval_ways import SearchSettings
+from sentcli.evaluation.retrieval_tasks import SearchSettings
 from sentcli.search.exact import TopK
 from sentcli.zoo import resolve
 

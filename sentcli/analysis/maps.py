@@ -13,7 +13,7 @@ import pandas as pd
 
 from sentcli.analysis.neighbourhoods import nearest_on_map, overlap, same_group
 from sentcli.errors import InputError, MissingExtraError
-from sentcli.evaluation.all_pairs import Floats, all_pairs, check_rows, unit_rows
+from sentcli.evaluation.pair_geometry import Floats, all_pairs, check_rows, unit_rows
 
 Groups = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.evaluation.all_pairs import Floats, all_pairs
+from sentcli.evaluation.pair_geometry import Floats, all_pairs
 
 Rows = npt.NDArray[np.int64]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
-from sentcli.evaluation.all_pairs import AllPairs, Floats, all_pairs, check_rows, unit_rows
+from sentcli.evaluation.pair_geometry import AllPairs, Floats, all_pairs, check_rows, unit_rows
 
 Doubles = npt.NDArray[np.float64]
 

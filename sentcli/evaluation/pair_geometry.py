@@ -1,4 +1,8 @@
-"""Alignment and uniformity of sentence vectors (Wang and Isola, ICML 2020), as SimCSE's fig. 2 measures them."""
+"""Alignment and uniformity of sentence vectors (Wang and Isola, ICML 2020), as in SimCSE's fig. 2, and neighbours.
+
+Uniformity and nearest neighbours need the cosine of every pair of rows: one pass over blocks of pairs, of which only
+blocks are held, gives both.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sentcli.errors import InputError
-from sentcli.evaluation.all_pairs import Floats, all_pairs, unit_rows
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from sentcli.evaluation.evaluated import TextVectors
     from sentcli.evaluation.sts import Pairs
 
@@ -91,3 +97,134 @@ def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float |
         len(chosen),
         len(texts),
     )
+
+
+Floats = npt.NDArray[np.floating[Any]]
+
+BLOCK = 2048
+"""Rows and columns of the products that are held at once: 16 MiB."""
+TOGETHER = 64
+"""Neighbouring products of which the largest says whether one can be among the best."""
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """Of n rows."""
+
+    uniformity: float
+    """See `pair_geometry.uniformity`."""
+    occurrences: npt.NDArray[np.int64]
+    """Of how many other rows each row is one of the k nearest by cosine ``[n]``."""
+    k: int
+    neighbours: npt.NDArray[np.int64]
+    """The k nearest other rows of each row, nearest first ``[n, k]``."""
+    cosines: Floats
+    """Their cosines ``[n, k]``."""
+
+
+def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
+    """Look at every pair of rows.
+
+    Args:
+        vectors: ``[n, d]``, n at least 2.
+        k: neighbours; at most n - 1 count. 0: uniformity alone.
+
+    Raises:
+        ValueError: for fewer than two vectors.
+    """
+    import torch
+
+    check_rows(vectors, 2)
+    k = min(k, len(vectors) - 1)
+    twice = torch.from_numpy((2 * unit_rows(vectors)).astype(np.float32))  # products are 4 cos, as the formula wants
+    blocks = [_Nearest(part, start * BLOCK, k) for start, part in enumerate(torch.split(twice, BLOCK))]
+    total = 0.0
+    with torch.no_grad():
+        for i, rows in enumerate(blocks):
+            for columns in blocks[i:]:
+                products = rows.vectors @ columns.vectors.T
+                if columns is rows:
+                    products.fill_diagonal_(-torch.inf)
+                elif k:
+                    columns.take(products, rows.first, across=True)
+                if k:
+                    rows.take(products, columns.first)
+                total += float(products.exp_().sum(1).sum(dtype=torch.float64)) / (2 if columns is rows else 1)
+    pairs = len(vectors) * (len(vectors) - 1) / 2
+    neighbours = torch.cat([block.positions for block in blocks]).numpy()
+    cosines = torch.cat([block.scores for block in blocks]).numpy() / 4
+    occurrences = np.bincount(neighbours.ravel(), minlength=len(vectors))
+    return AllPairs(float(np.log(total / pairs)) - 4, occurrences, k, neighbours, cosines)
+
+
+class _Nearest:
+    """The k best columns so far of each row of a block."""
+
+    def __init__(self, vectors: Tensor, first: int, k: int) -> None:
+        import torch
+
+        self.vectors, self.first, self.k = vectors, first, k
+        self.scores = torch.full((len(vectors), k), -torch.inf)
+        self.positions = torch.zeros((len(vectors), k), dtype=torch.int64)
+
+    def take(self, products: Tensor, first: int, *, across: bool = False) -> None:
+        """Take products with other rows, of which the first has number `first`.
+
+        The largest of `TOGETHER` neighbouring products says whether one of them can be among the best.
+
+        Args:
+            products: ``[rows, others]``.
+            first: see above.
+            across: they are ``[others, rows]``; to transpose them would be slow.
+        """
+        import torch
+        from torch.nn.functional import pad
+
+        least, others = self.scores[:, -1], products.shape[0 if across else 1]
+        if bool(least.isneginf().all()) and self.k < others:
+            best = products.topk(self.k, 0 if across else 1)
+            self.scores, positions = (part.T if across else part for part in best)
+            self.positions = positions + first
+            return
+        if missing := -others % TOGETHER:
+            products = pad(products, (0, 0, 0, missing) if across else (0, missing), value=-torch.inf)
+        if across:
+            wide = products.view(-1, TOGETHER, len(self.vectors))
+            rows, parts = (least[:, None] < wide.amax(1).T).nonzero().unbind(1)
+            near = wide[parts, :, rows]
+        else:
+            wide = products.view(len(self.vectors), -1, TOGETHER)
+            rows, parts = (wide.amax(2) > least[:, None]).nonzero().unbind(1)
+            near = wide[rows, parts]
+        entries, within = (near > least[rows, None]).nonzero().unbind(1)
+        if len(entries):
+            self._merge(rows[entries], near[entries, within], parts[entries] * TOGETHER + within + first)
+
+    def _merge(self, rows: Tensor, scores: Tensor, positions: Tensor) -> None:
+        """Put new entries among the best; they come in the order of their rows."""
+        import torch
+
+        touched, places, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
+        column = torch.arange(len(places)) - (counts.cumsum(0) - counts)[places] + self.k
+        best_scores = torch.full((len(touched), self.k + int(counts.max())), -torch.inf)
+        numbers = torch.zeros(best_scores.shape, dtype=torch.int64)
+        best_scores[:, : self.k], numbers[:, : self.k] = self.scores[touched], self.positions[touched]
+        best_scores[places, column], numbers[places, column] = scores, positions
+        best = best_scores.topk(self.k)
+        self.scores[touched], self.positions[touched] = best.values, numbers.gather(1, best.indices)
+
+
+def check_rows(vectors: Floats, least: int) -> None:
+    """Refuse what is no matrix of enough rows.
+
+    Raises:
+        ValueError: if so.
+    """
+    if vectors.ndim != 2 or len(vectors) < least:
+        raise ValueError(f"{vectors.shape} must be [n, d] with n >= {least}")
+
+
+def unit_rows(vectors: Floats) -> npt.NDArray[np.float64]:
+    """Return the rows ``[n, d]`` divided by their lengths; zero rows stay zero."""
+    wide = np.asarray(vectors, np.float64)
+    return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sentcli.errors import InputError, nearest
-from sentcli.evaluation import set_facts, sts, transfer_tasks
+from sentcli.evaluation import retrieval, sts, transfer_tasks
 from sentcli.evaluation.scores import AVERAGE, IN_DOMAIN, RETRIEVAL, SIMILARITY, TRANSFER, ScoreKind
 from sentcli.zoo import models_folder
 
@@ -20,7 +20,7 @@ NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
 AVERAGED = {
     SIMILARITY.name: frozenset(sts.TASKS),
     TRANSFER.name: frozenset(transfer_tasks.AVERAGED),
-    RETRIEVAL.name: set_facts.averaged(),
+    RETRIEVAL.name: retrieval.averaged(),
 }
 """The tasks that a printed average is of, by kind."""
 AVERAGES = {SIMILARITY.name: "STS average", TRANSFER.name: "transfer average", RETRIEVAL.name: "BEIR average"}
@@ -63,7 +63,7 @@ def _key(task: str, kind: ScoreKind) -> str:
 
 
 def _task(task: str, kind: ScoreKind) -> str:
-    return set_facts.canonical(task) if kind is RETRIEVAL else task
+    return retrieval.canonical(task) if kind is RETRIEVAL else task
 
 
 def published() -> dict[str, Published]:

@@ -1,25 +1,206 @@
-"""Scoring runs on retrieval sets, and the sets as tasks for models."""
+"""Retrieval sets as tasks for models: the ways to search one (vectors, words, both fused) and the scores of a run."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sentcli import console
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, means, ranked, score
-from sentcli.evaluation.retrieval_ways import SearchSettings, SetSearch
 from sentcli.evaluation.scores import RETRIEVAL, TaskScore, average_draws
+from sentcli.model.encoding import EncodeStats, Progress
+from sentcli.search import bm25, fusion
+from sentcli.search.exact import Neighbours, Similarity, Vectors
 from sentcli.search.fusion import Way
 from sentcli.search.trec import Run
 
 OnRun = Callable[[str, str, Run], None]
 """Takes a set's name (a forum as ``cqadupstack/android``), the way, and the hits."""
+RECALL_AT = 10
+"""Hits by which an index is compared with exact search."""
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How sets are searched, whatever the model."""
+
+    ways: tuple[Way, ...]
+    top_k: int = 1000
+    similarity: Similarity = "cosine"
+    query_prompt: str | None = None
+    """None is the model's own."""
+    document_prompt: str | None = None
+    query_length: int | None = None
+    """Tokens; None is the model's maximum length."""
+    dense_weight: float = 0.5
+    language: str = "english"
+    """Of BM25."""
+    index: str | None = None
+    """None is exact search."""
+
+    @property
+    def depth(self) -> int:
+        """Hits that a search is to find."""
+        return fusion.depth(self.ways, self.top_k)
+
+    def prompts(self, model: EvaluatedModel) -> dict[str, str]:
+        """Return what stands in front of queries and of documents."""
+        given = {"query": self.query_prompt, "document": self.document_prompt}
+        return {
+            f"{role}_prompt": model.spec.role_prompt(role) if prompt is None else prompt
+            for role, prompt in given.items()
+        }
+
+    def protocol(self, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
+        """Return every choice that moves the scores of a way, but those of set and model."""
+        choices: dict[str, Any] = {"search": way}
+        if model is not None:
+            choices |= {"similarity": self.similarity, "index": self.index or "exact", **self.prompts(model)}
+            choices |= {"query_length": self.query_length} if self.query_length is not None else {}
+            if self.index is not None and way == "dense" and self.depth > self.top_k:
+                choices["depth"] = self.depth  # an index finds other hits where it is asked for more
+        if way != "dense":
+            choices["bm25"] = bm25.described(language=self.language)
+        return {**choices, **fusion.described(way, self.top_k, self.dense_weight), "top_k": self.top_k}
+
+
+@dataclass(frozen=True)
+class DenseSearch:
+    """What a search by vectors finds."""
+
+    hits: Neighbours
+    truncated: int
+    """Texts that were longer than the maximum length."""
+    index_recall: float | None = None
+    """Share of the exact ten best documents among the ten best of an index."""
+    index: dict[str, Any] | str | None = None
+    """What the index is; ``exact`` where all documents are searched, so that an index is no help."""
+
+
+@dataclass
+class SetSearch:
+    """One set, searched by words at most once, whatever the models."""
+
+    data: RetrievalSet
+    plan: SearchSettings
+    own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
+    _last: tuple[EvaluatedModel, DenseSearch] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        rows = self.data.own_rows
+        self.own = np.array([rows.get(query, -1) for query in self.data.queries], np.int64)
+
+    @cached_property
+    def by_words(self) -> Neighbours:
+        """What BM25 finds."""
+        texts = (text for block in self.data.blocks() for text in block)
+        index = bm25.BM25.build(texts, language=self.plan.language)
+        return self._kept(index.search(list(self.data.queries.values()), self._searched))
+
+    def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
+        """Encode queries and documents, block by block, and search; the last model's hits are kept for other ways."""
+        if self._last is None or self._last[0] is not model:
+            model.encoder  # noqa: B018 - loads the model before there is a bar
+            with console.encoding(f"{self.data.name}: encoding", len(self.data.ids) + len(self.data.queries)) as bar:
+                self._last = model, self._by_vectors(model, bar)
+        return self._last[1]
+
+    def _by_vectors(self, model: EvaluatedModel, progress: Progress) -> DenseSearch:
+        from sentcli.search.exact import TopK
+
+        prompts = self.plan.prompts(model)
+        texts = list(self.data.queries.values())
+        length = self.plan.query_length or self.data.facts.query_length
+        encoded = model.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
+        _count_twins(texts, progress)
+        queries, truncated = encoded.of(texts), encoded.truncated(texts)
+        device = model.described["device"]
+        by_index = self.plan.index is not None and not self.all_wanted
+        k = RECALL_AT if by_index else self._searched
+        exact = TopK(queries, k, similarity=self.plan.similarity, device=device)
+        kept: list[Vectors] = []
+        for vectors, cut in self._vectors(model, prompts["document_prompt"], progress):
+            truncated += cut
+            exact.add(vectors)
+            if by_index:
+                kept.append(vectors)
+        if not by_index:
+            return DenseSearch(self._kept(exact.best()), truncated, index=None if self.plan.index is None else "exact")
+        return self._by_index(queries, np.concatenate(kept), exact.best(), truncated)
+
+    def _vectors(self, model: EvaluatedModel, prompt: str, progress: Progress) -> Iterator[tuple[Vectors, int]]:
+        """Yield the vectors of the documents ``[some, dim]``, and how many texts were cut."""
+        for texts in self.data.blocks():
+            encoded = model.encode(texts, progress, prompt=prompt, length=self.data.facts.document_length)
+            _count_twins(texts, progress)
+            yield encoded.of(texts), encoded.truncated(texts)
+
+    def _by_index(self, queries: Vectors, documents: Vectors, exact: Neighbours, truncated: int) -> DenseSearch:
+        from sentcli.search.searcher import build
+
+        index = build(str(self.plan.index), documents, self.plan.similarity)
+        hits = index.search(queries, self._searched)
+        return DenseSearch(self._kept(hits), truncated, _overlap(hits, exact), index.described())
+
+    def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
+        """Search one way."""
+        if model is None or way == "bm25":
+            return self.by_words
+        dense = self.by_vectors(model).hits
+        if way == "dense":
+            return dense
+        return fusion.fuse(way, dense, self.by_words, self.plan.top_k, self.plan.dense_weight)
+
+    def run(self, hits: Neighbours) -> Run:
+        """Return hits by query and document, best first, at most `top_k` of each query."""
+        ids, best = self.data.ids, _first(hits, self.plan.top_k)
+        return {
+            query: {ids[p]: float(s) for p, s in zip(positions, scores, strict=True) if p >= 0}
+            for query, positions, scores in zip(self.data.queries, best.positions, best.scores, strict=True)
+        }
+
+    @property
+    def all_wanted(self) -> bool:
+        """Whether a search is to find every document, so that an index is no help."""
+        return self._searched >= len(self.data.ids)
+
+    @property
+    def _searched(self) -> int:
+        return min(self.plan.depth + bool(self.data.own_rows), len(self.data.ids))
+
+    def _kept(self, hits: Neighbours) -> Neighbours:
+        """Return the hits without those that are the query itself."""
+        own = (hits.positions == self.own[:, None]) | (hits.positions < 0)
+        order = np.argsort(own, axis=1, kind="stable")
+        positions = np.where(own, -1, hits.positions)
+        return _first(
+            Neighbours(np.take_along_axis(positions, order, 1), np.take_along_axis(hits.scores, order, 1)),
+            self.plan.depth,
+        )
+
+
+def _first(hits: Neighbours, k: int) -> Neighbours:
+    return Neighbours(hits.positions[:, :k], hits.scores[:, :k])
+
+
+def _count_twins(texts: list[str], progress: Progress) -> None:
+    """Advance a bar by the texts that were not encoded because they repeat."""
+    progress(EncodeStats(texts=len(texts) - len(set(texts))))
+
+
+def _overlap(hits: Neighbours, exact: Neighbours) -> float:
+    """Return the mean share of the exact best that is among as many hits."""
+    k = exact.positions.shape[1]
+    pairs = zip(hits.positions[:, :k], exact.positions, strict=True)
+    return float(np.mean([len(set(some) & set(best)) / k for some, best in pairs]))
 
 
 def score_run(data: RetrievalSet, run: Run, top_k: int, facts: dict[str, Any] | None = None) -> TaskScore:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sentcli.evaluation.retrieval import canonical, known_sets
 from sentcli.evaluation.scores import AVERAGE, RETRIEVAL, TRANSFER, ModelScores, ScoreKind
-from sentcli.evaluation.set_facts import canonical, known_sets
 from sentcli.pages import protocols
 from sentcli.pages.systems import System
 from sentcli.table import MISSING, Table

@@ -15,11 +15,9 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.evaluation import in_domain, pair_tables
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model
-from sentcli.evaluation.retrieval import Collection, load_collection
-from sentcli.evaluation.retrieval_tasks import Bench, score_run
-from sentcli.evaluation.retrieval_ways import SearchSettings
+from sentcli.evaluation.retrieval import Collection, canonical, load_collection
+from sentcli.evaluation.retrieval_tasks import Bench, SearchSettings, score_run
 from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, ModelScores
-from sentcli.evaluation.set_facts import canonical
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions

@@ -9,7 +9,7 @@ from sentcli.analysis import gold, maps, neighbourhoods
 from sentcli.analysis.maps import MapSettings, Whitening, fitting_perplexity, mapped, tsne
 from sentcli.analysis.neighbourhoods import compare
 from sentcli.errors import InputError, MissingExtraError
-from sentcli.evaluation.all_pairs import all_pairs
+from sentcli.evaluation.pair_geometry import all_pairs
 
 
 def normal(rows, dimension, seed=0):
@@ -30,7 +30,7 @@ def grouped(groups=4, each=30, dimension=16, seed=0):
 def test_nearest_are_those_of_scikit_learn_in_order(rows, k, block, monkeypatch):
     from sklearn.neighbors import NearestNeighbors
 
-    monkeypatch.setattr("sentcli.evaluation.all_pairs.BLOCK", block)
+    monkeypatch.setattr("sentcli.evaluation.pair_geometry.BLOCK", block)
     vectors = normal(rows, 8)
     distances, expected = NearestNeighbors(n_neighbors=k, metric="cosine").fit(vectors).kneighbors()
     found = all_pairs(vectors, k)

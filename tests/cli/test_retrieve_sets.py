@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from sentcli.evaluation.set_facts import facts_of
+from sentcli.evaluation.retrieval import facts_of
 from tests.evaluation.conftest import CORPUS, QRELS, write_set
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -146,7 +146,7 @@ def test_an_encoder_of_another_length_has_the_same_weights(tiny_bert):
 
 
 def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
-    from sentcli.evaluation import retrieval, retrieval_ways
+    from sentcli.evaluation import retrieval, retrieval_tasks
     from sentcli.search import fusion
 
     folder, runs = make_random(), tmp_path / "runs"
@@ -170,7 +170,7 @@ def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
     ]
     data = retrieval.load_set(folder)
     parts = [_neighbours(runs / f"words.{way}.trec", data) for way in ("dense", "bm25")]
-    expected = retrieval_ways.SetSearch(data, retrieval_ways.SearchSettings(("rrf",))).run(
+    expected = retrieval_tasks.SetSearch(data, retrieval_tasks.SearchSettings(("rrf",))).run(
         fusion.reciprocal_rank(parts, 1000)
     )
     fused = _neighbours(runs / "words.rrf.trec", data)
@@ -375,7 +375,7 @@ def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_ran
 )
 def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
     from sentcli.errors import InputError
-    from sentcli.evaluation.retrieval_ways import SearchSettings
+    from sentcli.evaluation.retrieval_tasks import SearchSettings
     from sentcli.verbs.retrieve_sets import _check_factory
 
     if known:
@@ -386,7 +386,7 @@ def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
 
 def test_the_depth_of_a_search_by_index_is_part_of_what_is_kept(tiny_bert):
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.retrieval_ways import SearchSettings
+    from sentcli.evaluation.retrieval_tasks import SearchSettings
 
     model = EvaluatedModel(str(tiny_bert))
     alone, fused, exact = (
@@ -520,11 +520,11 @@ def test_a_run_against_print(make_set, make_random, invoke, tiny_bert):
 
 
 def test_a_printed_average_is_of_the_fourteen_sets():
-    from sentcli.evaluation import published, set_facts
+    from sentcli.evaluation import published, retrieval
     from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, SIMILARITY
 
     system = published.find("infocse-bert-base")
-    scores = {name: [0.5] for name in set_facts.averaged()}
+    scores = {name: [0.5] for name in retrieval.averaged()}
     found = published.compare(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
     assert len(found) == 15 and found["average"]["published"] == pytest.approx(0.2509)
     scores["dbpedia"] = scores.pop("dbpedia-entity")

@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.data.registry import registry
 from sentcli.errors import InputError
-from sentcli.evaluation import retrieval, set_facts
+from sentcli.evaluation import retrieval
 from tests.evaluation.conftest import CORPUS, QRELS, QUERIES
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -155,18 +155,18 @@ def test_the_name_says_which_facts_hold(make_set):
     assert found.protocol() == {"split": "dev", "own_document": "kept"}
     assert retrieval.load_collection(make_set("msmarco"), "test").split == "test"
     assert retrieval.load_collection(make_set("ArguAna")).protocol()["own_document"] == "left out"
-    assert set_facts.canonical("touche2020") == set_facts.canonical("Webis-Touche2020") == "webis-touche2020"
-    assert set_facts.facts_of("my-own") == set_facts.SetFacts("my-own", title="my-own")
-    assert len(set_facts.averaged()) == 14
+    assert retrieval.canonical("touche2020") == retrieval.canonical("Webis-Touche2020") == "webis-touche2020"
+    assert retrieval.facts_of("my-own") == retrieval.SetFacts("my-own", title="my-own")
+    assert len(retrieval.averaged()) == 14
 
 
 def test_facts_are_of_sets_that_can_be_had():
     fetched = {name for name, found in registry().items() if found.kind == "beir"}
     ours = {"cranfield", "npl", "cacm", "time", "lisa", "negconstraint"}
-    assert set(set_facts.known_sets()) - fetched <= ours
+    assert set(retrieval.known_sets()) - fetched <= ours
     forums = {file.path.partition("/")[0] for file in registry()["cqadupstack"].files}
-    assert set(set_facts.facts_of("cqadupstack").forums) == forums
-    for facts in set_facts.known_sets().values():
+    assert set(retrieval.facts_of("cqadupstack").forums) == forums
+    for facts in retrieval.known_sets().values():
         assert facts.self_hits in ("kept", "removed") and facts.split in ("test", "dev")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.set_facts import averaged
+from sentcli.evaluation.retrieval import averaged
 from sentcli.methods import configure, get_method
 from sentcli.methods.recipes import load_recipe, recipe_names
 from sentcli.training.batches import Order
