@@ -24,7 +24,7 @@ test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4
 
 test-slow: install
-	$(BIN)/python -m pytest -q -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow -n auto --maxprocesses 4
 
 check: install
 	$(BIN)/ruff check .

@@ -32,6 +32,7 @@ def test_activation_script_is_where_make_installs():
     assert "VENV ?= .venv" in (ROOT / "Makefile").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_commands_run_in_order(minilm, tmp_path, sentences):
     """As a user would: one after the other in one folder."""
     sentences = [s for s in sentences if s.strip()]
