@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from sentcli import __version__
 from sentcli.cli.base import register
-from sentcli.verbs.analyze import KINDS
+from sentcli.verbs.kinds import KINDS
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 

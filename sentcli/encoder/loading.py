@@ -156,7 +156,7 @@ class ExportError(SentcliError):
 def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
     """Return where the export of an encoder in a precision is, or would be, in the cache."""
     digests = f"{exported.model_digest(spec)} {exported.tokenizer_digest(spec.folder)}"
-    digest = hashlib.sha256(f"{exported.FORMAT} {precision} {runtime} {digests}".encode())
+    digest = hashlib.sha256(f"{exported.FORMAT} mapped {precision} {runtime} {digests}".encode())
     if precision == "int8" and runtime == "onnx":
         digest.update(f"reduce_range {sums_saturate()}".encode())
     return cache_folder(EXPORTS) / digest.hexdigest()[:32]
@@ -192,7 +192,7 @@ def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, r
             if is_whole_export(folder):  # another process was first
                 return
             shutil.rmtree(folder, ignore_errors=True)  # damaged, or half deleted by someone
-            export_model(_source(name, spec), folder, precision, weights=False, runtime=runtime)
+            export_model(_source(name, spec), folder, precision, weights=False, mapped=True, runtime=runtime)
             prune(folder)
     except (SentcliError, OSError) as error:
         if isinstance(error, (MissingExtraError, InputError)):

@@ -188,8 +188,15 @@ def array_of(tensor: Any) -> Array:
     return tensor.detach().cpu().float().numpy()
 
 
-def save(model: ir.Model, path: Path) -> None:
-    """Write a model; weights beyond what one protobuf holds go into ``model.onnx.data`` beside it."""
+def save(model: ir.Model, path: Path, *, apart: bool = False) -> None:
+    """Write a model.
+
+    Args:
+        model: to write.
+        path: of the graph.
+        apart: put the weights into ``model.onnx.data`` beside it, which onnxruntime maps into memory instead of
+            reading it; weights beyond what one protobuf holds are put there in any case.
+    """
     weights = (value.const_value for value in model.graph.initializers.values())
     large = sum(weight.nbytes for weight in weights if weight is not None) > PROTOBUF_LIMIT
-    ir.save(model, path, external_data=f"{path.name}.data" if large else None)
+    ir.save(model, path, external_data=f"{path.name}.data" if apart or large else None)

@@ -63,6 +63,7 @@ def export_model(
     verify: bool = True,
     scorer: Scorer | None = None,
     weights: bool = True,
+    mapped: bool = False,
     overwrite: bool = False,
     runtime: str = "onnx",
     say: Say = lambda message: None,
@@ -76,6 +77,7 @@ def export_model(
         verify: compare the export with the model, and publish it only if it agrees.
         scorer: for the change on STS-B, which counts as well.
         weights: keep the torch weights, too, so that ``SentenceTransformer(folder)`` opens the folder.
+        mapped: keep the weights of a written graph in a file of their own, which a process opens sooner.
         overwrite: replace an exported folder that is there.
         runtime: ``openvino`` writes int8 for OpenVINO alone instead of ``model.onnx``.
         say: called with each step.
@@ -92,7 +94,7 @@ def export_model(
     beside = folder.resolve().parent  # the same file system, so that files can be renamed
     with replacing(folder) as temporary, tempfile.TemporaryDirectory(prefix=".sentcli-export-", dir=beside) as work:
         temporary.mkdir()
-        maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime)
+        maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped)
         export, verification = maker.make(compared=verify)
         write_model_files(model, temporary, weights=weights)
         names = [*GRAPHS, "tokenizer.json"]
@@ -142,6 +144,7 @@ class _Maker:
     scorer: Scorer | None
     say: Say
     runtime: str
+    mapped: bool
 
     def __post_init__(self) -> None:
         model, folder, precision = self.model, self.folder, self.precision
@@ -205,7 +208,8 @@ class _Maker:
             vectors = part.write_onnx(recorded, states, vectors, f"module.{number}", built)
         dimension = spec.modules[-1].output_width(spec.widths[-1])
         self.linear_names = recorded.linear_names
-        graph.save(recorded.model(vectors, dimension, str(spec.config.get("model_type", "encoder"))), self.path)
+        model = recorded.model(vectors, dimension, str(spec.config.get("model_type", "encoder")))
+        graph.save(model, self.path, apart=self.mapped)
 
     def _trace(self, keep: Collection[str]) -> None:
         from sentcli.onnx_export import tracing

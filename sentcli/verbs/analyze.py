@@ -8,19 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, nearest
+from sentcli.verbs.kinds import KINDS
 from sentcli.verbs.kinds.shared import Analysis
-
-KINDS = {
-    "geometry": "geometry:geometry",
-    "map": "map:map_",
-    "similarity": "similarity:similarity",
-    "attention": "attention:attention",
-    "objectives": "objectives:objectives",
-    "low-shot": "sweeps:low_shot",
-    "sweep": "sweeps:sweep",
-    "compare": "compare:compare",
-}
-"""A kind of analysis to the module of `sentcli.verbs.kinds` and the function there."""
 
 
 def kind_of(name: str) -> Callable[..., Analysis]:

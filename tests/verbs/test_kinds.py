@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.verbs.analyze import KINDS, analyze, kind_of
+from sentcli.verbs.analyze import analyze, kind_of
+from sentcli.verbs.kinds import KINDS
 
 
 def test_a_kind_from_python(tmp_path, capsys, monkeypatch):

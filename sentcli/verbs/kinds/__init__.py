@@ -1,1 +1,13 @@
 """The kinds of ``analyze``: a file for each, with its options, its tables and its figures."""
+
+KINDS = {
+    "geometry": "geometry:geometry",
+    "map": "map:map_",
+    "similarity": "similarity:similarity",
+    "attention": "attention:attention",
+    "objectives": "objectives:objectives",
+    "low-shot": "sweeps:low_shot",
+    "sweep": "sweeps:sweep",
+    "compare": "compare:compare",
+}
+"""A kind of analysis to the module of `sentcli.verbs.kinds` and the function there."""
