@@ -125,7 +125,7 @@ def load(
     backend = TorchBackend.choose(options, notice)
     hf_tokenizer = load_tokenizer(spec.folder)
     tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
-    backend.attach(torch_model.build(spec, untrained=untrained))
+    backend.attach(torch_model.build(spec, notice, untrained=untrained))
     return LoadedModel(name, replace(spec, max_length=tokenizer.max_length), tokenizer, backend, hf_tokenizer)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -106,21 +106,36 @@ class TorchEncoder(nn.Module):
         return features
 
 
-def build(spec: EncoderSpec, *, untrained: bool = False) -> TorchEncoder:
+def build(
+    spec: EncoderSpec, notice: Callable[[str], None] = lambda message: None, *, untrained: bool = False
+) -> TorchEncoder:
     """Build the encoder of a spec and load its weights, in float32 and evaluation mode.
 
     Args:
         spec: of the encoder.
+        notice: called with what the user should know of the weights.
         untrained: a folder without weights gives random ones instead of an error.
     """
-    state = {} if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
-    backbone = load_backbone(spec.folder, state)
+    state = None if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
+    backbone = load_backbone(spec.folder, state, notice)
+    state = state or {}
     modules = [_build_module(m, width, spec, state) for m, width in zip(spec.modules, spec.widths, strict=True)]
     return TorchEncoder(backbone, modules).float().eval()
 
 
-def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
-    """Make the transformers model of a folder's config.json with the weights in `state`; random ones if it is empty."""
+def load_backbone(
+    folder: Path, state: dict[str, Tensor] | None, notice: Callable[[str], None] = lambda message: None
+) -> nn.Module:
+    """Make the transformers model of a folder's config.json.
+
+    Args:
+        folder: of the model.
+        state: its weights; None for random ones. Those of heads that do not encode are left out.
+        notice: called with which heads these are.
+
+    Raises:
+        InputError: if a weight is missing, has another shape, or belongs to a layer that config.json does not have.
+    """
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
@@ -131,19 +146,37 @@ def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
         raise InputError(f"{folder}: no encoder can be made of its config.json: {one_line(error)}") from error
     if isinstance(model_class, (tuple, list)):
         model_class = model_class[0]
-    if not state:
+    if state is None:
         return model_class(config)
-    state = {key: value for key, value in state.items() if not key.startswith("mlp.")}
     try:
         model, report = model_class.from_pretrained(
             None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32
         )
     except (RuntimeError, ValueError, TypeError, ZeroDivisionError) as error:
         raise InputError(f"{folder}: the weights do not fit config.json: {one_line(error)}") from error
-    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+    missing = [key for key in report["missing_keys"] if "pooler" not in key]
     if missing:
-        raise InputError(f"{folder}: {len(missing)} weights are missing, the first is {missing[0]}")
+        raise InputError(f"{folder}: {_listed(missing)} missing from its weights")
+    own = {name for name, _ in model.named_children()}
+    heads, unknown = set(), []
+    for key in report["unexpected_keys"]:
+        part = key.removeprefix(f"{model.base_model_prefix}.").partition(".")[0]
+        if part in own and "pooler" not in key:
+            unknown.append(key)
+        else:
+            heads.add(part)
+    if unknown:
+        raise InputError(f"{folder}: {_listed(unknown)} in its weights, but not in the model of its config.json")
+    if heads:
+        notice(f"{folder}: weights of a head that does not encode are not used: {', '.join(sorted(heads))}")
     return model
+
+
+def _listed(keys: Collection[str]) -> str:
+    """Return ``3 tensors (a, b, ...) are`` for some names."""
+    first = ", ".join(sorted(keys)[:3])
+    more = ", ..." if len(keys) > 3 else ""
+    return f"{len(keys)} tensor{'s' * (len(keys) > 1)} ({first}{more}) {'are' if len(keys) > 1 else 'is'}"
 
 
 def _build_module(spec: ModuleSpec, width: int, encoder: EncoderSpec, state: dict[str, Tensor]) -> BuiltModule:

@@ -8,7 +8,7 @@ Where the authors' code and sentence-transformers differ:
     reduction  mean (authors, default), sum                          --set tension.reduction=sum
     kept       the better on dev (authors, default), the second      --set twin.keep=second
     optimiser  RMSprop, rate stepped down from 1e-5 to 2e-6 (authors, default)
-miCSE adds its term to it (table 4): --set objectives+=ami; the views are then the two encoders' attentions.
+miCSE adds its term to it (its table 2): --set objectives+=ami; the views are then the two encoders' attentions.
 """
 
 from sentcli.methods.heads import NoHead

@@ -1,8 +1,8 @@
 """InfoCSE (Wu et al., EMNLP 2022 Findings): masked words are predicted through the sentence vector.
 
-Stage 2 (the default): SimCSE's InfoNCE plus lambda x the loss of an auxiliary network of two layers. It sees [CLS] of
-the unmasked sentence and, of a masked copy, the states of a frozen copy of the lower layers ; so
-the encoder learns from it through [CLS] alone. Stage 1, ``--stage pretrain``, is Condenser's pretraining of encoder and
+Stage 2 (the default): SimCSE's InfoNCE plus lambda x the loss of an auxiliary network of two layers. It reads [CLS]
+of the unmasked sentence and the states that a frozen copy of the lower layers gives of a masked copy of it, so that the
+encoder learns from it through [CLS] alone. Stage 1, ``--stage pretrain``, is Condenser's pretraining of encoder and
 auxiliary network together; ``--aux-init DIR`` takes its result.
 
 Where paper and code differ:

@@ -1,4 +1,4 @@
-"""InforMin-CL (Chen, Zhang, Zheng and Mao, COLING 2022): keep what the views share, drop what they do not.
+"""InforMin-CL (Chen, Zhou, Sun and He, COLING 2022): keep what the views share, drop what they do not.
 
 SimCSE's InfoNCE L_C (eq. 4) plus a reconstruction term L_R: the vector of one view predicts that of the other (eq. 8).
 L = L_C + lambda L_R (eq. 9), minimised; there is no reconstruction network and gradients reach both views.

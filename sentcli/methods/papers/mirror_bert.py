@@ -7,7 +7,7 @@ Where the code and this differ:
     mean       over 50 positions with padding (code); over the real tokens here, so that a vector does not depend on
                what a text is padded to
     drophead   heads instead of dropout (scripts): --set dropout=0 --set drop_heads=0.2 (BERT), 0.05 (RoBERTa)
-miCSE adds its term to it (table 4): --set objectives+=ami.
+miCSE adds its term to it (its table 2): --set objectives+=ami.
 """
 
 from sentcli.methods.heads import NoHead

@@ -1,0 +1,131 @@
+"""Every command on every kind of spoiled input: one message, nothing left behind, the old output intact."""
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.scenes import SCENES, write_scene_files
+from tests.faults.spoilings import spoilings
+from tests.training.test_resume import interrupted
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of POSIX")
+
+SECONDS = 20
+SAMPLE = 150
+"""Cases that run with the quick tests; all of them run with the slow ones."""
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory):
+    """A folder with what all scenes read."""
+    from typer.testing import CliRunner
+
+    from sentcli.cli.app import app
+
+    folder, before = tmp_path_factory.mktemp("scenes"), Path.cwd()
+
+    def invoke(*arguments, check=None):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert check is None or result.exit_code == check, result.stderr
+        return result
+
+    os.chdir(folder)
+    try:
+        write_scene_files(folder, invoke)
+        with pytest.MonkeyPatch.context() as patch:
+            resume = next(scene for scene in SCENES if scene.name == "resume a training").command
+            interrupted(patch, invoke, 3, *resume.removesuffix(" --resume").split())
+    finally:
+        os.chdir(before)
+    return folder
+
+
+CASES = [
+    (scene, file, spoiling)
+    for scene in SCENES
+    for file in scene.files
+    for spoiling in spoilings(file)
+    if not (spoiling.name == "a pipe" and "/" not in file)  # a text of the user's may be one, as <(command) is
+]
+QUICK = set(random.Random(0).sample(range(len(CASES)), SAMPLE))
+
+
+@contextmanager
+def limited(seconds):
+    """Fail if the work inside takes longer."""
+
+    def late(number, frame):
+        raise TimeoutError(f"took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def tree(folder):
+    """Return what is in a folder, without what is in the places that a command may write to."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "other"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def check(scene, file, spoiling, good, folder, invoke):
+    shutil.copytree(good, folder, symlinks=True, dirs_exist_ok=True)
+    spoiling.spoil(folder / file)
+    before = tree(folder)
+    with limited(SECONDS):
+        result = invoke(*scene.command.split())
+    assert not isinstance(result.exception, (TimeoutError, RecursionError)), result.exception
+    assert "Traceback" not in result.stderr and "a defect of sentcli" not in result.stderr, result.stderr
+    after = tree(folder)
+    ours = {name for name in {*before, *after} if not name.startswith(scene.makes)} if scene.makes else {*before, *after}
+    if result.exit_code == 0:
+        assert spoiling.may_pass or spoiling.name in scene.passes, f"succeeded: {result.stderr}"
+    else:
+        assert result.exit_code in (1, 2), (result.exit_code, result.stderr, result.exception)
+        errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1, result.stderr
+        named = Path(file)
+        assert any(part in errors[0] for part in (file, named.name, str(named.parent))), errors[0]
+        assert {name: after.get(name) for name in ours} == {name: before.get(name) for name in ours}
+    partial = [name for name in after if ".partial" in name or ".tmp" in name or ".building" in name]
+    assert not partial
+
+
+def names(case):
+    scene, file, spoiling = case
+    return f"{scene.name}: {file}: {spoiling.name}"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=names(case), marks=[] if number in QUICK else [pytest.mark.slow])
+        for number, case in enumerate(CASES)
+    ],
+)
+def test_spoiled_input(case, good, tmp_path, invoke, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    check(*case, good, tmp_path / "here", invoke)
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_the_scenes_succeed_on_good_input(scene, good, tmp_path, invoke, monkeypatch):
+    shutil.copytree(good, tmp_path / "here", symlinks=True)
+    monkeypatch.chdir(tmp_path / "here")
+    invoke(*scene.command.split(), check=0)
