@@ -7,12 +7,16 @@ file order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Index = npt.NDArray[np.intp]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def distinct(texts: Sequence[str]) -> tuple[list[str], Index]:
@@ -20,6 +24,16 @@ def distinct(texts: Sequence[str]) -> tuple[list[str], Index]:
     positions: dict[str, int] = {}
     index = np.fromiter((positions.setdefault(text, len(positions)) for text in texts), np.intp, len(texts))
     return list(positions), index
+
+
+def one_ahead(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """Yield `work(item)` of each item in order; a second thread computes the next one while the caller uses one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
+        ahead = [pool.submit(work, item) for item in items[:1]]
+        for i in range(len(items)):
+            result = ahead.pop().result()
+            ahead += [pool.submit(work, item) for item in items[i + 1 : i + 2]]
+            yield result
 
 
 def longest_first(lengths: npt.NDArray[np.int64]) -> Index:

@@ -141,15 +141,10 @@ class LoadedModel:
         return Encoded(vectors, beyond, total)
 
     def _tokenized(self, texts: list[str], prefix: str, *, pieces: bool) -> Iterator[tuple[slice, Tokens]]:
-        """Tokenise chunk by chunk, one chunk ahead of the caller."""
-        slices = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
-        with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
-            ahead = [pool.submit(self.tokenizer, texts[rows], prefix, pieces=pieces) for rows in slices[:1]]
-            for i, rows in enumerate(slices):
-                tokens = ahead.pop().result()
-                if i + 1 < len(slices):
-                    ahead.append(pool.submit(self.tokenizer, texts[slices[i + 1]], prefix, pieces=pieces))
-                yield rows, tokens
+        """Tokenise chunk by chunk, one chunk ahead of the caller, and yield the rows and the tokens of each."""
+        chunks = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
+        tokens = batching.one_ahead(lambda rows: self.tokenizer(texts[rows], prefix, pieces=pieces), chunks)
+        yield from zip(chunks, tokens, strict=True)
 
     def _joined(self, pieces: Vectors, tokens: Tokens) -> Vectors:
         """Return the mean of each text's pieces, weighted by their numbers of tokens without special tokens."""

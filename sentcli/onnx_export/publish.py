@@ -11,7 +11,7 @@ import tempfile
 import timeit
 from collections.abc import Callable, Collection
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +102,7 @@ def export_model(
         if weights:  # they are written anew, so their bytes differ from those of the source
             export = replace(export, model_digest=model_digest(read_spec(temporary)))
         export = replace(export, sha256=digests, environment=environment("cpu", precision))
-        write_json(temporary / EXPORT, export.to_dict())
+        write_json(temporary / EXPORT, asdict(export))
         _write_card(temporary, model, export)
     size = sum((folder / name).stat().st_size for name in digests if name in GRAPHS)
     return Exported(folder, export, size, verification)

@@ -6,7 +6,6 @@ Everything here follows from the seed and the number of the step, so that a resu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from sentcli.methods.views import BatchTexts
+from sentcli.model.batching import one_ahead
 from sentcli.model.tokenizing import Tokens, pad
 
 if TYPE_CHECKING:
@@ -117,13 +117,7 @@ class BatchMaker:
 
     def steps(self, first: int, end: int) -> Iterator[list[Batch]]:
         """Yield the batches of steps `first` to `end` - 1, each made while the step before is trained on."""
-        with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
-            waiting = [pool.submit(self.step, first)] if first < end else []
-            for number in range(first, end):
-                batches = waiting.pop().result()
-                if number + 1 < end:
-                    waiting.append(pool.submit(self.step, number + 1))
-                yield batches
+        return one_ahead(self.step, range(first, end))
 
 
 def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:

@@ -103,6 +103,7 @@ class RunFolder:
         resume: bool = False,
     ) -> None:
         self.path = path.resolve()
+        self.lock = FileLock(self.path / LOCK, timeout=0)
         self.checkpoints = Checkpoints(self.path)
         self.metrics: IO[str] | None = None
         self.checkpoint: Checkpoint | None = None
@@ -120,7 +121,6 @@ class RunFolder:
             return
         check_run_folder(path, overwrite=overwrite, resume=resume)
         self.path.mkdir(exist_ok=True)
-        self.lock = FileLock(self.path / LOCK, timeout=0)
         try:
             self.lock.acquire()
         except Timeout:
@@ -287,7 +287,7 @@ class RunFolder:
         """Close the metrics and let another run in; what was written stays for --resume."""
         if self.metrics is not None:
             self.metrics.close()
-        if hasattr(self, "lock") and self.lock.is_locked:
+        if self.lock.is_locked:
             self._unlock()
 
 

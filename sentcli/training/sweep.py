@@ -58,7 +58,6 @@ class SweepRun:
     """The name of its folder."""
     point: dict[str, Any]
     """The values that the sweep varies, without the seed."""
-    seed: int | None
     request: TrainRequest
 
 
@@ -138,7 +137,7 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
             name = _name(settings)
             run_request = _request_at(request, settings, request.output / name)
             run_request.configured()  # a wrong setting is an error now, not after hours
-            sweep_runs.append(SweepRun(name, dict(point), seed, run_request))
+            sweep_runs.append(SweepRun(name, dict(point), run_request))
     return sweep_runs
 
 
