@@ -150,7 +150,7 @@ class _Fetch:
         if self.uses_lock_file:
             reasons.append(
                 f"checksums of the first download are in {self.folder / pins.LOCK_FILE}: delete an entry there"
-                " to accept what a source gives now"
+                " to take what a source gives now"
             )
         raise SentcliError(f"{dataset.name} could not be had\n" + "\n".join(reasons))
 
