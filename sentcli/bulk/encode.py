@@ -199,7 +199,7 @@ def encode_files(
             inputs.options,
             block_rows=min(block_rows, settings.shard_rows),
             shard_rows=settings.shard_rows,
-            wanted=writer.wanted,
+            shards=writer.missing,
             first_number=writer.first_number,
             columns=list(plan.column_types),
         )
@@ -229,7 +229,7 @@ class _FileWriter:
 
     append: Write
     expected: int
-    wanted = None
+    missing = None
     first_row = first_number = rows_before = 0
     damaged: list[str] = field(default_factory=list)
 

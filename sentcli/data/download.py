@@ -275,7 +275,7 @@ def _extent(response: httpx2.Response, offset: int) -> tuple[int, int | None]:
         return 0, int(length) if length else None
     extent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if extent is None or int(extent[1]) != offset:
-        raise _Refused(f"was asked for bytes from {offset:,} on and gives others")
+        raise _Refused(f"was asked for bytes from {offset:,} on and sends others")
     return offset, None if extent[2] == "*" else int(extent[2])
 
 

@@ -152,7 +152,7 @@ class _Fetch:
                 f"checksums of the first download are in {self.folder / pins.LOCK_FILE}: delete an entry there"
                 " to take what a source gives now"
             )
-        raise SentcliError(f"{dataset.name} could not be had\n" + "\n".join(reasons))
+        raise SentcliError(f"{dataset.name} could not be fetched\n" + "\n".join(reasons))
 
     def take(self, given: Path) -> None:
         """Use an archive, or the only file of a set, that is on this machine.

@@ -74,11 +74,11 @@ def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, st
     with _explained(archive, into), _opened(archive) as members:
         places = choose([member.name for member in members])
         require_room(into, sum(member.size for member in members if member.name in places), archive.name)
-        left = limit(archive)
+        remaining = limit(archive)
         for member in members:
             if member.name in places:
                 with cast(IO[bytes], member.open()) as stream:
-                    left -= _copy(stream, into / places[member.name], left, archive)
+                    remaining -= _copy(stream, into / places[member.name], remaining, archive)
     return list(places.values())
 
 
@@ -126,14 +126,14 @@ def _explained(archive: Path, target: Path) -> Iterator[None]:
         raise ArchiveError(f"{archive.name} is damaged: {one_line(error) or type(error).__name__}") from error
 
 
-def _copy(stream: IO[bytes], target: Path, left: int, archive: Path) -> int:
-    """Write a stream into a file, at most `left` bytes, and return how many bytes it has."""
+def _copy(stream: IO[bytes], target: Path, remaining: int, archive: Path) -> int:
+    """Write a stream into a file, at most `remaining` bytes, and return how many bytes it has."""
     target.parent.mkdir(parents=True, exist_ok=True)
     size = 0
     with target.open("xb") as handle:
-        while block := stream.read(min(BLOCK, left - size + 1)):
+        while block := stream.read(min(BLOCK, remaining - size + 1)):
             size += len(block)
-            if size > left:
+            if size > remaining:
                 raise _too_much(archive)
             handle.write(block)
     return size

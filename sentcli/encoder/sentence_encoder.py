@@ -208,9 +208,9 @@ class SentenceEncoder:
         if prompt_name is None:
             return self.spec.usual_prompt
         if prompt_name not in self.spec.prompts:
-            known = ", ".join(self.spec.prompts) or "none"
+            names = ", ".join(self.spec.prompts) or "none"
             hint = nearest(prompt_name, list(self.spec.prompts))
-            raise InputError(f"{self.model} has no prompt {prompt_name!r}{hint}; it has: {known}")
+            raise InputError(f"{self.model} has no prompt {prompt_name!r}{hint}; it has: {names}")
         return self.spec.prompts[prompt_name]
 
     def role_prompt(self, role: str) -> str:

@@ -75,8 +75,8 @@ def _problem(kind: Any, error: ValidationError) -> str:
     place = ".".join(map(str, first["loc"]))
     match first["type"]:
         case "extra_forbidden" if not parents:
-            known = [field.alias or name for name, field in kind.model_fields.items()]
-            return f"unknown key {last!r}{nearest(str(last), known)}; one of: {', '.join(known)}"
+            keys = [field.alias or name for name, field in kind.model_fields.items()]
+            return f"unknown key {last!r}{nearest(str(last), keys)}; one of: {', '.join(keys)}"
         case "missing":
             return f"{place} is missing"
         case "value_error":

@@ -170,7 +170,7 @@ def blocks(
     *,
     block_rows: int = 8192,
     shard_rows: int | None = None,
-    wanted: Iterable[int] | None = None,
+    shards: Iterable[int] | None = None,
     first_number: int = 0,
     columns: Sequence[str] = (),
 ) -> Iterator[Block]:
@@ -182,12 +182,12 @@ def blocks(
         block_rows: the number of rows in a block; the last block of a shard may be shorter.
         shard_rows: the number of rows in a shard. A block has rows of one shard only, so that the blocks of a shard
             depend on its rows alone.
-        wanted: the numbers of the shards to yield; the rows of other shards are read and dropped.
+        shards: the numbers of the shards to yield; the rows of other shards are read and dropped.
         first_number: the number of the first row, for ids that are row numbers.
         columns: the names of the other columns to keep; a row without one gets None.
     """
     block = Block(columns={name: [] for name in columns})
-    shards = None if wanted is None else frozenset(wanted)
+    kept_shards = None if shards is None else frozenset(shards)
     number, rows_with_text = first_number, 0
     for source in sources:
         for place, row in enumerate(rows(source, options), 1):
@@ -196,7 +196,7 @@ def blocks(
                 continue
             shard = rows_with_text // shard_rows if shard_rows else 0
             rows_with_text += 1
-            if shards is not None and shard not in shards:
+            if kept_shards is not None and shard not in kept_shards:
                 continue
             if len(block) and (shard != block.shard or len(block) == block_rows):
                 yield block

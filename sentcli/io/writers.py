@@ -219,9 +219,9 @@ class DatasetWriter:
         finished = {shard.number - self.first_shard for shard in self.manifest.shards}
         self.share = self.part.shards(-(-plan.rows // shard_rows))
         """The numbers of this machine's shards, counted from the first shard of these inputs."""
-        self.wanted = [number for number in self.share if number not in finished]
+        self.missing = [number for number in self.share if number not in finished]
         """The numbers of the shards in `share` that are missing."""
-        self.expected = sum(map(self._size, self.wanted))
+        self.expected = sum(map(self._size, self.missing))
         self.rows_before = sum(map(self._size, self.share)) - self.expected
         self.stack = ExitStack()
         self.open_files: tuple[Write, ...] = ()
@@ -324,7 +324,7 @@ class DatasetWriter:
         write_json(self.folder / self.part.manifest, asdict(self.manifest))
 
     def __enter__(self) -> DatasetWriter:
-        if self.wanted or not (self.folder / self.part.manifest).exists():
+        if self.missing or not (self.folder / self.part.manifest).exists():
             self._write_manifest()
         self._clear()  # only after the new manifest is written: it may delete the only other ones
         return self

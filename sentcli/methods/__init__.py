@@ -77,10 +77,8 @@ def get_method(method: str | Method, stage: str | None = None) -> Method:
     if stage is None:
         return method
     if stage not in method.stages:
-        known = ", ".join(method.stages) or "none"
-        raise InputError(
-            f"--stage {stage}: {method.name} has no such stage{nearest(stage, list(method.stages))}; it has: {known}"
-        )
+        hint, stages = nearest(stage, list(method.stages)), ", ".join(method.stages) or "none"
+        raise InputError(f"--stage {stage}: {method.name} has no such stage{hint}; it has: {stages}")
     return method.stages[stage]
 
 

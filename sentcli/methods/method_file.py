@@ -94,5 +94,5 @@ def naming_the_line(path: Path | None) -> Iterator[None]:
             raise
         if isinstance(error, InputError):
             raise InputError(f"{path}, line {lines[-1]}: {error}") from error
-        what = str(error) if isinstance(error, SentcliError) else f"{type(error).__name__}: {error}"
-        raise SentcliError(f"{path}, line {lines[-1]}: {what}") from error
+        message = str(error) if isinstance(error, SentcliError) else f"{type(error).__name__}: {error}"
+        raise SentcliError(f"{path}, line {lines[-1]}: {message}") from error

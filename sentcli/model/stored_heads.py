@@ -76,11 +76,11 @@ def lm_head_weights(folder: Path) -> StateDict | None:
     for dense, norm, decoder, bias in LM_HEADS:
         if f"{dense}.weight" not in state:
             continue
-        names = {
-            f"{ours}.{kind}": f"{theirs}.{kind}"
-            for ours, theirs in (("dense", dense), ("norm", norm))
+        keys = {
+            f"{name}.{kind}": f"{key}.{kind}"
+            for name, key in (("dense", dense), ("norm", norm))
             for kind in ("weight", "bias")
         }
-        names |= {"decoder.weight": f"{decoder}.weight", "bias": bias}
-        return {ours: state[theirs] for ours, theirs in names.items() if theirs in state}
+        keys |= {"decoder.weight": f"{decoder}.weight", "bias": bias}
+        return {name: state[key] for name, key in keys.items() if key in state}
     return None

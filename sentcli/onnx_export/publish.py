@@ -153,8 +153,8 @@ class _Maker:
         self.path = folder / ONNX
         self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
         self.graph_precision = "fp32" if self.runtime == "openvino" else precision
-        known = transformer.family_of(model.torch_module.backbone) is not None
-        self.kind = "written" if known and all(part.has_onnx for part in model.spec.modules) else "traced"
+        has_family = transformer.family_of(model.torch_module.backbone) is not None
+        self.kind = "written" if has_family and all(part.has_onnx for part in model.spec.modules) else "traced"
         self.linear_names: list[str] = []
         """The names of the layers that int8 may quantise; empty before the first `_build`."""
         model.tokenizer.backend.save(str(folder / "tokenizer.json"))

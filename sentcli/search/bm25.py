@@ -154,9 +154,10 @@ def check_language(language: str) -> None:
         InputError: if it is neither one of PyStemmer's nor ``none``.
         MissingExtraError: if PyStemmer is not installed.
     """
-    known = [*_require_stemmer().algorithms(), NO_LANGUAGE]
-    if language not in known:
-        raise InputError(f"BM25: unknown language {language!r}{nearest(language, known)}; one of: {', '.join(known)}")
+    languages = [*_require_stemmer().algorithms(), NO_LANGUAGE]
+    if language not in languages:
+        hint = nearest(language, languages)
+        raise InputError(f"BM25: unknown language {language!r}{hint}; one of: {', '.join(languages)}")
 
 
 def _analysis(language: str) -> dict[str, Any]:

@@ -260,8 +260,8 @@ def stop_if_not_finite(
         return
     rows, views = [list(batch.rows) for batch in batches], [batch.texts.views for batch in batches]
     path = folder.keep_failed({"step": step, **values, "grad_norm": norm, "rows": rows, "views": views})
-    what = f"the norm of the gradient is {norm}" if finite else f"the loss is {values['loss']}"
-    raise SentcliError(f"step {step}: {what}; the sentences are in {path}; try a lower --learning-rate")
+    problem = f"the norm of the gradient is {norm}" if finite else f"the loss is {values['loss']}"
+    raise SentcliError(f"step {step}: {problem}; the sentences are in {path}; try a lower --learning-rate")
 
 
 @dataclass
