@@ -49,9 +49,7 @@ class Inputs:
         return [source.described() for source in self.sources]
 
 
-def check_target(
-    output: str, *, overwrite: bool, resume: bool, append: bool = False, part: ShardShare | None = None
-) -> None:
+def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, part: ShardShare | None = None) -> None:
     """Refuse an output that must not be written, before anything is read.
 
     Raises:

@@ -178,7 +178,7 @@ def is_whole_export(folder: Path) -> bool:
     return True
 
 
-def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: str = "onnx") -> None:
+def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: str) -> None:
     """Export a model to its folder of the cache; if several processes do so, one makes it and the others wait.
 
     Raises:

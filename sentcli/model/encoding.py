@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -50,9 +50,6 @@ class EncodeStats:
     """The number of distinct texts that are longer than the maximum length."""
     tokens_lost: int = 0
     """The number of tokens that were cut off from these texts."""
-
-    def __add__(self, other: EncodeStats) -> EncodeStats:
-        return EncodeStats(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class Contrastive(Objective, name="contrastive"):
         )
 
 
-def equal_rows(ids: Tensor, mask: Tensor, *, cross_device: bool = False) -> Tensor:
+def equal_rows(ids: Tensor, mask: Tensor, *, cross_device: bool) -> Tensor:
     """Return a number for each row of ids ``[B, T]`` that equal texts share, with `cross_device` over all processes."""
     ids = ids.masked_fill(mask == 0, -1)
     everyone = gather(widest(ids)) if cross_device else ids

@@ -37,13 +37,13 @@ def shuffled_group_whitening(
     return whitened[:, permutation.argsort()]
 
 
-def zca(covariance: Tensor, eps: float = 0.0, *, detach: bool = True) -> Tensor:
+def zca(covariance: Tensor, eps: float, *, detach: bool) -> Tensor:
     """Return ``U diag(1 / sqrt(S)) U^T`` of each covariance ``[..., c, c]``: the whitening nearest to the identity."""
     values, vectors = _eigen(covariance, eps, detach)
     return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
 
 
-def pca(covariance: Tensor, eps: float = 0.0, *, detach: bool = True) -> Tensor:
+def pca(covariance: Tensor, eps: float, *, detach: bool) -> Tensor:
     """Return ``U diag(1 / sqrt(S))`` of each covariance: the columns are the principal axes, the smallest first."""
     values, vectors = _eigen(covariance, eps, detach)
     return vectors * values.rsqrt().unsqueeze(-2)

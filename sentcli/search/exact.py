@@ -174,10 +174,10 @@ class Blocks:
                     pages.madvise(mmap.MADV_DONTNEED)  # the process gives the pages up; they stay in the system's cache
         return vectors
 
-    def sample(self, count: int, seed: int = 0) -> tuple[npt.NDArray[np.int64], Vectors]:
+    def sample(self, count: int) -> tuple[npt.NDArray[np.int64], Vectors]:
         """Return the positions ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""
         count = min(count, len(self))
-        chosen = np.random.default_rng(seed).choice(len(self), count, replace=False, shuffle=False)
+        chosen = np.random.default_rng(0).choice(len(self), count, replace=False, shuffle=False)
         positions = np.sort(chosen).astype(np.int64)
         return positions, self.take(positions)
 

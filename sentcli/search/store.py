@@ -341,7 +341,7 @@ class Store:
         searcher.parts = [part.on(device) for part in parts]
         return searcher
 
-    def build_words(self, language: str = "english") -> BM25:
+    def build_words(self, language: str) -> BM25:
         """Build the index of words, and write it into the store."""
         words = BM25.build(self.rows.texts(), language=language)
         place = self.place(WORDS)

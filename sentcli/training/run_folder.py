@@ -55,7 +55,7 @@ class LockedError(InputError):
     """Another run is writing to the folder."""
 
 
-def check_run_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
+def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
     """Refuse a folder that a run must not write to.
 
     Raises:

@@ -139,8 +139,8 @@ class TrainingModel(nn.Module):
         self,
         inputs: Inputs,
         pooled: Tensor,
-        labels: Tensor | None = None,
-        matched: Tensor | None = None,
+        labels: Tensor | None,
+        matched: Tensor | None,
         *,
         tokens: Tensor | None = None,
         attentions: dict[int, Tensor] | None = None,
@@ -236,7 +236,7 @@ class TrainingModel(nn.Module):
         if number == 1 and self.second is not None:
             self.encoder.load_state_dict(self.second.state_dict())
 
-    def products(self, candidate: int = 0) -> nn.ModuleDict:
+    def products(self, candidate: int) -> nn.ModuleDict:
         """Return the modules whose weights are saved: an encoder, the head, and the kept parts of objectives."""
         encoder = self.second if candidate and self.second is not None else self.encoder
         return nn.ModuleDict({"encoder": encoder, "head": self.head, "kept": nn.ModuleDict(self.kept())})
