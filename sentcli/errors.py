@@ -12,7 +12,7 @@ class SentcliError(Exception):
 
     exit_code = 1
     outcome: Any = None
-    """What was done all the same: a command writes it as JSON before it ends."""
+    """The result of work that was partly done; a command writes it as JSON before it ends."""
 
 
 class InputError(SentcliError):
@@ -40,7 +40,7 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
     """Import a module of an optional extra.
 
     Raises:
-        MissingExtraError: if it is not installed; the message says what for it is needed.
+        MissingExtraError: if it is not installed; the message names the extra, and the purpose that needs it.
     """
     try:
         return import_module(module)
@@ -57,5 +57,5 @@ def nearest(word: str, known: list[str]) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Return what a library says about a failure, on one line of at most 300 characters."""
+    """Return the message of a library's exception on one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]

@@ -20,11 +20,11 @@ KINDS = {
     "sweep": "sweeps:sweep",
     "compare": "compare:compare",
 }
-"""A kind of analysis to the module of `sentcli.verbs.kinds` and the function there."""
+"""The ``module:function`` of each kind of analysis, in `sentcli.verbs.kinds`."""
 
 
 def kind_of(name: str) -> Callable[..., Analysis]:
-    """Return a kind of analysis.
+    """Return the function of a kind of analysis.
 
     Raises:
         InputError: if there is no such kind.
@@ -47,7 +47,7 @@ def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, *
         The numbers: ``to_dict()`` is the JSON, ``to_frame()`` the first table.
 
     Raises:
-        SentcliError: as the command fails.
+        SentcliError: whatever error the command ends with.
     """
     function = kind_of(kind)
     if paths is not None:

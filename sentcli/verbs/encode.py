@@ -40,7 +40,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """What is kept of a vector.
+    """How vectors are made smaller before they are written.
 
     Attributes:
         output_dtype: Elements of the vectors; binary packs eight signs into a byte.
@@ -139,7 +139,7 @@ def encode(
     outcome.protocol = encoder.describe()
     outcome.ran_on(encoder.backend.device, encoder.backend.precision)
     prefix = encoder.prompt_text(prompt_name, prompt)
-    smaller = _smaller(encoder, read, prefix, vectors, goes_on=resume or append)
+    smaller = _smaller(encoder, read, prefix, vectors, continues=resume or append)
     loaded = {"model": model, **vars(options), "backend": encoder.backend.name, "precision": encoder.backend.precision}
     settings = bulk.EncodeSettings(
         shard_rows=writing.shard_rows,
@@ -163,11 +163,11 @@ def encode(
 
 
 def _smaller(
-    encoder: SentenceEncoder, inputs: Inputs, prompt: str, options: VectorOptions, *, goes_on: bool
+    encoder: SentenceEncoder, inputs: Inputs, prompt: str, options: VectorOptions, *, continues: bool
 ) -> Smaller:
-    """Put together what makes the vectors smaller; principal components are learned here if that is asked for.
+    """Return what makes the vectors smaller, after learning the principal components of ``--pca-dim``.
 
-    A run that continues an earlier one takes the components that the earlier one has learned.
+    A run that continues an earlier one uses the components that the earlier one has learned.
     """
     from sentcli.smaller import Smaller, read_pca
 
@@ -175,7 +175,7 @@ def _smaller(
     if options.pca_dim is not None:
         if file is None:
             raise InputError("--pca-dim needs --pca FILE, where the components are kept")
-        if file.exists() and not goes_on:
+        if file.exists() and not continues:
             raise InputError(f"{file} exists; leave --pca-dim out to use it")
         if not file.exists():
             from sentcli.bulk.encode import learn_components
@@ -222,7 +222,11 @@ def _results(summary: EncodeSummary) -> dict[str, Any]:
 
 
 def _check(folder: Path) -> Outcome:
-    """Verify a directory of shards; what is wrong is an error whose outcome is the JSON."""
+    """Verify a directory of shards.
+
+    Raises:
+        SentcliError: if something is wrong; its outcome becomes the JSON.
+    """
     from sentcli.io.dataset import check_dataset, require_whole
 
     outcome = Outcome("encode")

@@ -149,7 +149,7 @@ class GeometryInputs:
         report = Outcome("analyze", model.name)
         subsets = [subset for task in self.pairs.values() for subset in task]
         sentences = sts.sentences(subsets)
-        with console.encoding_texts(len({*sentences, *self.texts})) as progress:
+        with console.encoding("encoding", len({*sentences, *self.texts})) as progress:
             vectors = model.encode([*sentences, *self.texts], progress)
         average = shared.sts_average(model, self.sts)
         model.release()
