@@ -27,7 +27,7 @@ def register(function: Any, group: typer.Typer) -> None:
     def command_of_verb(**arguments: Any) -> None:
         debug = arguments.pop("debug")
         # Typer gives an empty list for an option that may be repeated and was left out
-        values = {a.name: None if arguments[a.name] == [] else arguments[a.name] for a in verb.arguments}
+        values: dict[str, Any] = {name: None if value == [] else value for name, value in arguments.items()}
         data_on_stdout = "-" in (values["json"], values.get("output"), values.get("hits"))
         if data_on_stdout and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale

@@ -266,7 +266,7 @@ class SimilarityTask:
 
     @property
     def identity(self) -> list[Any]:
-        """Everything beside the model that decides the score."""
+        """Everything besides the model that decides the score."""
         return ["cosine", self.draws, self.aggregation, self.name, digest(content(self.subsets))]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:

@@ -59,7 +59,7 @@ class TransferTask:
 
     @property
     def identity(self) -> list[Any]:
-        """Everything beside the model that decides the score."""
+        """Everything besides the model that decides the score."""
         return ["transfer", PROTOCOLS[self.protocol].describe(), self.name, digest(content(self.examples))]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:

@@ -1,4 +1,4 @@
-"""Pages to files: the suffix says how they are written."""
+"""Writing pages to files, in the format of the suffix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUFFIXES = (".html", ".md", ".tex")
 
 
 def check_suffix(target: Path) -> None:
-    """Refuse a file whose suffix says no format.
+    """Check the suffix of a file.
 
     Raises:
         InputError: if it is none of `SUFFIXES`.
@@ -25,10 +25,10 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
     """Return a page as text.
 
     Args:
-        page: what is shown.
+        page: the page.
         suffix: one of `SUFFIXES`.
-        style: bold, intervals.
-        folder: beside the file, with its figures as PNG; HTML holds them itself.
+        style: whether bold marks and intervals are shown.
+        folder: name of the folder beside the file that has the figures as PNG; HTML holds them itself.
     """
     from sentcli.pages import html, latex, markdown
 
@@ -38,12 +38,12 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
 
 
 def write_page(page: Page, targets: Sequence[Path], style: Style = PLAIN) -> None:
-    """Write a page to files, each atomically; what is there is replaced. Markdown and LaTeX have figures beside them.
+    """Write a page to files, atomically replacing those that exist; Markdown and LaTeX have figures in a folder beside.
 
     Args:
-        page: what is shown.
+        page: the page.
         targets: files with one of `SUFFIXES`.
-        style: bold, intervals.
+        style: whether bold marks and intervals are shown.
     """
     from sentcli.io.atomic import replacing
     from sentcli.pages.figures import save_figure
@@ -51,10 +51,10 @@ def write_page(page: Page, targets: Sequence[Path], style: Style = PLAIN) -> Non
     figures = [section.figure for section in page.sections if section.figure is not None]
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
-        for figure in figures if beside else ():
-            (target.parent / beside).mkdir(exist_ok=True)
-            save_figure(figure, target.parent / beside)
-        text = render(page, target.suffix.lower(), style, beside)
+        folder = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
+        for figure in figures if folder else ():
+            (target.parent / folder).mkdir(exist_ok=True)
+            save_figure(figure, target.parent / folder)
+        text = render(page, target.suffix.lower(), style, folder)
         with replacing(target) as temporary:
             temporary.write_text(text, "utf-8", newline="\n")

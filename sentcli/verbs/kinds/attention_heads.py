@@ -1,4 +1,4 @@
-"""What ``analyze attention`` shows of layers, heads, and of one sentence: how far two dropout views agree."""
+"""The sections of ``analyze attention`` on layers, heads and one sentence: how far two dropout views agree."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Doubles = npt.NDArray[np.float64]
 
 BINS = 24
-"""A histogram has so many bins in each direction."""
+"""Bins of a histogram in each direction."""
 
 
 def sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
-    """Return what is shown of every layer and head of some models."""
+    """Return the sections on the layers and heads of models."""
     import numpy as np
 
     nats, rho = "nats", "rho of the log weights"
@@ -59,7 +59,7 @@ def sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
 
 
 def _table(pairs: dict[str, AttentionPairs]) -> Table:
-    """Return how alike the views are in the heads of each model."""
+    """Return the table of the heads in which the views agree least and most, for each model."""
     rows = []
     for name, each in pairs.items():
         mi = each.information
