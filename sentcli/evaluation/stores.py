@@ -134,7 +134,7 @@ class VectorStore:
     def encode(
         self, encoder: SentenceEncoder, texts: Sequence[str], progress: Progress | None, prompt: str | None = None
     ) -> Encoded:
-        """Read cached vectors, encode the other texts and cache them; a prompt of None is the model's default prompt."""
+        """Return vectors from the cache, after encoding missing ones; a prompt of None is the model's default."""
         prompt = encoder.prompt_text(prompt=prompt)
         vectors = np.empty((len(texts), encoder.dimension), np.float32)
         beyond = np.zeros(len(texts), np.int64)
