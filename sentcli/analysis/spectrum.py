@@ -152,9 +152,8 @@ def geometry(vectors: Floats, neighbours: int = 10) -> dict[str, Any]:
     Raises:
         ValueError: for fewer than two vectors.
     """
-    check_rows(vectors, 2)
-    values = singular_values(vectors)
     pairs = all_pairs(vectors, neighbours)
+    values = singular_values(vectors)
     squares = float(np.square(values).sum())
     return {
         "rows": len(vectors),

@@ -40,7 +40,7 @@ def render(page: Page, style: Style) -> str:
         if has_texts and figure is not None:
             points[number] = _points(figure, [positions for _, positions in panels])
         drawings = [Markup(svg) for svg, _ in panels]
-        parts.append({"number": number, "section": section, "notes": notes, "panels": drawings, "told": has_texts})
+        parts.append({"number": number, "section": section, "notes": notes, "panels": drawings, "has_texts": has_texts})
     css = _asset(environment, "page.css")
     script = _asset(environment, "sort.js") + (_asset(environment, "points.js") if points else "")
     return environment.get_template("page.html").render(

@@ -58,7 +58,7 @@ def write_score_page(
     """Write a page of scores; only HTML shows the figure of a table, since other formats would need a folder for it."""
     for file in files:
         page = score_page(runs, choices, more, figures=file.suffix.lower() == ".html")
-        write_page(page, [file], choices.style)
+        write_page(page, file, choices.style)
 
 
 def score_page(

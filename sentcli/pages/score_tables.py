@@ -14,7 +14,7 @@ from sentcli.table import MISSING, Table
 
 SHORT = {
     **{"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."},
-    **{alias: each.short or each.title for each in known_sets().values() for alias in (each.name, *each.aliases)},
+    **{alias: facts.short or facts.title for facts in known_sets().values() for alias in (facts.name, *facts.aliases)},
 }
 """The short names of tasks, as papers print them."""
 ORDER = (

@@ -112,12 +112,6 @@ def whole_numbers(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
 
 
-def log_axis(axes: Axes, which: str) -> None:
-    """Make the ``x`` or ``y`` axis logarithmic, with plain numbers beside it."""
-    getattr(axes, f"set_{which}scale")("log")
-    plain_log_ticks(getattr(axes, f"{which}axis"))
-
-
 def plain_log_ticks(axis: Any) -> None:
     """Label a logarithmic axis with plain numbers, also between the powers of ten if it spans few of them."""
     from matplotlib.ticker import LogLocator, MaxNLocator

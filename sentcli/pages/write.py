@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from sentcli.errors import InputError
@@ -37,24 +36,23 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
     return {".md": markdown.render, ".tex": latex.render}[suffix](page, style, folder)
 
 
-def write_page(page: Page, targets: Sequence[Path], style: Style = PLAIN) -> None:
-    """Write a page to files, atomically replacing those that exist; Markdown and LaTeX have figures in a folder beside.
+def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
+    """Write a page, atomically replacing a file that exists; Markdown and LaTeX have the figures in a folder beside it.
 
     Args:
         page: the page.
-        targets: files with one of `SUFFIXES`.
+        target: a file with one of `SUFFIXES`.
         style: whether bold marks and intervals are shown.
     """
     from sentcli.io.atomic import replacing
     from sentcli.pages.figures import save_figure
 
+    target.parent.mkdir(parents=True, exist_ok=True)
     figures = [section.figure for section in page.sections if section.figure is not None]
-    for target in targets:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
-        for figure in figures if folder else ():
-            (target.parent / folder).mkdir(exist_ok=True)
-            save_figure(figure, target.parent / folder)
-        text = render(page, target.suffix.lower(), style, folder)
-        with replacing(target) as temporary:
-            temporary.write_text(text, "utf-8", newline="\n")
+    folder = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
+    for figure in figures if folder else ():
+        (target.parent / folder).mkdir(exist_ok=True)
+        save_figure(figure, target.parent / folder)
+    text = render(page, target.suffix.lower(), style, folder)
+    with replacing(target) as temporary:
+        temporary.write_text(text, "utf-8", newline="\n")

@@ -204,7 +204,7 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, metadata = _parts(parameter.annotation)
         if parameter.name == "json":
-            continue  # it belongs to `CommonOptions`; a function that has it, too, is told its value
+            continue  # it is one of `CommonOptions`, and only passed on to the function
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             group = next((item for item in metadata if isinstance(item, Group)), Group())
             groups[parameter.name] = kind() if parameter.default is inspect.Parameter.empty else parameter.default
@@ -229,8 +229,10 @@ def _of_group(parameter: str, defaults: Any, group: Group, helps: Mapping[str, s
     annotations = typing.get_type_hints(type(defaults), include_extras=True)
     helps = {**_documented(type(defaults))[1], **helps}
     arguments = []
-    for name in (each.name for each in dataclasses.fields(defaults) if each.name not in group.without):
-        argument = _argument(name, *_parts(annotations[name]), getattr(defaults, name), helps)
+    for field in dataclasses.fields(defaults):
+        if field.name in group.without:
+            continue
+        argument = _argument(field.name, *_parts(annotations[field.name]), getattr(defaults, field.name), helps)
         flag = dataclasses.replace(argument.flag, panel=argument.flag.panel or group.panel)
         arguments.append(dataclasses.replace(argument, flag=flag, group=parameter))
     return arguments

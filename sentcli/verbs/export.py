@@ -29,7 +29,7 @@ def export(
     options: Annotated[ModelOptions, Group("Model")] = ModelOptions(),
     overwrite: Overwrite = False,
 ) -> Outcome:
-    """Write a model as ONNX: token ids in, sentence vectors out, verification against the model.
+    """Write a model as ONNX: token ids in, sentence vectors out, checked against the model.
 
     Encoder, pooling, further modules and normalisation become one graph. Texts
     of all lengths go through both; if the vectors differ by more than the

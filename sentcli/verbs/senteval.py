@@ -63,5 +63,5 @@ def senteval(
         **({"regression": relatedness.PROTOCOL} if graded else {}),
     }
     models = scoring.models(model, replace(options, normalize=False))
-    scores = [score_model(each, all_tasks, "senteval", settings, seed=probe.SEED) for each in models]
+    scores = [score_model(evaluated, all_tasks, "senteval", settings, seed=probe.SEED) for evaluated in models]
     return Evaluation(scores).compared(published, TRANSFER)

@@ -77,7 +77,7 @@ def sts_eval(
     if regression:
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
-    scores = [score_model(each, chosen, "sts-eval", protocol) for each in scoring.models(model, options)]
+    scores = [score_model(evaluated, chosen, "sts-eval", protocol) for evaluated in scoring.models(model, options)]
     return Evaluation(scores).compared(published, SIMILARITY)
 
 

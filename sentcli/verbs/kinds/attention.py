@@ -97,9 +97,9 @@ def attention(
     inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit), trees, options)
     short = shared.short_names(model)
     pairs, figures, reports = {}, [], []
-    for each in shared.models(model, load):
-        name = short[each.name]
-        pairs[name], slices, report = inputs.measure(each)
+    for evaluated in shared.models(model, load):
+        name = short[evaluated.name]
+        pairs[name], slices, report = inputs.measure(evaluated)
         reports.append(report)
         file = "attention-views" if len(model) == 1 else f"attention-views-{len(reports)}"
         title = "One sentence" if len(model) == 1 else f"One sentence: {name}"
@@ -187,7 +187,7 @@ class AttentionInputs:
             pairs = attention_pairs(views, count, layers, options.slicing, options.seed, self.trees, tick)
         views.close()
         model.release()
-        sentence = {"text": self.shown, "tokens": weights.shape[-1], "slices": [each.to_dict() for each in slices]}
+        sentence = {"text": self.shown, "tokens": weights.shape[-1], "slices": [part.to_dict() for part in slices]}
         protocol = {
             "kind": "attention",
             "texts": count,
@@ -241,9 +241,13 @@ def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) ->
     about = "; ".join(
         "{}: positive pairs lie around cosine {:.2f} and {:.2f} nats, negative pairs around {:.2f} and {:.2f}; cosine "
         "tells them apart with AUC {:.3f}, mutual information with {:.3f}".format(
-            name, *each.centroid("positives"), *each.centroid("negatives"), each.auc("cosine"), each.auc("information")
+            name,
+            *model_pairs.centroid("positives"),
+            *model_pairs.centroid("negatives"),
+            model_pairs.auc("cosine"),
+            model_pairs.auc("information"),
         )
-        for name, each in pairs.items()
+        for name, model_pairs in pairs.items()
     )
     kinds = {"positives": "positives", "negatives": "negatives"}
     note = ": their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
@@ -259,8 +263,8 @@ def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) ->
     if inputs.trees is None:
         return sections
     differences = []
-    for name, each in pairs.items():
-        x, y = each.centroid("equal") - each.centroid("unequal")
+    for name, model_pairs in pairs.items():
+        x, y = model_pairs.centroid("equal") - model_pairs.centroid("unequal")
         differences.append(
             f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
             f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
@@ -281,15 +285,15 @@ def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
     rows = [
         {
             "model": name,
-            "cosine +": float(each.centroid("positives")[0]),
-            f"cosine {MINUS}": float(each.centroid("negatives")[0]),
-            "MI +": float(each.centroid("positives")[1]),
-            f"MI {MINUS}": float(each.centroid("negatives")[1]),
-            "centroids apart": each.distance("positives", "negatives"),
-            "AUC cosine": each.auc("cosine"),
-            "AUC MI": each.auc("information"),
+            "cosine +": float(model_pairs.centroid("positives")[0]),
+            f"cosine {MINUS}": float(model_pairs.centroid("negatives")[0]),
+            "MI +": float(model_pairs.centroid("positives")[1]),
+            f"MI {MINUS}": float(model_pairs.centroid("negatives")[1]),
+            "centroids apart": model_pairs.distance("positives", "negatives"),
+            "AUC cosine": model_pairs.auc("cosine"),
+            "AUC MI": model_pairs.auc("information"),
         }
-        for name, each in pairs.items()
+        for name, model_pairs in pairs.items()
     ]
     notes = (
         f"Means of {len(next(iter(pairs.values())).of('positives')):,} positive pairs (+, two dropout views of a "
@@ -303,11 +307,11 @@ def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
 def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
     others = {"equal": "unequal", "unequal": "equal", "unequal_as_long": "equal"}
     rows = []
-    for name, each in pairs.items():
+    for name, model_pairs in pairs.items():
         for kind, other in others.items():
-            if count := len(each.of(kind)):
-                centroid = each.centroid(kind)
-                values = (*centroid, *(centroid - each.centroid(other)))
+            if count := len(model_pairs.of(kind)):
+                centroid = model_pairs.centroid(kind)
+                values = (*centroid, *(centroid - model_pairs.centroid(other)))
                 rows.append([name, kind.replace("_", ", ", 1).replace("_", " "), count, *map(float, values)])
     last = list(pairs.values())[-1]
     notes = (
@@ -340,11 +344,11 @@ def _clouds(
     import pandas as pd
 
     parts = []
-    for name, each in pairs.items():
-        panel = f"{name}: {each.distance(*kinds):.2f} apart"
+    for name, model_pairs in pairs.items():
+        panel = f"{name}: {model_pairs.distance(*kinds):.2f} apart"
         for kind, other in zip(kinds, reversed(kinds), strict=True):
-            origin = each.centroid(other) if mirrored else 0.0
-            points = (each.of(kind)[["cosine", "information"]] - origin).set_axis(["x", "y"], axis=1)
+            origin = model_pairs.centroid(other) if mirrored else 0.0
+            points = (model_pairs.of(kind)[["cosine", "information"]] - origin).set_axis(["x", "y"], axis=1)
             centre = points.mean().to_frame().T
             parts.append(points.assign(panel=panel, series=kinds[kind]))
             parts.append(centre.assign(panel=panel, series=f"centroid, {kinds[kind]}"))

@@ -68,11 +68,10 @@ def compare(
     names = [*(sides or []), *(model or [])]
     if len(names) != 2:
         raise InputError(f"compare needs two models or vectors, and {len(names)} were given: A B, or -m A -m B")
-    if names[0] == names[1]:
-        raise InputError(f"{names[0]} is given twice")
+    shared.check_distinct(names)
     on_disk = [name for name in names if Path(name).suffix == ".npy" or (Path(name) / "manifest.json").is_file()]
     model_names = [name for name in names if name not in on_disk]
-    models = {each.name: each for each in shared.models(model_names, load, rerun=rerun)}
+    models = {evaluated.name: evaluated for evaluated in shared.models(model_names, load, rerun=rerun)}
     stored = {name: shared.stored_vectors(Path(name)) for name in on_disk}
     first_rows, total = shared.read_rows(texts, text_field, limit, whole=bool(stored))
     for name, vectors in stored.items():
@@ -228,10 +227,12 @@ class ComparedNeighbours:
 
     def _neighbours(self, row: int) -> Section:
         """Return both lists of neighbours of one text, side by side; those in both are marked."""
-        near = [each[row].tolist() for each in self.compared.neighbours]
-        cosines = [each[row].tolist() for each in self.compared.cosines]
+        near = [numbers[row].tolist() for numbers in self.compared.neighbours]
+        cosines = [numbers[row].tolist() for numbers in self.compared.cosines]
         both = set(near[0]) & set(near[1])
-        marked = [[short_text(self.texts[i]) + (" (in both)" if i in both else "") for i in each] for each in near]
+        marked = [
+            [short_text(self.texts[i]) + (" (in both)" if i in both else "") for i in numbers] for numbers in near
+        ]
         ranks = range(1, self.compared.k + 1)
         lines = list(zip(ranks, marked[0], cosines[0], marked[1], cosines[1], strict=True))
         columns = ["rank", *(column for name in self.names for column in (name, f"cosine in {name}"))]

@@ -96,7 +96,7 @@ def geometry(
         raise InputError("give models (-m), folders of training runs, or vectors")
     models = shared.models(names, load, rerun=rerun)
     inputs = GeometryInputs(tasks, lines, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
-    reports = [inputs.of_model(each) for each in models]
+    reports = [inputs.of_model(evaluated) for evaluated in models]
     reports += [inputs.of_vectors(Outcome("analyze", name), vectors) for name, vectors in stored.items()]
     labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
     page_sections = sections({labels[report.model]: report.results for report in reports}, inputs)

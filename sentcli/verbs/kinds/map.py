@@ -85,7 +85,7 @@ def map_(
         raise InputError(f"--clusters {clusters}: {texts} has only {len(maps.texts)} distinct texts")
     require(len(maps.texts))
     names = shared.short_names(model)
-    reports = [maps.add(each, names[each.name]) for each in models]
+    reports = [maps.add(evaluated, names[evaluated.name]) for evaluated in models]
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
         f"{len(maps.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "

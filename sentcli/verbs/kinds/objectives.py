@@ -67,8 +67,7 @@ def objectives(
     from sentcli.analysis.spectrum import group_spectra
 
     shared.check(output, overwrite=overwrite)
-    if twice := next((path for path in runs if runs.count(path) > 1), None):
-        raise InputError(f"{twice} is given twice")
+    shared.check_distinct(list(map(str, runs)))
     if model and texts is None:
         raise InputError("-m is for the whitening groups, which need --texts")
     terms = {str(path): read_terms(path) for path in runs}
@@ -87,14 +86,14 @@ def objectives(
     reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
-    for each in shared.models(names, load, rerun=rerun):
-        report = reports.setdefault(each.name, Outcome("analyze", each.name, {"kind": "objectives"}, {}))
-        vectors = shared.vectors_of(each, lines).of(lines)
+    for evaluated in shared.models(names, load, rerun=rerun):
+        report = reports.setdefault(evaluated.name, Outcome("analyze", evaluated.name, {"kind": "objectives"}, {}))
+        vectors = shared.vectors_of(evaluated, lines).of(lines)
         measured = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
         choices = {"texts": len(lines), "groups": len(measured.eigenvalues), "seed": seed}
         results = report.results | {"whitening": measured.to_dict()}
-        shared.finish(report, report.protocol | choices, results, each, seed)
-        spectra[short[each.name]] = measured
+        shared.finish(report, report.protocol | choices, results, evaluated, seed)
+        spectra[short[evaluated.name]] = measured
     poolings = dict.fromkeys(r.protocol["pooling"] for r in reports.values() if "pooling" in r.protocol)
     if len(poolings) > 1:
         console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
@@ -205,15 +204,15 @@ def _groups_table(spectra: dict[str, GroupSpectra]) -> Table:
     rows = [
         {
             "model": name,
-            "groups": len(each.eigenvalues),
-            "columns": each.eigenvalues.shape[1],
-            "largest eigenvalue": float(each.eigenvalues.max()),
-            "smallest": float(each.eigenvalues.min()),
-            "condition, median": float(np.median(each.conditions)),
-            "condition, largest": float(each.conditions.max()),
-            "condition of all columns": float(each.by_count[1][0]) if 1 in each.by_count else None,
+            "groups": len(spectrum.eigenvalues),
+            "columns": spectrum.eigenvalues.shape[1],
+            "largest eigenvalue": float(spectrum.eigenvalues.max()),
+            "smallest": float(spectrum.eigenvalues.min()),
+            "condition, median": float(np.median(spectrum.conditions)),
+            "condition, largest": float(spectrum.conditions.max()),
+            "condition of all columns": float(spectrum.by_count[1][0]) if 1 in spectrum.by_count else None,
         }
-        for name, each in spectra.items()
+        for name, spectrum in spectra.items()
     ]
     note = (
         "Condition number: largest over smallest eigenvalue of a group's covariance; 1 is white. Of all columns: as if "
@@ -225,8 +224,8 @@ def _groups_table(spectra: dict[str, GroupSpectra]) -> Table:
 def _every_group(spectra: dict[str, GroupSpectra]) -> Table:
     rows = [
         [name, i, float(values[0]), float(values[-1]), float(condition)]
-        for name, each in spectra.items()
-        for i, (values, condition) in enumerate(zip(each.eigenvalues, each.conditions, strict=True), 1)
+        for name, spectrum in spectra.items()
+        for i, (values, condition) in enumerate(zip(spectrum.eigenvalues, spectrum.conditions, strict=True), 1)
     ]
     columns = ("model", "group", "largest eigenvalue", "smallest", "condition")
     return Table("Every group", columns, rows, number=".3g")

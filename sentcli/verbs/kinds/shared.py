@@ -109,9 +109,14 @@ def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> l
     """
     from sentcli.evaluation.evaluated import EvaluatedModel
 
-    if twice := next((name for name in names if list(names).count(name) > 1), None):
-        raise InputError(f"-m {twice} is given twice")
+    check_distinct(names)
     return [EvaluatedModel(name, load, rerun=rerun) for name in names]
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise an InputError if a model, run or file of vectors is named more than once."""
+    if repeated := next((name for name in names if list(names).count(name) > 1), None):
+        raise InputError(f"{repeated} is given twice")
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
@@ -338,7 +343,7 @@ def write(
     page = Page(f"Analysis: {kind}", sections, _summary(sections) if summary is None else summary, made)
     with replacing(output) as folder, console.working("drawing"):
         folder.mkdir()
-        write_page(page, [folder / PAGE])
+        write_page(page, folder / PAGE)
         for section in sections:
             if section.figure is not None:
                 save_figure(section.figure, folder)

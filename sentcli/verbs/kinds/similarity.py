@@ -75,7 +75,7 @@ def similarity(
     ((name, subsets),) = shared.read_stsb(data, pairs, split).items()
     gold_pairs = GoldPairs(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
     names = shared.short_names(model)
-    reports = [gold_pairs.measure(each, names[each.name]) for each in models]
+    reports = [gold_pairs.measure(evaluated, names[evaluated.name]) for evaluated in models]
     return shared.write("similarity", output, gold_pairs.sections(), reports)
 
 
@@ -128,7 +128,9 @@ class GoldPairs:
         differences = gold.rank_difference(cosines, self.gold)
         columns = ("sentence1", "sentence2", "gold", "cosine", "rank_difference")
         pairs = list(
-            zip(self.first, self.second, *(each.tolist() for each in (self.gold, cosines, differences)), strict=True)
+            zip(
+                self.first, self.second, *(values.tolist() for values in (self.gold, cosines, differences)), strict=True
+            )
         )
         least, most = (
             [dict(zip(columns, pairs[i], strict=True)) for i in rows]

@@ -214,10 +214,11 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
         axes.set(title=_short(score), xlabel=key.replace("_", " "), ylabel=_label(score))
         if names:
             turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if max(map(len, names)) > 4 else {}
-            axes.set_xticks(range(len(names)), [style.short(each) for each in names], **turned)
+            axes.set_xticks(range(len(names)), [style.short(text) for text in names], **turned)
             axes.xaxis.grid(visible=False)
         if logarithmic:
-            style.log_axis(axes, "x")
+            axes.set_xscale("log")
+            style.plain_log_ticks(axes.xaxis)
 
     panels = [partial(draw, score) for score in _scored(points) if (data["panel"] == _short(score)).any()]
     return Figure(name, f"Scores over {key.replace('_', ' ')}", panels, data, "; ".join(about), BANDS)
