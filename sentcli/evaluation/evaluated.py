@@ -77,9 +77,9 @@ class EvaluatedModel:
 
     def __init__(self, name: str | None, options: LoadOptions | None = None, *, rerun: bool = False) -> None:
         self.name, self.options, self.rerun = name or "bm25", options or LoadOptions(), rerun
-        self.remembered: list[str] = []
+        self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
-        self.described: dict[str, Any] = {}
+        self.description: dict[str, Any] = {}
         """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
         self.key: str | None = library_key()
         if name is not None:
@@ -91,7 +91,7 @@ class EvaluatedModel:
     def encoder(self) -> SentenceEncoder:
         """The model, loaded when it is first asked for."""
         encoder = load_encoder(self.name, self.options)
-        self.described = {**encoder.describe(), "device": encoder.backend.device}
+        self.description = {**encoder.describe(), "device": encoder.backend.device}
         return encoder
 
     def release(self) -> None:
@@ -118,18 +118,18 @@ class EvaluatedModel:
         distinct = list(dict.fromkeys(texts))
         if self.key is None:
             return encode(encoder, distinct, progress, prompt)
-        store = VectorStore(digest([self.key, {**self.described, **encoder.describe()}]), fresh=self.rerun)
+        store = VectorStore(digest([self.key, {**self.description, **encoder.describe()}]), fresh=self.rerun)
         encoded = store.encode(encoder, distinct, progress, prompt)
         return TextVectors({text: row for row, text in enumerate(distinct)}, encoded.vectors, encoded.beyond)
 
-    def measure(self, tasks: Sequence[Task], *, keep: bool = True) -> list[TaskScore]:
-        """Score the model on tasks, or read their scores from the cache and add the names of the tasks to `remembered`.
+    def measure(self, tasks: Sequence[Task], *, read_cache: bool = True) -> list[TaskScore]:
+        """Score the model on tasks, or read their scores from the cache and add the names of the tasks to `cached`.
 
         Args:
             tasks: every distinct text of the tasks without cached scores is encoded once.
-            keep: read the cache of scores.
+            read_cache: take scores from the cache.
         """
-        scores = self._cached_scores(tasks) if keep else {}
+        scores = self._cached_scores(tasks) if read_cache else {}
         missing = [task for task in tasks if task.name not in scores]
         vectors = TextVectors({}, np.empty((0, 0)), np.empty(0, np.int64))
         if texts := list(dict.fromkeys(text for task in missing for text in task.texts)):
@@ -138,7 +138,7 @@ class EvaluatedModel:
         for task in missing:
             scores[task.name] = task.score(self, vectors)
             if self._scores is not None:
-                record = {"encoder": self.described, "score": scores[task.name].to_record()}
+                record = {"encoder": self.description, "score": scores[task.name].to_record()}
                 self._scores.write(record, *task.identity)
         return [scores[task.name] for task in tasks]
 
@@ -148,12 +148,12 @@ class EvaluatedModel:
             return {}
         records = {task.name: record for task in tasks if (record := self._scores.read(*task.identity)) is not None}
         encoders = [record["encoder"] for record in records.values()]
-        if records and len(records) == len(tasks) and all(e == (self.described or encoders[0]) for e in encoders):
-            self.described = encoders[0]
+        if records and len(records) == len(tasks) and all(e == (self.description or encoders[0]) for e in encoders):
+            self.description = encoders[0]
         elif records and hasattr(self, "spec"):
-            self.encoder  # noqa: B018 - sets `described`
-        scores = {name: record["score"] for name, record in records.items() if record["encoder"] == self.described}
-        self.remembered += scores
+            self.encoder  # noqa: B018 - sets `description`
+        scores = {name: record["score"] for name, record in records.items() if record["encoder"] == self.description}
+        self.cached += scores
         return {name: TaskScore.from_record(score) for name, score in scores.items()}
 
 
@@ -173,7 +173,7 @@ def score_model(
     protocol: dict[str, Any],
     *,
     seed: int | None = None,
-    keep: bool = True,
+    read_cache: bool = True,
 ) -> ModelScores:
     """Score a model on tasks, print warnings about its texts and vectors, and release it.
 
@@ -183,20 +183,20 @@ def score_model(
         command: of the JSON of the scores.
         protocol: every choice that moves a score, except those of the model.
         seed: of the classifiers that are trained, if any.
-        keep: read the cache of scores.
+        read_cache: take scores from the cache.
     """
     scores = ModelScores(command, model.name, protocol, [])
-    before = len(model.remembered)
-    scores.tasks = model.measure(tasks, keep=keep)
-    described = model.described
+    before = len(model.cached)
+    scores.tasks = model.measure(tasks, read_cache=read_cache)
+    description = model.description
     truncated = sum(task.facts.get("truncated", 0) for task in scores.tasks)
     zero = [task.facts["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.facts]
-    settings = {key: value for key, value in described.items() if key != "device"}
+    settings = {key: value for key, value in description.items() if key != "device"}
     counts = {"truncated_texts": truncated} | ({"zero_vectors": sum(zero)} if zero else {})
     scores.protocol = {**protocol, **settings, **counts}
-    scores.environment = environment(described.get("device", "cpu"), described.get("precision"), seed)
-    scores.cached = model.remembered[before:]
-    warn_truncated(described.get("max_length"), truncated, what="texts (each counted once for each task)")
+    scores.environment = environment(description.get("device", "cpu"), description.get("precision"), seed)
+    scores.cached = model.cached[before:]
+    warn_truncated(description.get("max_length"), truncated, what="texts (each counted once for each task)")
     if any(zero):
         console.warn(f"the vectors of {sum(zero)} sentences are zero; their similarities count as 0")
     if scores.cached:

@@ -124,7 +124,7 @@ class SetSearch:
         encoded = model.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
         _count_repeated(texts, progress)
         queries, truncated = encoded.of(texts), encoded.truncated(texts)
-        device = model.described["device"]
+        device = model.description["device"]
         by_index = self.settings.index is not None and not self.finds_all
         k = RECALL_AT if by_index else self._count
         exact = TopK(queries, k, similarity=self.settings.similarity, device=device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -101,7 +102,7 @@ def index(
 
     settings = dict(map(_setting, what.set or []))
     folder = Path(inputs[0]) if len(inputs) == 1 and Path(inputs[0]).is_dir() else None
-    _check_usage(folder, output, text, check=check)
+    _check_usage(folder, output, model, text, check=check)
     if what.type == WORDS:
         vector_options = {
             "--set": settings,
@@ -116,14 +117,14 @@ def index(
     if check:
         return _check(Path(inputs[0]))
 
-    def load() -> SentenceEncoder | None:
+    def prepare(check: Callable[[int, int], None]) -> SentenceEncoder | None:
+        if model is None:
+            return None
         from sentcli.encoder.announce import load_encoder
 
-        return None if model is None else load_encoder(model, options)
-
-    def prepare(check: Callable[[int, int], None]) -> SentenceEncoder | None:
         if output is None:
-            return load()
+            return load_encoder(model, options)
+        load = partial(load_encoder, model, options)
         return _encode(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
 
     store_folder = folder or output or Path()
@@ -135,7 +136,9 @@ def index(
     return _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, append=text.append)
 
 
-def _check_usage(folder: Path | None, output: Path | None, text: TextOptions, *, check: bool) -> None:
+def _check_usage(
+    folder: Path | None, output: Path | None, model: str | None, text: TextOptions, *, check: bool
+) -> None:
     if check and folder is None:
         raise InputError("--check reads the indexes of a directory, and builds nothing: name the directory alone")
     if folder is None and output is None:
@@ -144,6 +147,8 @@ def _check_usage(folder: Path | None, output: Path | None, text: TextOptions, *,
         raise InputError("-o DIR goes with files of text; the index of a directory stands in it")
     if folder is not None and text != TextOptions():
         raise InputError("--append, --text-field and --id-field go with files of text, not with a directory")
+    if output is not None and model is None:
+        raise InputError("files of text are encoded first: give the model with -m")
 
 
 def _setting(text: str) -> tuple[str, int]:
@@ -223,7 +228,7 @@ def _encode(
     folder: Path,
     text: TextOptions,
     doc_prompt: str | None,
-    load: Callable[[], SentenceEncoder | None],
+    load: Callable[[], SentenceEncoder],
     check: Callable[[int, int], None],
     *,
     overwrite: bool,
@@ -235,7 +240,7 @@ def _encode(
         folder: the directory of vectors that is written.
         text: how the files are read.
         doc_prompt: text in front of each document; None is the model's own.
-        load: loads the model, if one was named.
+        load: loads the model, after the files have been read.
         check: is called with the numbers of rows and dimensions before anything is encoded.
         overwrite: replace a directory that exists.
     """
@@ -247,8 +252,6 @@ def _encode(
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
     inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field), output=output)
     encoder = load()
-    if encoder is None:
-        raise InputError("files of text are encoded first: give the model with -m")
     check(inputs.survey.rows, encoder.dimension)
     prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
     settings = bulk.EncodeSettings(resume=resume, append=text.append, prompt=prompt)

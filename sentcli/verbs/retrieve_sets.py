@@ -150,7 +150,7 @@ def _search(
         encoding_model = None if way == "bm25" else model
         tasks = bench.tasks(way, encoding_model, partial(_write_run, files[model, way]) if files else None)
         protocol = settings.protocol(way, encoding_model)
-        scores = score_model(model, tasks, "retrieve", protocol, keep=target is None)
+        scores = score_model(model, tasks, "retrieve", protocol, read_cache=target is None)
         scores.protocol |= _set_protocol(bench.collections)
         scores.tasks = bench.joined(scores.tasks)
         scores.cached = list(dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in scores.cached))

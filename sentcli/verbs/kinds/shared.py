@@ -209,7 +209,7 @@ def finish(
         model: the one that was measured; how it was loaded becomes a part of the protocol.
         seed: of the random numbers.
     """
-    described = dict(model.described) if model is not None else {}
+    described = dict(model.description) if model is not None else {}
     report.ran_on(described.pop("device", None), described.get("precision"), seed)
     report.protocol = protocol | described
     return report.finish(results)
