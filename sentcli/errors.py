@@ -48,11 +48,11 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
         raise MissingExtraError(library, extra, purpose) from error
 
 
-def nearest(word: str, known: list[str]) -> str:
-    """Return ``" (did you mean 'x'?)"`` for the closest known word, or an empty string."""
+def nearest(word: str, choices: list[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the choice that is most similar to a word, or an empty string."""
     import difflib
 
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word, choices, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

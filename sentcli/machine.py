@@ -59,9 +59,9 @@ def threads() -> int:
 
 def usable_cores() -> int:
     """Return how many cores this process may use; ``OMP_NUM_THREADS`` limits them."""
-    named = os.environ.get("OMP_NUM_THREADS", "")
-    if named.isdigit() and int(named) > 0:
-        return int(named)
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    if value.isdigit() and int(value) > 0:
+        return int(value)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return usable or 1
 

@@ -282,12 +282,12 @@ def attention_pairs(
         texts: number of texts, at least 2.
         layers: numbers of the layers whose attention makes the mutual information of a pair, from 0.
         slicing: as in `attention_mutual_information`.
-        seed: of the drawn texts.
+        seed: of the partners texts.
         trees: of each text, by which pairs of different texts are split; at least two must be equal.
         tick: is called with 1 after each pair of different texts.
     """
     rng = np.random.default_rng(seed)
-    drawn = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
+    partners = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
     rows: list[tuple[str, float, float]] = []
 
     def compare(kind: str, one: EncodedTwice, two: EncodedTwice) -> None:
@@ -301,7 +301,7 @@ def attention_pairs(
             tick(1)
 
     heads = []
-    for i, j in drawn:
+    for i, j in partners:
         one = views.of(i)
         heads.append(by_head(one.weights))
         compare("positives", one, one)
@@ -310,7 +310,7 @@ def attention_pairs(
     equal: list[Pair] = []
     if trees is not None:
         equal, as_long = equal_pairs(trees), equally_long_pairs(trees, views.lengths[:texts])
-        negatives = zip([row for row in rows if row[0] == "negatives"], drawn, strict=True)
+        negatives = zip([row for row in rows if row[0] == "negatives"], partners, strict=True)
         unequal = [("unequal", row[1], row[2]) for row, (i, j) in negatives if trees[i] != trees[j]]
         rows += unequal
         if not unequal:

@@ -127,10 +127,10 @@ class _Problems:
         import torch
 
         if self.columns == 1:
-            each = (torch.nn.functional.softplus(scores) - scores * self.target[:, None])[..., 0]
+            losses = (torch.nn.functional.softplus(scores) - scores * self.target[:, None])[..., 0]
         else:
-            each = scores.logsumexp(dim=2) - (scores * self.target[:, None]).sum(dim=2)
-        return (each * self.share).sum(dim=0) + 0.5 * self.penalty * (self._penalised(weight) ** 2).sum(dim=1)
+            losses = scores.logsumexp(dim=2) - (scores * self.target[:, None]).sum(dim=2)
+        return (losses * self.share).sum(dim=0) + 0.5 * self.penalty * (self._penalised(weight) ** 2).sum(dim=1)
 
     def slope(self, weight: Any, scores: Any) -> Any:
         """Return the gradient of `loss` ``[p, w * c]``."""

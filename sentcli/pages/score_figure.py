@@ -31,9 +31,9 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
     if not rows:
         return None
     data = pd.DataFrame(rows)
-    known = data["low"].notna()
-    kinds = ["95 % interval"] if (known & ~data["grouped"]).any() else []
-    if (known & data["grouped"]).any():
+    has_whiskers = data["low"].notna()
+    kinds = ["95 % interval"] if (has_whiskers & ~data["grouped"]).any() else []
+    if (has_whiskers & data["grouped"]).any():
         kinds.append("mean \N{PLUS-MINUS SIGN} standard deviation of the seeds, which are the small dots")
     whiskers = f"Whiskers: {'; of grouped models '.join(kinds)}. " if kinds else ""
     axis = protocols.axis(table.models[0])

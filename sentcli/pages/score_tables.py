@@ -194,8 +194,7 @@ def comparison_table(table: ScoreTable) -> Table | None:
     texts: dict[tuple[int, int], str] = {}
     mcnemar = False
     for scores in table.models:
-        known = dict.fromkeys(table.columns)
-        tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in known}
+        tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in table.columns}
         for task, line in tasks.items():
             mcnemar = mcnemar or "only_first" in line
             factor = table.factor

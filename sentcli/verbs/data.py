@@ -145,7 +145,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
         raise outcome.failed("\n".join([summary, *lines]))
     if checked:
         good = sum(file.state == pins.OK for file in checked)
-        console.note(f"{good} files in {folder} are what they should be")
+        console.note(f"{good} files in {folder} have the right checksums")
     else:
         console.note(f"no file of a data set is in {folder}")
     return outcome

@@ -269,7 +269,7 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
     if request.similarity == "dot" and request.kind == "hnsw":
         console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
     if repeated := store.rows.repeated_ids():
-        console.warn(f"{repeated} rows have an id that another row has, too: hits do not say which")
+        console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
     rows = len(store.blocks)
     with console.counting(f"indexing ({request.kind})", rows) as progress:
         manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"))

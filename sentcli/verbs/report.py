@@ -118,7 +118,7 @@ def report(
     from sentcli.pages.write import check_suffix
 
     reported = Reported("report")
-    files, runs, named = _sort(names)
+    files, runs, model_names = _sort(names)
     for target in output:
         check_suffix(target)
         if target.resolve() in {file.resolve() for file in files}:
@@ -128,13 +128,13 @@ def report(
     labels = [Pattern.parse("--name", value) for value in choices.name or []]
     scores = read_scores(files)
     has_inputs = data is not None or texts is not None
-    if named and not (has_inputs or runs):
+    if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    models = shared.models(named, options, rerun=scoring.rerun) if has_inputs else []
+    models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
     if data is not None:
         scores += _sts_scores(models, data, scoring)
     more_sections = [*_model_sections(models, data, texts), *(_run_sections(runs) if runs else [])]
-    labels += _short_names(named, scores, [*groups, *labels])
+    labels += _short_names(model_names, scores, [*groups, *labels])
     page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
     write_score_page(scores, output, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, output))}")

@@ -67,9 +67,9 @@ def _check_combination(
 ) -> None:
     """Refuse options that do not go together."""
     inputs = {"--beir": sets.beir, "--corpus": corpus.corpus, "--in-domain": pairs.in_domain}
-    named = [name for name, value in inputs.items() if value]
-    if len(named) != 1:
-        several = f", not {' and '.join(named)}" if named else ""
+    chosen = [name for name, value in inputs.items() if value]
+    if len(chosen) != 1:
+        several = f", not {' and '.join(chosen)}" if chosen else ""
         raise InputError(
             "give --beir DIR to score a set, --in-domain FILE to score pairs, or --corpus FILE with --query TEXT to "
             f"search{several}"

@@ -276,7 +276,7 @@ def _read_file(
 
     rows = read_rows(str(options.corpus), ReadOptions(options.text_field, options.id_field))
     if repeated := len(rows) - len({row.id for row in rows.rows}):
-        console.warn(f"{repeated} rows have an id that another row has, too: hits do not say which")
+        console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
     bm25 = None if way == "dense" else BM25.build(rows.texts(), language=search.language or LANGUAGE)
     if encoder is None:
         return Corpus(rows, None, bm25), {}

@@ -320,7 +320,7 @@ def score_pairs(
         raise InputError("--against: papers print in-domain retrieval in STS-B's test pairs, not in other tables")
     published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
     console.note(f"{pairs.in_domain}: the queries are the first sentences of {table.chosen}")
-    console.note(f"no answer is {in_domain.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
+    console.note(f"not counted as answers: {in_domain.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
     similarity = search.similarity or "cosine"
     task = in_domain.InDomainTask(table, pairs.exclude, cutoffs, similarity)
     protocol = {

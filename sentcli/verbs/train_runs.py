@@ -42,12 +42,12 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     recipe = request.recipe
     if recipe is not None and recipe.published and request.model == recipe.model:
         of_single_sets = tuple(PREFIXES.values())
-        shown = {
+        usual = {
             name: score
             for name, score in recipe.published.items()
             if name in AVERAGES.values() or not name.startswith(of_single_sets)
         }
-        scores = ", ".join(f"{name} {score.value:.2f}" for name, score in shown.items())
+        scores = ", ".join(f"{name} {score.value:.2f}" for name, score in usual.items())
         console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")

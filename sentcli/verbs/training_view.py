@@ -141,7 +141,7 @@ def summary(result: TrainResult, output: Path) -> None:
     if result.best_step == 0 < result.steps:
         console.warn(
             "no step was better than the start, whose weights are in the model. Try another --learning-rate; "
-            "sentcli analyze similarity on the start says what its vectors set sentences apart by"
+            "sentcli analyze similarity shows by what the vectors of the start model distinguish sentences"
         )
 
 

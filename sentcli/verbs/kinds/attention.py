@@ -172,7 +172,7 @@ class AttentionInputs:
 
         report, options, count = Outcome("analyze", model.name), self.options, len(self.texts)
         if read_export(model.spec.folder) is not None and not has_weights(model.spec.folder):
-            raise InputError(f"{model.name} is an export, which gives no attention weights: name what it was made of")
+            raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
         typed = [options.sentence] if options.sentence is not None and not options.sentence.isdecimal() else []
         texts = [*self.texts, *typed]
         views = DropoutViews(model.encoder, texts, options.seed, options.dropout)

@@ -35,7 +35,7 @@ def sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
         by_layer = ", ".join(f"{value:.2f}" for value in model_pairs.information.mean(axis=1))
         about.append(f"{name}: mutual information by layer, from the first to the last: {by_layer} nats")
     title = "Agreement of the attention of two dropout views, for each layer and head"
-    made = [
+    page_sections = [
         Section("Layers and heads", table=_table(pairs), file="heads-table"),
         Section("Two views, head by head", figure=_grids_figure("heads", title, grids, about)),
     ]
@@ -54,8 +54,8 @@ def sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
     if changes:
         title = f"Mutual information of two views in each head, minus that of {first}"
         figure = _grids_figure("heads-change", title, changes, about)
-        made.append(Section("Heads that differ from the first model's", figure=figure))
-    return made
+        page_sections.append(Section("Heads that differ from the first model's", figure=figure))
+    return page_sections
 
 
 def _table(pairs: dict[str, AttentionPairs]) -> Table:

@@ -198,12 +198,12 @@ def sections(rows: dict[str, dict[str, Any]], inputs: GeometryInputs) -> list[Se
     if not rows:
         return []
     frame = pd.DataFrame([{"model": name, "alignment": None, **results} for name, results in rows.items()])
-    made = [Section("Geometry of the vectors", (inputs.description,), _table(frame), file="geometry")]
+    page_sections = [Section("Geometry of the vectors", (inputs.description,), _table(frame), file="geometry")]
     aligned = frame[frame["alignment"].notna()]
     if len(aligned):
-        made.append(Section("Alignment against uniformity", figure=_scatter(aligned)))
-    made.append(Section("Spectrum", figure=_spectrum(frame)))
-    return [*made, Section("Hubs", table=_hubs(rows), file="hubs")]
+        page_sections.append(Section("Alignment against uniformity", figure=_scatter(aligned)))
+    page_sections.append(Section("Spectrum", figure=_spectrum(frame)))
+    return [*page_sections, Section("Hubs", table=_hubs(rows), file="hubs")]
 
 
 def _table(frame: pd.DataFrame) -> Table:

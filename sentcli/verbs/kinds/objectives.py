@@ -80,7 +80,7 @@ def objectives(
             console.warn(f"{name} logged no shares of the gradient: train with --set share_every=50")
     names = [*(model or []), *(name for name, run in terms.items() if run.finished)] if texts else []
     if texts and not names:
-        raise InputError("--texts: none of the runs is finished, so there is no model: -m names one")
+        raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
     lines = shared.read_texts(texts, text_field, limit) if texts else []
     short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
     reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
