@@ -7,7 +7,7 @@ pairs, so that the cosines are never in memory all at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,10 +62,6 @@ class PairGeometry:
     """Number of pairs of alignment."""
     texts: int
     """Number of distinct sentences of uniformity."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
 
 
 def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float | None = POSITIVE_ABOVE) -> PairGeometry:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,8 +112,3 @@ def _relevant_ranks(hits: Mapping[str, float], judgements: Mapping[str, int], de
     """Return the ranks of the relevant documents among the first hits."""
     best = sorted(hits, key=hits.__getitem__, reverse=True)[:depth]
     return [rank for rank, document in enumerate(best, 1) if judgements.get(document, 0) > 0]
-
-
-def means(parts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the mean of each metric over several sets."""
-    return {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}

@@ -15,7 +15,7 @@ from sentcli import console
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet
-from sentcli.evaluation.retrieval_metrics import each_query, main_metric, means, ranked, score
+from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked, score
 from sentcli.evaluation.scores import RETRIEVAL, TaskScore, average_draws
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
@@ -244,7 +244,7 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     return TaskScore(
         task=name,
         kind=RETRIEVAL.name,
-        metrics=means([part.metrics for part in parts]),
+        metrics={name: float(np.mean([part.metrics[name] for part in parts])) for name in parts[0].metrics},
         headline=(main,),
         facts={
             **{key: count for key, count in sums.items() if count or key != "queries_without_hits"},

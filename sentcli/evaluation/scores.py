@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -270,7 +270,7 @@ class ModelScores:
             draws, other_draws = average_draws(tasks), average_draws(other_tasks)
             if mean is not None and other_mean is not None and draws is not None and other_draws is not None:
                 differences[AVERAGE] = significance.compare_draws(mean, other_mean, draws, other_draws)
-        return {title: difference.to_dict() for title, difference in differences.items()}
+        return {title: asdict(difference) for title, difference in differences.items()}
 
     def finish(self) -> None:
         """Stop the clock."""

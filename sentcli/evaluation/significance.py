@@ -9,7 +9,7 @@ interval (1927), and McNemar's exact test (1947) of two models.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,6 @@ class Difference:
     p: float
     """Twice the share of the samples in which the order of the two models is reversed."""
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the JSON form."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Discordance:
@@ -48,10 +44,6 @@ class Discordance:
     only_second: int
     p: float
     """The two-sided p-value."""
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the JSON form."""
-        return asdict(self)
 
 
 def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:

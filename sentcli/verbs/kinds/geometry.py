@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,7 +153,7 @@ class GeometryInputs:
             vectors = model.encode([*sentences, *self.texts], progress)
         average = shared.sts_average(model, self.sts)
         model.release()
-        aligned = pair_geometry(vectors, subsets, self.above).to_dict() if subsets else {}
+        aligned = asdict(pair_geometry(vectors, subsets, self.above)) if subsets else {}
         return self.of_vectors(report, vectors.of(self.texts or sentences), model, aligned, average)
 
     def of_vectors(
