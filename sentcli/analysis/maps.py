@@ -21,6 +21,8 @@ SAMPLE = 10_000
 """The silhouette, which needs all pairs, is that of a sample if there are more texts than this."""
 SAME = 0.2
 """Groups of two models count as the same if they share at least this part of the texts that are in either of them."""
+WORDS = 3
+"""The greatest number of words that describe a cluster."""
 TERMS = 20_000
 """The greatest number of words that are counted, the most frequent ones."""
 MANY = 20_000
@@ -205,15 +207,14 @@ def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
     return float(silhouette_score(vectors, groups, metric="cosine", sample_size=size, random_state=seed))
 
 
-def words_apart(texts: Sequence[str], groups: Groups, count: int = 3) -> list[list[str]]:
+def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
     """Return the words that set each group apart: those with the highest mean tf-idf in it minus that of other texts.
 
-    English function words are left out.
+    There are at most `WORDS` of each group; English function words are left out.
 
     Args:
         texts: ``[n]``.
         groups: 0, 1, ..., none of them empty ``[n]``.
-        count: the greatest number of words of a group.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -229,7 +230,7 @@ def words_apart(texts: Sequence[str], groups: Groups, count: int = 3) -> list[li
         inside = groups == group
         here = np.asarray(matrix[inside].sum(axis=0)).ravel()
         apart = here / inside.sum() - (whole - here) / max((~inside).sum(), 1)
-        best = np.argsort(-apart, kind="stable")[:count]
+        best = np.argsort(-apart, kind="stable")[:WORDS]
         words.append([str(terms[i]) for i in best if apart[i] > 0])
     return words
 

@@ -13,6 +13,8 @@ from sentcli.evaluation.pair_geometry import AllPairs, Floats, all_pairs, check_
 
 Doubles = npt.NDArray[np.float64]
 
+LEAST_VARIANCE = 1e-6
+"""The least variance of a direction that is whitened, as a share of the largest variance."""
 BLOCK = 8192
 """Rows that are converted to float64 at a time."""
 
@@ -118,19 +120,20 @@ def isotropy(vectors: Floats) -> float:
     return float(both.min() / both.max())
 
 
-def whitened(vectors: Floats, least: float = 1e-6) -> Doubles:
+def whitened(vectors: Floats) -> Doubles:
     """Return the centred vectors times ``U diag(1 / sqrt(S)) U^T`` of their covariance (ZCA).
+
+    Directions with less than `LEAST_VARIANCE` are left out as noise.
 
     Args:
         vectors: ``[n, d]``, n at least 1.
-        least: directions with less variance than this share of the largest one are left out as noise.
 
     Raises:
         ValueError: for no vectors.
     """
     mean, second = covariance(vectors)
     values, directions = np.linalg.eigh(second)
-    kept = values > least * max(float(values[-1]), np.finfo(float).tiny)
+    kept = values > LEAST_VARIANCE * max(float(values[-1]), np.finfo(float).tiny)
     basis = directions[:, kept]
     matrix = (basis / np.sqrt(values[kept])) @ basis.T
     return np.asarray((np.asarray(vectors, np.float64) - mean) @ matrix)

@@ -84,11 +84,15 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
         if task.kind == "folds"
         else _split(trainer, task, x, y, finished)
     )
-    f1 = {"f1": _f1(y["test"], tested.predicted)} if task.f1 else {}
+    metrics = {"accuracy": tested.accuracy, "dev_accuracy": tested.dev_accuracy}
+    if task.f1:
+        from sklearn.metrics import f1_score
+
+        metrics["f1"] = 100 * float(f1_score(y["test"], tested.predicted))
     return TaskScore(
         task=task.name,
         kind=TRANSFER.name,
-        metrics={"accuracy": tested.accuracy, "dev_accuracy": tested.dev_accuracy, **f1},
+        metrics=metrics,
         headline=("accuracy",),
         facts={
             "penalties": tested.penalties,
@@ -165,9 +169,3 @@ def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:
     means = 100 * accuracy.mean(axis=0)
     chosen = int(np.argmax(np.round(means, 2)))
     return chosen, float(means[chosen])
-
-
-def _f1(gold: Rows, predicted: Rows) -> float:
-    from sklearn.metrics import f1_score
-
-    return 100 * float(f1_score(gold, predicted))

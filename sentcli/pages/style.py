@@ -123,10 +123,10 @@ def plain_log_ticks(axis: Any) -> None:
     axis.set_minor_formatter(lambda *_: "")
 
 
-def limits(*arrays: Any, room: float = 0.04) -> tuple[float, float]:
+def limits(*arrays: Any) -> tuple[float, float]:
     """Return the ends of an axis that several panels share, a little beyond the least and the greatest value."""
     low, high = (float(pick(pick(array) for array in arrays)) for pick in (min, max))
-    margin = room * (high - low) or room
+    margin = 0.04 * (high - low) or 0.04
     return low - margin, high + margin
 
 
