@@ -130,7 +130,7 @@ def _tasks(
     subsets_by_task = sts.load_tasks(data, names, split) if data is not None else {}
     for file in pairs:
         own_tasks = sts.read_pairs(file)
-        if own_tasks.keys() & subsets_by_task.keys():
-            raise InputError(f"{file}: there is a task {next(iter(own_tasks))} already; rename the file")
+        if repeated := next((name for name in own_tasks if name in subsets_by_task), None):
+            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
         subsets_by_task |= own_tasks
     return [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in subsets_by_task.items()]
