@@ -506,5 +506,5 @@ Returns:
     The numbers: ``to_dict()`` is the JSON, ``to_frame()`` the first table.
 
 Raises:
-    SentcliError: as the command fails."""
+    SentcliError: whatever error the command ends with."""
     ...

@@ -28,7 +28,7 @@ Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 
 @dataclass(frozen=True)
 class SetOptions:
-    """Sets that are scored, and what is read and written of them.
+    """Retrieval sets that are scored, and runs that are read and written.
 
     Attributes:
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several
@@ -63,7 +63,7 @@ class PairOptions:
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """A corpus that is searched, and what is looked for.
+    """A corpus, and the queries that it is searched with.
 
     Attributes:
         corpus: Search a text file, or a directory that encode or index wrote.
@@ -110,12 +110,12 @@ class SearchOptions:
 
     @property
     def ways(self) -> list[Way]:
-        """The ways of searching."""
+        """The ways of searching that ``--search`` names."""
         from sentcli.search.fusion import parse_ways
 
         return parse_ways(self.search)
 
     @property
     def weight(self) -> float:
-        """The share of the dense score."""
+        """The share of the dense score in ``--search weighted``."""
         return 0.5 if self.dense_weight is None else self.dense_weight
