@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sentcli.errors import DataError, InputError
+from sentcli.io.json_files import contents, decode
 
 METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"
 """The names of `training.run_folder`, which is not imported here because it needs torch."""
@@ -72,7 +72,7 @@ def read_metrics(folder: Path) -> RunMetrics:
 
 
 def _record(line: str) -> dict[str, Any]:
-    record = json.loads(line)
+    record = decode(line)
     if not isinstance(record, dict) or type(record.get("step")) is not int:
         raise ValueError("it has no step")
     return record
@@ -88,7 +88,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        config = json.loads(path.read_text("utf-8"))
+        config = decode(contents(path))
     except ValueError as error:
         raise DataError(path, "not valid JSON") from error
     if not isinstance(config, dict):
@@ -181,7 +181,7 @@ def _method(folder: Path) -> dict[str, Any]:
     config = read_config(folder)
     if not config and (folder / RUN).is_file():
         try:
-            config = json.loads((folder / RUN).read_text("utf-8"))
+            config = decode(contents(folder / RUN))
         except ValueError:
             config = {}
     method = config.get("method") if isinstance(config, dict) else None

@@ -22,6 +22,7 @@ from sentcli.console import Transfer
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.atomic import DISK_FULL
+from sentcli.io.json_files import contents, decode
 from sentcli.version import __version__
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class _Source:
     def _validator(self) -> str | None:
         """Return the ETag or the date that this source sent with the bytes, or None if they are not from it."""
         try:
-            note: Any = json.loads(_note(self.part).read_text("utf-8"))
+            note: Any = decode(contents(_note(self.part)))
             return note["validator"] if note["url"] == self.source else None
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -23,6 +23,7 @@ from sentcli.evaluation.scores import (
 )
 from sentcli.evaluation.sts import AGGREGATIONS
 from sentcli.io.forms import checked
+from sentcli.io.json_files import contents, decode
 
 Number = float | None
 Ends = tuple[Number, Number] | None
@@ -168,13 +169,17 @@ def read_scores(files: Iterable[Path]) -> list[ModelScores]:
 
 
 def _parse(file: Path) -> Any:
-    if not file.is_file():
-        raise InputError(f"{file} is a folder; name JSON files" if file.is_dir() else f"no such file: {file}")
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; name JSON files")
     try:
-        return json.loads(file.read_text("utf-8-sig"))
+        return decode(contents(file).removeprefix("\ufeff"))
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {file}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
     except json.JSONDecodeError as error:
         raise DataError(file, f"not JSON ({error.msg}); is the file incomplete?", line=error.lineno) from error
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+    except ValueError as error:
         raise DataError(file, f"not JSON ({one_line(error)})") from error
 
 

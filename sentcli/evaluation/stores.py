@@ -24,6 +24,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.cache import cache_folder, least_recently_used
 from sentcli.io.digests import known_digest
+from sentcli.io.json_files import contents, decode
 from sentcli.model import exported
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.spec import EncoderSpec
@@ -100,7 +101,7 @@ class ScoreStore:
     def read(self, *facts: Any) -> dict[str, Any] | None:
         """Return the record that was written under the same facts, or None."""
         with contextlib.suppress(OSError, ValueError):
-            record = json.loads(self._path(facts).read_text("utf-8"))
+            record = decode(contents(self._path(facts)))
             return record if isinstance(record, dict) and {"encoder", "score"} <= record.keys() else None
         return None
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.json_files import contents
 
 Form = TypeVar("Form", bound=BaseModel)
 Declared = TypeVar("Declared")
@@ -27,11 +28,13 @@ def read_toml(kind: type[Form], file: Path) -> Form:
         DataError: if it is not valid TOML, or not of this form; the message names the place.
     """
     try:
-        table = tomllib.loads(file.read_text("utf-8"))
+        table = tomllib.loads(contents(file))
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(file, f"not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise DataError(file, "not valid TOML: it is nested too deeply") from error
     return checked(kind, table, file)
 
 
@@ -48,9 +51,13 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
         InputError: if the file is missing or not valid JSON, or a field is missing or of another type.
     """
     try:
-        return TypeAdapter(kind).validate_json(path.read_bytes())
+        return TypeAdapter(kind).validate_json(contents(path))
     except FileNotFoundError as error:
         raise InputError(missing) from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is damaged (it is not UTF-8 text); {remedy}") from error
     except ValidationError as error:
         raise InputError(f"{path} is damaged ({_problem(kind, error)}); {remedy}") from error
 

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import stat
 import sys
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
+
+LARGEST = 256 * 2**20
+"""The most bytes that a JSON or TOML file may have."""
+
+
+def contents(path: Path) -> str:
+    """Return the text of a file that is read whole.
+
+    Raises:
+        OSError: if it is missing, cannot be read, is no regular file (a pipe would be waited for), or is far too large.
+        UnicodeDecodeError: if it is no UTF-8.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if about.st_size > LARGEST:
+        raise OSError(errno.EFBIG, f"it has {about.st_size:,} bytes, which is too large", str(path))
+    return path.read_text("utf-8")
+
+
+def decode(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: if it is not valid JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def read_json(path: Path, missing: str | None = None, *, default: Any = None) -> Any:
@@ -21,15 +53,17 @@ def read_json(path: Path, missing: str | None = None, *, default: Any = None) ->
         default: is returned if the file is missing, instead of an error.
 
     Raises:
-        InputError: if the file is missing or not valid JSON.
+        InputError: if the file is missing, cannot be read or is not valid JSON.
     """
     try:
-        return json.loads(path.read_text("utf-8"))
+        return decode(contents(path))
     except FileNotFoundError as error:
         if default is not None:
             return default
         raise InputError(missing or f"{path} is missing") from error
-    except (ValueError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import replacing
+from sentcli.io.json_files import contents, decode
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ def weight_files(folder: Path) -> list[Path]:
         if path.suffix != ".json":
             return [path]
         try:
-            shards = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+            shards = sorted(set(decode(contents(path))["weight_map"].values()))
         except (ValueError, KeyError, AttributeError) as error:
             raise InputError(f"{path} is not a weight index: {error}") from error
         if any(Path(shard).name != shard for shard in shards):

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, BaseModel, RootModel
 
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
+from sentcli.io.forms import Form, checked
 from sentcli.io.json_files import read_json
 from sentcli.model.modules import MODULES, CNNSpec, DenseSpec, LayerMeanSpec, ModuleSpec, NormalizeSpec, PoolingSpec
 from sentcli.model.modules.base import OWN
@@ -34,6 +38,55 @@ POOLINGS = {
 def check_pooling(name: str) -> None:
     """Refuse an unknown pooling."""
     one_of("pooling", name, list(POOLINGS))
+
+
+def _inside(path: str) -> str:
+    """Refuse a path that leaves the folder of the model."""
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise ValueError("a module has to be inside the folder of the model")
+    return path
+
+
+class ModuleEntry(BaseModel):
+    """One module in ``modules.json``."""
+
+    type: str
+    path: Annotated[str, AfterValidator(_inside)]
+
+
+class ModuleList(RootModel[list[ModuleEntry]]):
+    """The content of ``modules.json``."""
+
+
+class TextSettings(BaseModel):
+    """The content of ``sentence_bert_config.json``."""
+
+    max_seq_length: Annotated[int, Ge(1)] | None = None
+    do_lower_case: bool | None = None
+
+
+class PromptSettings(BaseModel):
+    """What ``config_sentence_transformers.json`` says about prompts."""
+
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+
+
+Size = Annotated[int, Ge(1), Le(10**8)] | None
+Layers = Annotated[int, Ge(1), Le(1000)] | None
+
+
+class TransformerSizes(BaseModel):
+    """The sizes in ``config.json``, without which no model is built; transformers checks the rest."""
+
+    hidden_size: Size = None
+    dim: Size = None
+    intermediate_size: Size = None
+    hidden_dim: Size = None
+    vocab_size: Size = None
+    max_position_embeddings: Size = None
+    num_hidden_layers: Layers = None
+    n_layers: Layers = None
 
 
 @dataclass(frozen=True)
@@ -167,11 +220,9 @@ def read_spec(folder: Path) -> EncoderSpec:
 
 
 def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
-    entries = read_json(folder / "modules.json")
-    try:
-        named = [(_module_name(entry["type"]), folder / entry["path"]) for entry in entries]
-    except (TypeError, KeyError) as error:
-        raise InputError(f"{folder / 'modules.json'} is not a list of modules") from error
+    path = folder / "modules.json"
+    entries = checked(ModuleList, read_json(path), path).root
+    named = [(_module_name(entry.type), folder / entry.path) for entry in entries]
     if not named or named[0][0] != "Transformer":
         first = named[0][0] if named else "nothing"
         raise InputError(f"{folder}: the first module is {first}; only Transformer encoders are supported")
@@ -179,25 +230,29 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
     modules = [_read_module(name, path) for name, path in named[1:] if name != "Dropout"]  # dropout is for training
     if not any(module.pools for module in modules):
         raise InputError(f"{folder}: modules.json names no Pooling, so its output is not one vector a text")
-    settings = read_json(transformer / "sentence_bert_config.json", default={})
-    prompt_config = read_json(folder / "config_sentence_transformers.json", default={})
-    prompts = {name: text for name, text in (prompt_config.get("prompts") or {}).items() if text}
+    settings = _optional(TextSettings, transformer / "sentence_bert_config.json")
+    prompting = _optional(PromptSettings, folder / "config_sentence_transformers.json")
     return EncoderSpec(
         transformer,
         tuple(modules),
-        max_length=settings.get("max_seq_length"),
-        lowercase=bool(settings.get("do_lower_case")),
-        prompts=prompts,
-        default_prompt=prompt_config.get("default_prompt_name"),
+        max_length=settings.max_seq_length,
+        lowercase=bool(settings.do_lower_case),
+        prompts={name: text for name, text in (prompting.prompts or {}).items() if text},
+        default_prompt=prompting.default_prompt_name,
         config=_read_config(transformer, f"{folder} has no config.json for its transformer"),
     )
 
 
+def _optional(kind: type[Form], path: Path) -> Form:
+    """Read a configuration file that a model may lack."""
+    return checked(kind, read_json(path, default={}), path)
+
+
 def _read_config(folder: Path, missing: str) -> dict[str, Any]:
-    config = read_json(folder / "config.json", missing)
-    if not isinstance(config, dict):
-        raise InputError(f"{folder / 'config.json'} is not a JSON object")
-    return config
+    path = folder / "config.json"
+    config = read_json(path, missing)
+    checked(TransformerSizes, config, path)
+    return dict(config)
 
 
 def _module_name(kind: str) -> str:

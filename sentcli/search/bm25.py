@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, nearest, one_line, required
+from sentcli.io.json_files import contents, decode
 from sentcli.search.exact import Neighbours
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
@@ -107,7 +108,7 @@ class BM25:
         """
         package = require_bm25s()
         try:
-            facts = json.loads((folder / FACTS).read_text("utf-8"))
+            facts = decode(contents(folder / FACTS))
             rows, words, language = int(facts["rows"]), int(facts["words"]), str(facts["language"])
             k1, b = float(facts["k1"]), float(facts["b"])
             index = package.BM25.load(folder, mmap=True, backend="numpy", show_progress=False) if words else None

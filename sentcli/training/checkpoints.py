@@ -6,7 +6,6 @@ and the SHA-256 of the first. The last two are kept: if one is damaged, the one 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from torch import Tensor
 from sentcli.errors import SentcliError
 from sentcli.io.atomic import DISK_FULL
 from sentcli.io.digests import file_digest
-from sentcli.io.json_files import write_json
+from sentcli.io.json_files import contents, decode, write_json
 from sentcli.io.weights import write_tensors
 
 KEPT = 2
@@ -50,7 +49,7 @@ class Checkpoints:
     def facts(self, step: int) -> dict[str, Any]:
         """Return the facts of the checkpoint of a step, or an empty dict if they cannot be read."""
         try:
-            facts = json.loads(self._path(step, "json").read_text("utf-8"))
+            facts = decode(contents(self._path(step, "json")))
         except (OSError, ValueError):
             return {}
         return facts if isinstance(facts, dict) else {}

@@ -24,7 +24,7 @@ from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import file_digest
-from sentcli.io.json_files import finite, write_json
+from sentcli.io.json_files import contents, decode, finite, write_json
 from sentcli.io.weights import save_weights
 from sentcli.model.exported import EXPORT, ONNX
 from sentcli.model.saving import write_model_files
@@ -294,7 +294,7 @@ class RunFolder:
 def _read(path: Path) -> dict[str, Any]:
     """Return the content of a JSON file of a run."""
     try:
-        return dict(json.loads(path.read_text("utf-8")))
+        return dict(decode(contents(path)))
     except (OSError, ValueError, TypeError) as error:
         message = f"{path} is missing or damaged, so --resume cannot go on with this run; use --overwrite"
         raise InputError(message) from error

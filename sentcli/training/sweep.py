@@ -33,7 +33,7 @@ from pydantic import BaseModel, Field, StrictInt, field_validator
 from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.forms import read_toml
-from sentcli.io.json_files import finite
+from sentcli.io.json_files import decode, finite
 from sentcli.machine import environment
 from sentcli.methods import refuse_file
 from sentcli.methods.recipes import load_recipe
@@ -182,7 +182,7 @@ def read_results(path: Path) -> dict[str, dict[str, Any]]:
     for number, line in enumerate(_whole_lines(path), 1):
         try:
             if line.strip():
-                record = json.loads(line)
+                record = decode(line)
                 records[record["digest"]] = record
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(path, f"not a record of a run: {error}", line=number) from error
@@ -193,7 +193,7 @@ def _whole_lines(path: Path) -> list[bytes]:
     """Return the lines of a file, without an incomplete record at its end."""
     *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
     try:
-        json.loads(last)  # only its line feed is missing
+        decode(last)  # only its line feed is missing
     except ValueError:
         return lines if last[:1] in (b"", b"{") else [*lines, last]
     return [*lines, last]

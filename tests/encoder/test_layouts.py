@@ -124,7 +124,7 @@ def test_a_checkpoint_that_holds_more_than_tensors_is_refused(folder, capsys):
         (lambda f: (f / "tokenizer.json").write_text("{"), "tokenizer cannot be loaded"),
         (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
         (lambda f: (f / "config.json").write_text('{"model_type": "unheard-of"}'), "no encoder can be made"),
-        (lambda f: (f / "modules.json").write_text("{}"), "not a list of modules|first module"),
+        (lambda f: (f / "modules.json").write_text("{}"), "modules.json: .*list"),
         (lambda f: (f / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]'), "names no Pooling"),
     ],
 )
@@ -141,7 +141,7 @@ def test_weights_of_another_size_or_incomplete(folder):
     with pytest.raises(InputError, match="do not fit"):
         SentenceEncoder.load(folder)
     save_file({key: value for key, value in state.items() if "layer.1.output" not in key}, folder / "model.safetensors")
-    with pytest.raises(InputError, match="weights are missing, the first is"):
+    with pytest.raises(InputError, match=r"tensors \(.*layer\.1\.output.*missing"):
         SentenceEncoder.load(folder)
 
 

@@ -68,18 +68,18 @@ SCENES = [
         ("vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet"),
     ),
     Scene(
-        "index", "index vectors --type flat --overwrite",
+        "index", "index vectors --type hnsw --overwrite",
         (
-            "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet", "vectors/index.json",
-            "vectors/index.faiss",
+            "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet", "vectors/indexes/hnsw/index.json",
+            "vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",
         ),
         keeps=("text.txt",), makes=("vectors",), passes=("gone",),
     ),
     Scene(
-        "search", "retrieve --corpus vectors -m bert --query cat",
+        "search", "retrieve --corpus vectors -m bert --query cat --index hnsw",
         (
-            "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet", "vectors/index.json",
-            "vectors/index.faiss",
+            "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet", "vectors/indexes/hnsw/index.json",
+            "vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",
         ),
     ),
     Scene(
@@ -173,15 +173,19 @@ def write_scene_files(folder: Path, invoke) -> None:
     write_set(folder / "set")
     (folder / "run.trec").write_text("q1 Q0 d1 1 0.9 x\nq1 Q0 d2 2 0.8 x\nq2 Q0 d2 1 0.7 x\n")
     _write_senteval(folder / "senteval", texts)
-    (folder / "recipe.toml").write_text('title = "mine"\nmethod = "simcse"\nmodel = "bert"\ndata = "any"\n[settings]\ntemperature = 0.1\n')
-    (folder / "sweep.toml").write_text('seeds = [1]\n[[grid]]\ntemperature = [0.1, 0.2]\n')
+    (folder / "recipe.toml").write_text(
+        'title = "mine"\nmethod = "simcse"\nmodel = "bert"\ndata = "any"\n[settings]\ntemperature = 0.1\n'
+    )
+    (folder / "sweep.toml").write_text("seeds = [1]\n[[grid]]\ntemperature = [0.1, 0.2]\n")
     (folder / "method.py").write_text(METHOD)
+    training = f"-m bert --data text.txt {' '.join(TRAIN)} --eval-data senteval"
     for command in (
         "encode text.txt -m bert -o old.npy",
+        "encode text.txt -m bert -o half --shard-rows 20",
         "encode text.txt -m bert -o vectors --shard-rows 30",
-        "index vectors --type flat",
-        f"train --method simcse -m bert --data text.txt -o model {' '.join(TRAIN)} --eval-data senteval",
-        f"train --method simcse -m bert --data text.txt -o sweeps {' '.join(TRAIN)} --sweep sweep.toml --eval-data senteval",
+        "index vectors --type hnsw",
+        f"train --method simcse {training} -o model",
+        f"train --method simcse {training} -o sweeps --sweep sweep.toml",
         "export -m model -o onnx --no-torch-weights",
         "sts-eval -m bert --data senteval --tasks STSBenchmark --json scores.json",
     ):

@@ -166,7 +166,7 @@ def another_value(number: int) -> Callable[[Path], object]:
         draw = random.Random(f"{path.name} {number}")
         *steps, last = draw.choice(list(values_of(whole)))
         name = draw.choice(["gone", *OTHER_VALUES])
-        print(f"{path.name}: {'.'.join(map(str, (*steps, last)))} {name}")  # shown with a failure
+        print(f"{path.name}: {(*steps, last)} {name}")  # noqa: T201 - shown with a failure
         for step in steps:
             parent = parent[step]
         if name == "gone":
