@@ -70,16 +70,16 @@ SCENES = [
     Scene(
         "index", "index vectors --type hnsw --overwrite",
         (
-            "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet", "vectors/indexes/hnsw/index.json",
-            "vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",
+            "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet",
+            "vectors/indexes/hnsw/index.json", "vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",
         ),
         keeps=("text.txt",), makes=("vectors",), passes=("gone",),
     ),
     Scene(
         "search", "retrieve --corpus vectors -m bert --query cat --index hnsw",
         (
-            "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet", "vectors/indexes/hnsw/index.json",
-            "vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",
+            "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet",
+            "vectors/indexes/hnsw/index.json", "vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",
         ),
     ),
     Scene(

@@ -99,9 +99,7 @@ def check(scene, file, spoiling, good, folder, invoke):
     assert not isinstance(result.exception, (TimeoutError, RecursionError)), result.exception
     assert "Traceback" not in result.stderr and "a defect of sentcli" not in result.stderr, result.stderr
     after = tree(folder)
-    ours = (
-        {name for name in {*before, *after} if not name.startswith(scene.makes)} if scene.makes else {*before, *after}
-    )
+    kept = {name for name in {*before, *after} if not (scene.makes and name.startswith(scene.makes))}
     if result.exit_code == 0:
         assert spoiling.may_pass or spoiling.name in scene.passes, f"succeeded: {result.stderr}"
     else:
