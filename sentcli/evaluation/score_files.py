@@ -173,7 +173,7 @@ def _parse(file: Path) -> Any:
     try:
         return json.loads(file.read_text("utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise DataError(file, f"not JSON ({error.msg}); is the file incomplete?", line=error.lineno) from error
+        raise DataError(file, f"not JSON ({error.msg}); is the file torn?", line=error.lineno) from error
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
         raise DataError(file, f"not JSON ({one_line(error)})") from error
 
