@@ -1,6 +1,6 @@
-"""Settings that say what they may be: the annotation of a field has its bounds or its choices.
+"""Settings whose annotations declare their bounds and choices.
 
-A dataclass under `Bounded` refuses other values when it is made, with one message that names the field.
+A dataclass that inherits from `Bounded` checks its fields when it is made and refuses a value that is out of bounds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ Count = Annotated[int, Ge(0)]
 
 
 class Bounded:
-    """The base of settings whose values are checked against their annotations."""
+    """The base class of settings whose values are checked against their annotations."""
 
     def __post_init__(self) -> None:
-        """Refuse a value that its annotation does not allow."""
+        """Check every field.
+
+        Raises:
+            InputError: for a value that its annotation does not allow.
+        """
         settings: Any = type(self)
         for name, (kind, bounds) in _declared(settings).items():
             if (value := getattr(self, name)) is not None:
@@ -37,7 +41,7 @@ class Bounded:
 
 @cache
 def _declared(settings: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Return type and bounds of each field; None is always allowed where the type says so."""
+    """Return the type, without ``| None``, and the bounds of each field."""
     hints = get_type_hints(settings, include_extras=True)
     declared: dict[str, tuple[Any, tuple[Any, ...]]] = {}
     for field in dataclasses.fields(settings):
@@ -51,7 +55,17 @@ def _declared(settings: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
 
 
 def check(name: str, value: Any, kind: Any, bounds: tuple[Any, ...] = ()) -> None:
-    """Refuse a value of another type, an unknown word, a number out of bounds or one that is not finite."""
+    """Check a value.
+
+    Args:
+        name: of the setting, for the message.
+        value: to check.
+        kind: the type, or a ``Literal`` of the choices.
+        bounds: ``Ge``, ``Gt``, ``Le`` and ``Lt`` of a number.
+
+    Raises:
+        InputError: for another type, an unknown choice, or a number that is out of bounds or not finite.
+    """
     if get_origin(kind) is Literal:
         one_of(name, value, get_args(kind))
     elif kind is int and type(value) is not int:
@@ -79,7 +93,7 @@ def _limit(bound: Any, value: Any) -> tuple[str, bool]:
     raise TypeError(f"{bound!r} is no bound")
 
 
-def one_of(name: str, value: str, known: tuple[str, ...] | list[str]) -> None:
-    """Refuse words that are not known."""
-    if value not in known:
-        raise InputError(f"{name} {value!r} is unknown{nearest(value, list(known))}; one of: {', '.join(known)}")
+def one_of(name: str, value: str, choices: tuple[str, ...] | list[str]) -> None:
+    """Raise an InputError, which suggests the nearest choice, unless a value is one of the choices."""
+    if value not in choices:
+        raise InputError(f"{name} {value!r} is unknown{nearest(value, list(choices))}; one of: {', '.join(choices)}")

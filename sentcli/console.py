@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Counted(Protocol):
-    """What a batch added to the work."""
+    """The number of texts and tokens of a batch."""
 
     @property
     def texts(self) -> int:
-        """How many texts it held."""
+        """The number of texts."""
 
     @property
     def tokens(self) -> int:
-        """How many tokens."""
+        """The number of tokens."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ state = _State()
 
 @contextmanager
 def speaking(*, quiet: bool, verbose: bool, data_on_stdout: bool = False) -> Iterator[None]:
-    """Say as much as was asked for while a verb runs, and as much as before when it is done."""
+    """Set how much is printed while a verb runs, and restore the earlier setting afterwards."""
     before = dict(vars(state))
     vars(state).update(quiet=quiet, verbose=verbose, data_on_stdout=data_on_stdout or state.data_on_stdout)
     try:
@@ -71,53 +71,53 @@ def output() -> Console:
 
 
 def note(message: str) -> None:
-    """Say something on standard error, unless quiet."""
+    """Print a message on standard error, unless quiet."""
     if not state.quiet:
         stderr().print(Text(_plain(message)))
 
 
 def detail(message: str) -> None:
-    """Say something on standard error if verbose."""
+    """Print a message on standard error if verbose."""
     if state.verbose:
         note(message)
 
 
 def warn(message: str) -> None:
-    """Say something that changes how a result reads, unless quiet."""
+    """Print a warning on standard error, unless quiet."""
     if not state.quiet:
         stderr().print(Text.assemble(("warning: ", "yellow"), _plain(message)))
 
 
 def fail(message: str) -> None:
-    """Print an error."""
+    """Print an error on standard error, also if quiet."""
     stderr().print(Text.assemble(("error: ", "bold red"), _plain(message)))
 
 
-def show(shown: Table) -> None:
-    """Print a table; an entry's interval stands behind it, the best of a ranked column has a star."""
-    drawn = RichTable(title=Text(safe(shown.title)), title_justify="left")
-    for place, column in enumerate(shown.columns):
-        justify: Literal["left", "right"] = "right" if shown.numeric(place) else "left"
+def show(table: Table) -> None:
+    """Print a table; an entry is followed by its interval, and the best of a ranked column has a star."""
+    drawn = RichTable(title=Text(safe(table.title)), title_justify="left")
+    for i, column in enumerate(table.columns):
+        justify: Literal["left", "right"] = "right" if table.numeric(i) else "left"
         drawn.add_column(Text(safe(column)), justify=justify, overflow="fold")
-    for i in range(len(shown.rows)):
-        drawn.add_row(*(Text(safe(_entry(shown, i, place))) for place in range(len(shown.columns))))
+    for row in range(len(table.rows)):
+        drawn.add_row(*(Text(safe(_entry(table, row, i))) for i in range(len(table.columns))))
     output().print(drawn)
 
 
-def _entry(shown: Table, row: int, column: int) -> str:
-    ends = shown.interval_text(row, column)
-    star = "*" if shown.rank(row, column) == "best" else ""
-    return f"{shown.shown(row, column)}{star}{f' ({ends})' if ends else ''}"
+def _entry(table: Table, row: int, column: int) -> str:
+    interval = table.interval_text(row, column)
+    star = "*" if table.rank(row, column) == "best" else ""
+    return f"{table.shown(row, column)}{star}{f' ({interval})' if interval else ''}"
 
 
 def _plain(message: str) -> str:
-    """Make the lines of a message `safe`: it may name what stands in a file."""
+    """Replace control characters in each line of a message, which may quote a file."""
     return "\n".join(map(safe, message.split("\n")))
 
 
 @contextmanager
 def resumable(output: object, *, can: bool = True) -> Iterator[None]:
-    """Say how to go on if the work inside, which `can` be resumed, is interrupted by Ctrl-C or SIGTERM."""
+    """Name ``--resume`` if the work inside is interrupted by Ctrl-C or SIGTERM and `can` be resumed."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -128,29 +128,29 @@ def resumable(output: object, *, can: bool = True) -> Iterator[None]:
 
 @contextmanager
 def working(label: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on a terminal with the step that is under way; steps are notes where there is no terminal."""
+    """Show a spinner with the current step on a terminal; elsewhere steps are printed if verbose."""
     if _hidden():
         yield lambda step: detail(f"{label}: {step}")
         return
-    shown = Console(stderr=True, highlight=False)
-    with shown.status(label) as status, shown_on(shown):
+    console = Console(stderr=True, highlight=False)
+    with console.status(label) as status, shown_on(console):
         yield lambda step: status.update(Text(f"{label}: {step}"))
 
 
 @contextmanager
 def encoding(label: str, total: int) -> Iterator[Callable[[Counted], None]]:
-    """Show a bar with rows/s, tokens/s and the time left, which is advanced by what batches added."""
-    if _hidden():  # without the import of the bars
-        yield lambda added: None
+    """Show a bar with rows/s, tokens/s and the time left, which each encoded batch advances."""
+    if _hidden():  # rich.progress need not be imported
+        yield lambda batch: None
         return
     tokens = 0
     with bar() as progress, shown_on(progress.console):
         task = progress.add_task(label, total=total, status="")
 
-        def advance(added: Counted) -> None:
+        def advance(batch: Counted) -> None:
             nonlocal tokens
-            tokens += added.tokens
-            progress.update(task, advance=added.texts)
+            tokens += batch.tokens
+            progress.update(task, advance=batch.texts)
             if elapsed := progress.tasks[0].elapsed:
                 speed = progress.tasks[0].completed / elapsed
                 progress.update(task, status=f"{speed:,.0f} rows/s, {tokens / elapsed:,.0f} tokens/s")
@@ -158,14 +158,9 @@ def encoding(label: str, total: int) -> Iterator[Callable[[Counted], None]]:
         yield advance
 
 
-def encoding_texts(total: int) -> AbstractContextManager[Callable[[Counted], None]]:
-    """Show `encoding` of a number of distinct texts."""
-    return encoding("encoding", total)
-
-
 @contextmanager
 def counting(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar that is advanced by the numbers that are given."""
+    """Show a bar up to `total`; the function that is yielded advances it by a number."""
     if _hidden():
         yield lambda count: None
         return
@@ -197,7 +192,7 @@ def _bar(*columns: ProgressColumn, hidden: bool = False) -> RichProgress:
 
 @contextmanager
 def shown_on(console: Console) -> Iterator[None]:
-    """Print notes above what is live on a console."""
+    """Print messages above the bar or table that is live on a console."""
     state.live = console
     try:
         yield
@@ -207,29 +202,29 @@ def shown_on(console: Console) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Transfer:
-    """A bar of bytes that come over the network, with their speed and the time left."""
+    """The progress bar of a download."""
 
     progress: RichProgress
     task: TaskID
     label: str
 
     def total(self, size: int) -> None:
-        """Take how many bytes there will be."""
+        """Set the size of the download in bytes."""
         self.progress.update(self.task, total=size)
 
     def advance(self, count: int) -> None:
-        """Take how many bytes came."""
+        """Advance by a number of bytes."""
         self.progress.advance(self.task, count)
 
     def step(self, text: str) -> None:
-        """Take what is being done."""
+        """Show the current step in words."""
         detail(f"{self.label}: {text}")
         self.progress.update(self.task, description=f"{self.label}: {Text(safe(text)).markup}")
 
 
 @contextmanager
 def transferring(label: str) -> Iterator[Transfer]:
-    """Show a bar with bytes, bytes per second and the time left; on a terminal only."""
+    """Show the bar of a download with bytes, bytes per second and the time left; on a terminal only."""
     from rich import progress as rich
 
     hidden = _hidden()

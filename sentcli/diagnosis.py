@@ -1,10 +1,9 @@
-"""What `sentcli doctor` finds out about this machine."""
+"""The facts that `sentcli doctor` shows: versions, devices, extras, known models, and which library runs what."""
 
 from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from sentcli import __version__
@@ -26,35 +25,12 @@ EXTRAS = {
 MISSING = "not possible: pip install 'sentcli[cpu]'"
 
 
-@dataclass(frozen=True)
-class KnownModel:
-    """A model of the zoo, and where its weights are on this machine."""
+def examine() -> dict[str, Any]:
+    """Examine this machine without downloading anything.
 
-    name: str
-    source: str
-    pooling: str
-    licence: str
-    where: str | None
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Everything that `doctor` shows."""
-
-    versions: dict[str, str]
-    devices: dict[str, str]
-    extras: dict[str, str]
-    models: list[KnownModel]
-    plan: dict[str, str]
-    device: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
-
-
-def examine() -> Diagnosis:
-    """Look at this machine; nothing is downloaded."""
+    Returns:
+        The results of ``doctor --json``: versions, devices, extras, models, plan and device by name.
+    """
     import torch
 
     from sentcli.model.torch_backend import choose_device
@@ -75,8 +51,18 @@ def examine() -> Diagnosis:
         "search": f"faiss {faiss}; exact unless there is an index" if faiss else MISSING,
         "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else MISSING,
     }
-    models = [KnownModel(e.name, e.source, e.pooling, e.licence, at_hand(e)) for e in zoo().values()]
-    return Diagnosis(versions, _devices(), extras, models, plan, str(device))
+    models = [
+        {"name": e.name, "source": e.source, "pooling": e.pooling, "licence": e.licence, "where": at_hand(e)}
+        for e in zoo().values()
+    ]
+    return {
+        "versions": versions,
+        "devices": _devices(),
+        "extras": extras,
+        "models": models,
+        "plan": plan,
+        "device": str(device),
+    }
 
 
 def _devices() -> dict[str, str]:
@@ -84,18 +70,18 @@ def _devices() -> dict[str, str]:
 
     from sentcli.precision import half_precision_supported
 
-    def halves(device: torch.device) -> str:
+    def precisions(device: torch.device) -> str:
         return ", ".join(["fp32", *(p for p in ("bf16", "fp16") if half_precision_supported(device, p))])
 
     cpu = torch.device("cpu")
     instructions = torch.backends.cpu.get_cpu_capability()
-    devices = {"cpu": f"{processor()}, {os.cpu_count()} cores, {instructions}, {halves(cpu)}"}
+    devices = {"cpu": f"{processor()}, {os.cpu_count()} cores, {instructions}, {precisions(cpu)}"}
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
         memory = properties.total_memory / 2**30
-        devices[f"cuda:{i}"] = f"{properties.name}, {memory:.0f} GiB, {halves(torch.device('cuda', i))}"
+        devices[f"cuda:{i}"] = f"{properties.name}, {memory:.0f} GiB, {precisions(torch.device('cuda', i))}"
     if torch.backends.mps.is_available():
-        devices["mps"] = f"Apple GPU, {halves(torch.device('mps'))}"
+        devices["mps"] = f"Apple GPU, {precisions(torch.device('mps'))}"
     return devices
 
 
@@ -108,7 +94,7 @@ def _extra_state(packages: tuple[str, ...]) -> str:
 
 
 def at_hand(entry: ZooEntry) -> str | None:
-    """Say where the weights of a known model are: a package, sentcli itself, the hub's cache, or nowhere (None)."""
+    """Return where the weights of a known model are: a package, sentcli itself, the hub's cache, or nowhere (None)."""
     from huggingface_hub import try_to_load_from_cache
 
     if own_folder(entry) is not None:

@@ -12,7 +12,7 @@ class SentcliError(Exception):
 
     exit_code = 1
     outcome: Any = None
-    """What was done all the same: a command writes it as JSON before it ends."""
+    """The result of work that was partly done; a command writes it as JSON before it ends."""
 
 
 class InputError(SentcliError):
@@ -40,7 +40,7 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
     """Import a module of an optional extra.
 
     Raises:
-        MissingExtraError: if it is not installed; the message says what for it is needed.
+        MissingExtraError: if it is not installed; the message names the extra, and the purpose that needs it.
     """
     try:
         return import_module(module)
@@ -48,14 +48,14 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
         raise MissingExtraError(library, extra, purpose) from error
 
 
-def nearest(word: str, known: list[str]) -> str:
-    """Return ``" (did you mean 'x'?)"`` for the closest known word, or an empty string."""
+def nearest(word: str, choices: list[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the choice that is most similar to a word, or an empty string."""
     import difflib
 
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word, choices, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def one_line(error: Exception) -> str:
-    """Return what a library says about a failure, on one line of at most 300 characters."""
+    """Return the message of a library's exception on one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]

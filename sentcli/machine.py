@@ -27,7 +27,7 @@ def library_version(name: str) -> str | None:
 
 
 def environment(device: str | None, precision: str | None, seed: int | None = None) -> dict[str, Any]:
-    """Return versions, hardware, device, precision and seed; None is what had no part in it."""
+    """Return versions, hardware, device, precision and seed; None stands for one that was not used."""
     versions = {name: installed for name in LIBRARIES if (installed := library_version(name))}
     return {
         "sentcli": __version__,
@@ -44,7 +44,7 @@ def environment(device: str | None, precision: str | None, seed: int | None = No
 
 
 def bytes_depend_on(device: str) -> dict[str, Any]:
-    """Return the part of `environment` that moves the last bits of a computation."""
+    """Return the part of `environment` on which the last bits of a computation depend."""
     names = ("sentcli", "torch", "transformers", "tokenizers", "numpy", "processor", "threads")
     facts = environment(device, "")
     gpu = sys.modules["torch"].cuda.get_device_name(device) if device.startswith("cuda") else None
@@ -52,27 +52,27 @@ def bytes_depend_on(device: str) -> dict[str, Any]:
 
 
 def threads() -> int:
-    """Return how many threads compute: torch's, on which the last bits of sums depend, else those of the exports."""
+    """Return the number of threads that compute: torch's if it is loaded, else those of onnxruntime."""
     torch = sys.modules.get("torch")
     return usable_cores() if torch is None else int(torch.get_num_threads())
 
 
 def usable_cores() -> int:
     """Return how many cores this process may use; ``OMP_NUM_THREADS`` limits them."""
-    named = os.environ.get("OMP_NUM_THREADS", "")
-    if named.isdigit() and int(named) > 0:
-        return int(named)
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    if value.isdigit() and int(value) > 0:
+        return int(value)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return usable or 1
 
 
 def processor() -> str:
-    """Return the processor's name, where the system tells it."""
+    """Return the name of the processor, or of its architecture if the system does not tell it."""
     return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 def _cpuinfo(key: str) -> str | None:
-    """Return what Linux says about the first processor."""
+    """Return an entry of the first processor in Linux's ``/proc/cpuinfo``; None on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:

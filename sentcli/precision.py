@@ -1,4 +1,4 @@
-"""Half precision: where it runs, and what must not run in it."""
+"""Half precision: which devices compute in it, and how training uses it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 
 def check_precision(device: torch.device, precision: str) -> None:
-    """Refuse a precision that is unknown, or that this device does not compute in.
+    """Check that a device computes in a precision.
 
     Raises:
-        InputError: saying which.
+        InputError: if the precision is unknown, or the device has no instructions for it.
     """
     if precision not in PRECISIONS:
         raise InputError(f"unknown precision {precision!r}; one of: {', '.join(PRECISIONS)}")
@@ -32,9 +32,8 @@ def half_precision_supported(device: torch.device, precision: str) -> bool:
         return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "mps":
         return precision == "fp16"
-    probes = {"bf16": ("_is_avx512_bf16_supported", "_is_amx_tile_supported"), "fp16": ("_is_amx_fp16_supported",)}[
-        precision
-    ]
+    bf16 = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    probes = bf16 if precision == "bf16" else ("_is_amx_fp16_supported",)
     return any(getattr(torch.cpu, probe, lambda: False)() for probe in probes)
 
 

@@ -1,4 +1,4 @@
-"""Text from files, made fit to be shown."""
+"""Text from files, made safe to show."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # imported after a group stands, its default arguments keep the group
+import torch.distributed.nn  # must be imported before a group is made: its default arguments would keep the group
 from torch import Tensor
 from torch.nn import functional
 
@@ -22,12 +22,12 @@ from sentcli.errors import SentcliError
 
 T = TypeVar("T")
 BUCKET = 2**24
-"""Numbers that are averaged in one message."""
+"""Gradients, in numbers, that are averaged in one message."""
 PATIENCE = timedelta(hours=1)
 """How long a process waits for the others, for example while the first one scores the dev set."""
 
 LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo")
-"""What errors say when another process is gone."""
+"""Parts of the error messages that mean that another process has ended."""
 
 
 def launched() -> int:
@@ -46,7 +46,7 @@ def rank() -> int:
 
 
 def is_first() -> bool:
-    """Tell whether this process is the one that writes."""
+    """Tell whether this process is the first, which writes the files and prints."""
     return rank() == 0
 
 
@@ -55,7 +55,7 @@ def together(device: str = "auto") -> Iterator[str]:
     """Join the processes that the launcher started, and yield the device of this one.
 
     Raises:
-        SentcliError: in all of them, if one has failed; the first to notice says why, the others end in silence.
+        SentcliError: in all of them if one has failed; the first that notices prints the reason, the others nothing.
     """
     if launched() < 2:
         yield device
@@ -69,28 +69,27 @@ def together(device: str = "auto") -> Iterator[str]:
     except Exception as error:
         raise _one_message(error) from error
     finally:
-        # its threads must end here: one that frees a tensor while the interpreter ends aborts the process
+        # the group's threads must end here: a thread that frees a tensor while the interpreter ends aborts the process
         with suppress(Exception):
             dist.destroy_process_group()
 
 
 class _SilentError(SentcliError):
-    """Ends a process without a word: another one has said what went wrong."""
+    """Ends a process without a message, because another process prints it."""
 
 
 def _one_message(error: Exception) -> Exception:
-    """Return what this process should end with, so that only one of them speaks."""
-    lost = isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in LOST))
+    """Return the exception to end this process with, so that only one process prints a message."""
     if isinstance(error, _SilentError):
         return error
     try:
         store = dist.distributed_c10d._get_default_store()
-        speaks = store.add("sentcli/failed", 1) == 1
+        is_first_failure = store.add("sentcli/failed", 1) == 1
     except Exception:  # the process that kept the store is gone
-        speaks = True
-    if not speaks:
+        is_first_failure = True
+    if not is_first_failure:
         return _SilentError("")
-    if lost:
+    if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in LOST)):
         return SentcliError(
             f"process {rank()} of {process_count()}: another process of this training has ended, so it cannot go on; "
             "start it again with --resume"
@@ -108,7 +107,7 @@ def agree(value: T) -> T:
 
 
 def everywhere(work: Callable[[], T]) -> T:
-    """Do the same in all processes; if it fails in one, all end, with the message of the first that failed."""
+    """Call a function in all processes; if it fails in one, all end, with the message of the first that failed."""
     if process_count() == 1:
         return work()
     result: T | None = None
@@ -117,15 +116,15 @@ def everywhere(work: Callable[[], T]) -> T:
         result = work()
     except Exception as error:
         failure = error
-    plain = failure is None or isinstance(failure, SentcliError)
-    failures = gathered(failure if plain else SentcliError(f"{type(failure).__name__}: {failure}"))
-    speaker = next((number for number, error in enumerate(failures) if error is not None), None)
-    if speaker is None:
+    can_be_sent = failure is None or isinstance(failure, SentcliError)
+    failures = gathered(failure if can_be_sent else SentcliError(f"{type(failure).__name__}: {failure}"))
+    first_failed = next((number for number, error in enumerate(failures) if error is not None), None)
+    if first_failed is None:
         return result  # type: ignore[return-value]
-    if failure is not None and rank() == speaker:
+    if failure is not None and rank() == first_failed:
         raise failure
     silent = _SilentError("")
-    silent.exit_code = getattr(failures[speaker], "exit_code", 1)
+    silent.exit_code = getattr(failures[first_failed], "exit_code", 1)
     raise silent
 
 
@@ -145,7 +144,7 @@ def gather(rows: Tensor) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """All rows to all processes; backward, the sum of all processes' gradients at one's own rows."""
+    """Sends all rows to all processes; the gradient of a row is the sum of its gradients in all processes."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
@@ -163,12 +162,12 @@ class _Gather(torch.autograd.Function):
 
 
 def over_all_rows(function: Callable[[Tensor], Tensor], vectors: Tensor) -> Tensor:
-    """Apply a function that looks at a whole batch to the rows ``[m, B, d]`` of all processes; return one's own."""
+    """Apply a function of a whole batch to the rows ``[m, B, d]`` of all processes; return those of this process."""
     if process_count() == 1:
         return function(vectors)
     count = vectors.shape[1]
-    everyone = gather(vectors.transpose(0, 1)).transpose(0, 1)
-    return function(everyone)[:, rank() * count : (rank() + 1) * count]
+    all_rows = gather(vectors.transpose(0, 1)).transpose(0, 1)
+    return function(all_rows)[:, rank() * count : (rank() + 1) * count]
 
 
 def same(tensor: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ def fit_pca(vectors: Floats, dimension: int) -> PCA:
 
     Args:
         vectors: a sample ``[n, dim]``.
-        dimension: k, of the result.
+        dimension: k, the number of components.
 
     Raises:
         InputError: if there are fewer rows or dimensions than `dimension`.
@@ -85,7 +85,7 @@ def read_pca(path: Path) -> PCA:
 
 @dataclass(frozen=True)
 class Smaller:
-    """What is done to each vector before it is written. With nothing chosen, nothing."""
+    """How each vector is made smaller before it is written; the defaults leave it as it is."""
 
     output_type: OutputType = "float32"
     truncate_dim: int | None = None
@@ -101,10 +101,10 @@ class Smaller:
         return "uint8" if self.output_type == "binary" else self.output_type
 
     def dimension(self, dimension: int) -> int:
-        """Return the width of what is written of vectors of `dimension`.
+        """Return the number of elements that are written of a vector with `dimension` elements.
 
         Raises:
-            InputError: if it is not possible.
+            InputError: if the principal components are of another dimension, or fewer than ``truncate_dim`` remain.
         """
         if self.pca is not None:
             if len(self.pca.mean) != dimension:
@@ -119,7 +119,7 @@ class Smaller:
         return -(-dimension // 8) if self.output_type == "binary" else dimension
 
     def apply(self, vectors: Floats) -> npt.NDArray[Any]:
-        """Return what is written of vectors ``[n, dim]``."""
+        """Make vectors ``[n, dim]`` smaller."""
         if self.pca is not None:
             vectors = self.pca.apply(vectors)
         vectors = vectors[:, : self.truncate_dim]
@@ -132,7 +132,7 @@ class Smaller:
         return vectors.astype(self.output_type, copy=False)
 
     def described(self) -> dict[str, Any]:
-        """Return the choices, for manifests."""
+        """Return the choices as manifests and protocols have them."""
         return {
             "output_dtype": self.output_type,
             "truncate_dim": self.truncate_dim,

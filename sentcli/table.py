@@ -1,4 +1,4 @@
-"""A table for people: the same on the console, in a notebook and on a page."""
+"""The table that console, notebooks and pages show."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISSING = "\N{EN DASH}"
-"""What stands where a number is not known."""
+"""Shown in the place of a number that is not known."""
 MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of raw values under a head, and what has to be known to show them."""
+    """Rows of raw values, and how they are shown."""
 
     title: str
     columns: Sequence[str]
@@ -26,20 +26,20 @@ class Table:
     formats: Mapping[str, str] = field(default_factory=dict)
     """Format specifications of columns, such as ``+.2f``; else `number`, and ``,d`` for whole numbers."""
     ranked: Sequence[str] = ()
-    """Columns whose best and second best entry are marked: of each, the higher number is the better one."""
+    """Columns whose best and second best entries are marked; higher numbers are better."""
     intervals: Mapping[tuple[int, str], tuple[float, float]] = field(default_factory=dict)
     """95 % intervals of entries, by row and column."""
     deviations: Mapping[tuple[int, str], float] = field(default_factory=dict)
     """Standard deviations of entries that are means over seeds, by row and column."""
     published: int = 0
-    """So many of the last rows are taken from papers; they are set apart and not ranked."""
+    """Number of rows, the last ones, that are taken from papers; they are set apart and not ranked."""
     notes: Sequence[str] = ()
     interval_note: str = ""
-    """A note for readers who are shown the intervals."""
+    """A note that is shown where the intervals are."""
     wide: Sequence[str] = ()
     """Columns of long text, which may need several lines."""
     texts: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """How single entries are shown, by row and place in it, where that is not as a format says: such as ``< 0.001``."""
+    """Texts that replace single entries, such as ``< 0.001``, by numbers of row and column."""
     number: str = ".2f"
     """The format of numbers that are not whole."""
 
@@ -61,17 +61,17 @@ class Table:
         return pd.DataFrame(list(self.rows), columns=list(self.columns))
 
     def numeric(self, column: str | int) -> bool:
-        """Tell whether a column holds numbers, which are set to the right.
+        """Tell whether a column holds numbers, which are aligned to the right.
 
-        A column is meant by its name or its place here and below: two columns may have one name.
+        Here and below, a column is given by its name or its number, since two columns may have the same name.
         """
-        i = self._place(column)
+        i = self._number(column)
         values = [row[i] for row in self.rows if row[i] is not None]
         return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
     def shown(self, row: int, column: str | int) -> str:
         """Return an entry as people read it, without its interval."""
-        i = self._place(column)
+        i = self._number(column)
         name, value = self.columns[i], self.rows[row][i]
         if (row, i) in self.texts:
             return self.texts[row, i]
@@ -87,8 +87,8 @@ class Table:
         return text.replace("-", MINUS)
 
     def rank(self, row: int, column: str | int) -> Literal["", "best", "second"]:
-        """Return how an entry compares with the others of its column, by the numbers as they are shown."""
-        i = self._place(column)
+        """Tell whether an entry is the best or second best of its column, by the rounded numbers."""
+        i = self._number(column)
         measured = len(self.rows) - self.published
         if self.columns[i] not in self.ranked or row >= measured or self.rows[row][i] is None:
             return ""
@@ -101,15 +101,15 @@ class Table:
 
     def interval(self, row: int, column: str | int) -> tuple[float, float] | None:
         """Return the 95 % interval of an entry, if it has one."""
-        return self.intervals.get((row, self.columns[self._place(column)]))
+        return self.intervals.get((row, self.columns[self._number(column)]))
 
     def interval_text(self, row: int, column: str | int) -> str:
-        """Return the 95 % interval of an entry in words, as exact as the entry; empty if it has none."""
-        ends = self.interval(row, column)
-        pattern = self.formats.get(self.columns[self._place(column)], self.number)
-        return "" if ends is None else " to ".join(format(end, pattern) for end in ends).replace("-", MINUS)
+        """Return the 95 % interval of an entry in the entry's format; an empty text if it has none."""
+        interval = self.interval(row, column)
+        pattern = self.formats.get(self.columns[self._number(column)], self.number)
+        return "" if interval is None else " to ".join(format(end, pattern) for end in interval).replace("-", MINUS)
 
-    def _place(self, column: str | int) -> int:
+    def _number(self, column: str | int) -> int:
         return column if isinstance(column, int) else self.columns.index(column)
 
     def _repr_html_(self) -> str:

@@ -29,9 +29,9 @@ class ZooEntry:
     extra: str | None = None
     """The extra of sentcli that installs `package`."""
     folder: str | None = None
-    """Beside the list, with the weights; such a model needs neither hub nor package."""
+    """The folder in ``models/`` that has the weights, for a model that comes with sentcli."""
     sha256: str | None = None
-    """Of model.safetensors; other bytes under this name are refused."""
+    """Checksum of model.safetensors; a file with another one is refused."""
     prompts: dict[str, str] = field(default_factory=dict)
     note: str = ""
 
@@ -51,7 +51,7 @@ def zoo() -> dict[str, ZooEntry]:
 
 
 def find_entry(model: str) -> ZooEntry | None:
-    """Return the entry of a short name or hub id; a local folder of that name goes first."""
+    """Return the entry of a short name or hub id; None if it is unknown or there is a local folder of that name."""
     if Path(model).exists():
         return None
     return zoo().get(model) or next((entry for entry in zoo().values() if entry.source == model), None)
@@ -120,7 +120,7 @@ def _check_pin(folder: Path, entry: ZooEntry | None) -> None:
 
 
 def _cached(repository: str) -> Path | None:
-    """Return the folder of a model that is whole in the hub's cache; nothing is asked of the network."""
+    """Return the folder of a model in the hub's cache if it is complete there, without using the network."""
     from huggingface_hub import snapshot_download
 
     from sentcli.io.weights import weight_files
@@ -134,20 +134,21 @@ def _cached(repository: str) -> Path | None:
 
 
 def download(repository: str) -> Path:
-    """Return a model's folder in the hub's cache; what is not there is fetched, safetensors where there are any.
+    """Return a model's folder in the hub's cache, after downloading what is missing; safetensors are preferred.
 
     Raises:
-        SentcliError: if the hub or the repository cannot be reached and nothing is cached.
+        InputError: if the hub has no such model.
+        SentcliError: if the hub cannot be reached and the model is not cached.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     if (cached := _cached(repository)) is not None:
         return cached
-    small = ["*.json", "*.txt", "*.model", "*/*.json", "*/model.safetensors", "*/pytorch_model.bin"]
+    settings_and_modules = ["*.json", "*.txt", "*.model", "*/*.json", "*/model.safetensors", "*/pytorch_model.bin"]
     other_runtimes = ["onnx/*", "openvino/*", "coreml/*"]
     try:
-        patterns = [*small, "model*.safetensors"]
+        patterns = [*settings_and_modules, "model*.safetensors"]
         folder = Path(snapshot_download(repository, allow_patterns=patterns, ignore_patterns=other_runtimes))
         if not any(folder.glob("model*.safetensors")):
             snapshot_download(repository, allow_patterns="pytorch_model*.bin")

@@ -1,4 +1,4 @@
-"""Looking inside encoders."""
+"""Analyses of encoders and training runs: arrays in, numbers and data frames out."""
 
 from sentcli.evaluation.pair_geometry import alignment, uniformity
 

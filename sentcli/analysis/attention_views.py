@@ -1,4 +1,4 @@
-"""The attention of dropout views of texts: of every head, and to tell texts apart; miCSE (Klein and Nabi, ACL 2023)."""
+"""Mutual information of the attention of dropout views and of texts; miCSE (Klein and Nabi, ACL 2023)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Doubles = npt.NDArray[np.float64]
 Pair = tuple[int, int]
 
 MOST = 2000
-"""Pairs of texts with the same tree that are compared; of more, so many are drawn."""
+"""The greatest number of pairs of texts with the same tree that are compared; of more pairs, a sample is drawn."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class EncodedTwice:
 class DropoutViews:
     """Encodes texts twice with dropout, one text at a time, so that nothing is padded.
 
-    Each text has random numbers of its own, made of the seed and the text's number: its views are the same whenever
-    they are asked for, whatever other texts there are, and need not be kept.
+    The random numbers of each text are made from the seed and the text's number. Its views are therefore the same at
+    every call, whatever the other texts are, and need not be kept.
 
     Args:
-        encoder: is put into training mode; `close` undoes that.
-        texts: what to encode.
+        encoder: is put into training mode until `close` is called.
+        texts: to encode.
         seed: of dropout.
         dropout: rate everywhere, instead of the model's own.
     """
@@ -98,10 +98,10 @@ class DropoutViews:
         return EncodedTwice(weights.float().cpu(), features.sentence.float().cpu())
 
     def check(self) -> int:
-        """Try the model on the first text and return its number of heads.
+        """Encode the first text and return the number of heads.
 
         Raises:
-            InputError: if it gives no attention weights, or dropout does not make the views differ.
+            InputError: if the model gives no attention weights, or its dropout does not make the views differ.
         """
         views = self.of(0)
         if bool((views.weights[0] == views.weights[1]).all()):
@@ -116,12 +116,14 @@ class Slice:
     """One head of one layer in two views of one text."""
 
     layer: int
-    """From 0, like the head."""
+    """Layers and heads are numbered from 0."""
     head: int
     first: Doubles
-    """Natural logarithms of the weights ``[n]`` where both views have weight."""
+    """Natural logarithms of the weights in view 1, at the positions where both views have weight ``[n]``."""
     second: Doubles
+    """The same of view 2 ``[n]``."""
     correlation: float
+    """Rho of the logarithms."""
     information: float
     """Mutual information in nats."""
 
@@ -162,8 +164,8 @@ def slices_of(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> l
 
     Args:
         weights: ``[2, L, H, T, T]``.
-        layers: which.
-        heads: which.
+        layers: numbers of layers.
+        heads: numbers of heads.
     """
     rho, information = by_head(weights)
     slices = []
@@ -177,13 +179,13 @@ def slices_of(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> l
 def pair_information(first: Tensor, second: Tensor, layers: Sequence[int], slicing: str) -> float:
     """Return the attention mutual information of two texts or views in nats: the mean over slices (miCSE, eq. 5).
 
-    Every position counts where both have weight, without the draw of 150 and the factor of the authors' code. Of texts
-    of different lengths, positions up to the shorter one's length count.
+    It is taken over all positions where both have weight, without the sample of 150 positions and the factor of the
+    authors' code. For texts of different lengths, it is taken over the positions within the shorter one.
 
     Args:
         first: ``[L, H, T, T]`` without padding.
         second: ``[L, H, T', T']``.
-        layers: which, from 0.
+        layers: numbers of layers, from 0.
         slicing: as in `attention_mutual_information`.
     """
     width = min(first.shape[-1], second.shape[-1])
@@ -196,35 +198,35 @@ def pair_information(first: Tensor, second: Tensor, layers: Sequence[int], slici
 
 @dataclass(frozen=True)
 class AttentionPairs:
-    """How alike the views of texts are in one model."""
+    """The similarity of dropout views of the same and of different texts, in one model."""
 
     correlation: Doubles
-    """Rho of the two views for each layer and head, the mean over texts ``[L, H]``."""
+    """Rho of the two views of a text for each layer and head, averaged over texts ``[L, H]``."""
     information: Doubles
-    """Mutual information in nats, likewise."""
+    """Their mutual information in nats, averaged over texts ``[L, H]``."""
     pairs: pd.DataFrame
     """A row for each pair: kind, cosine of the sentence vectors, and attention mutual information in nats.
 
-    Positives are two views of a text, negatives are views of two texts. With trees, there are pairs of texts whose
-    trees are equal, unequal, and unequal_as_long: with as many tokens, since equal trees come with equal lengths, which
-    raise the mutual information, too (fig. 6).
+    Positives are two views of a text, negatives are views of two texts. With trees, there are also pairs of texts whose
+    trees are ``equal``, ``unequal``, and ``unequal_as_long``: unequal, but with the same number of tokens, because
+    texts with equal trees have the same length, which alone raises the mutual information (fig. 6).
     """
     sharing: int | None = None
-    """Texts that share their tree with another one; None without trees."""
+    """The number of texts that share their tree with another one; None without trees."""
     equal_trees: int = 0
-    """Pairs with equal trees; `pairs` holds `MOST` of them at most."""
+    """The number of pairs with equal trees; `pairs` holds `MOST` of them at most."""
 
     def of(self, kind: str) -> pd.DataFrame:
         """Return the pairs of a kind."""
         return self.pairs[self.pairs["kind"] == kind]
 
     def centroid(self, kind: str) -> Doubles:
-        """Return the mean cosine and the mean mutual information of a kind ``[2]``."""
+        """Return the mean cosine and the mean mutual information of the pairs of a kind ``[2]``."""
         pairs = self.of(kind)
         return np.array([pairs["cosine"].to_numpy().mean(), pairs["information"].to_numpy().mean()])
 
     def distance(self, kind: str, other: str) -> float:
-        """Return the distance of two centroids; a unit is 1 of the cosine, or 1 nat."""
+        """Return the distance of the centroids of two kinds, in the plane of cosine and nats."""
         return float(np.linalg.norm(self.centroid(kind) - self.centroid(other)))
 
     def auc(self, column: str) -> float:
@@ -276,16 +278,16 @@ def attention_pairs(
     """Compare the views of each text with each other and with those of one other text, drawn at random.
 
     Args:
-        views: of texts; those from number `texts` on take no part.
-        texts: how many, at least 2.
-        layers: whose attention makes the mutual information of a pair, from 0.
-        slicing: how it is cut, see `attention_mutual_information`.
-        seed: of the draw.
-        trees: of each text, to split pairs of different texts by; two of them have to be equal.
-        tick: called after each pair of different texts with 1.
+        views: of at least `texts` texts; further ones are not compared.
+        texts: number of texts, at least 2.
+        layers: numbers of the layers whose attention makes the mutual information of a pair, from 0.
+        slicing: as in `attention_mutual_information`.
+        seed: of the partners texts.
+        trees: of each text, by which pairs of different texts are split; at least two must be equal.
+        tick: is called with 1 after each pair of different texts.
     """
     rng = np.random.default_rng(seed)
-    drawn = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
+    partners = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
     rows: list[tuple[str, float, float]] = []
 
     def compare(kind: str, one: EncodedTwice, two: EncodedTwice) -> None:
@@ -299,7 +301,7 @@ def attention_pairs(
             tick(1)
 
     heads = []
-    for i, j in drawn:
+    for i, j in partners:
         one = views.of(i)
         heads.append(by_head(one.weights))
         compare("positives", one, one)
@@ -308,7 +310,7 @@ def attention_pairs(
     equal: list[Pair] = []
     if trees is not None:
         equal, as_long = equal_pairs(trees), equally_long_pairs(trees, views.lengths[:texts])
-        negatives = zip([row for row in rows if row[0] == "negatives"], drawn, strict=True)
+        negatives = zip([row for row in rows if row[0] == "negatives"], partners, strict=True)
         unequal = [("unequal", row[1], row[2]) for row, (i, j) in negatives if trees[i] != trees[j]]
         rows += unequal
         if not unequal:
@@ -332,10 +334,10 @@ def equal_pairs(trees: Sequence[str]) -> list[Pair]:
 
 
 def equally_long_pairs(trees: Sequence[str], lengths: Sequence[int]) -> list[Pair]:
-    """Return the pairs of numbers of texts that have as many tokens and unequal trees, in order."""
+    """Return the pairs of numbers of texts that have the same number of tokens and unequal trees, in order."""
     return [(i, j) for i, j in equal_pairs([str(length) for length in lengths]) if trees[i] != trees[j]]
 
 
 def tree_pairs(trees: Sequence[str], lengths: Sequence[int]) -> int:
-    """Return how many pairs `attention_pairs` compares beyond one a text."""
+    """Return the number of pairs of texts that `attention_pairs` compares because of their trees."""
     return min(len(equal_pairs(trees)), MOST) + min(len(equally_long_pairs(trees, lengths)), len(trees))

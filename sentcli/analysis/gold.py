@@ -1,4 +1,4 @@
-"""Scored sentence pairs: cosines within bins of gold scores, pairs that a model sees otherwise, surface features."""
+"""Cosines of sentence pairs against gold scores: bins, rank differences, and correlations with surface features."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Values = npt.NDArray[np.float64]
 
 BINS = 5
 GRID = 200
-"""Points of a density."""
+"""The number of points at which a density is computed."""
 WORD = re.compile(r"\w+")
 
 
 def edges(gold: Values) -> Values:
-    """Return the ends of the bins ``[6]``: 0, 1, ..., 5 for STS's scale, else five equal parts of the range.
+    """Return the ends of the bins ``[6]``: 0, 1, ..., 5 for the scale of STS, else five bins of the same width.
 
     Args:
         gold: at least two different scores ``[n]``.
@@ -30,12 +30,12 @@ def edges(gold: Values) -> Values:
 
 
 def bin_numbers(gold: Values, ends: Values) -> npt.NDArray[np.int64]:
-    """Return the bin of each score ``[n]``; the last one has both its ends."""
+    """Return the number of the bin of each score ``[n]``; only the last bin includes its upper end."""
     return np.asarray(np.clip(np.searchsorted(ends, gold, side="right") - 1, 0, len(ends) - 2))
 
 
 def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
-    """Return what each bin of gold scores holds.
+    """Return mean and standard deviation of the cosines in each bin of gold scores.
 
     Args:
         cosines: of the pairs ``[n]``.
@@ -43,8 +43,8 @@ def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
         ends: of the bins.
 
     Returns:
-        A row for each bin: low, high, pairs, and of the cosines mean and deviation (n - 1), which are missing where
-        there are too few pairs.
+        A row for each bin with the columns low, high, pairs (their number), mean, and deviation (divided by n - 1);
+        these two are missing in bins with too few pairs.
     """
     frame = pd.DataFrame({"low": ends[:-1], "high": ends[1:]})
     inside = pd.Series(np.asarray(cosines, np.float64)).groupby(bin_numbers(gold, ends))
@@ -54,11 +54,11 @@ def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
 
 
 def density(values: Values, at: Values) -> Values:
-    """Return a Gaussian kernel density (Scott's bandwidth, as SciPy's) at some points; zeros if there is no spread.
+    """Return SciPy's Gaussian kernel density with Scott's bandwidth ``[m]``; zeros if all values are the same.
 
     Args:
         values: ``[n]``.
-        at: ``[m]``.
+        at: points ``[m]``.
     """
     from scipy.stats import gaussian_kde
 
@@ -68,9 +68,9 @@ def density(values: Values, at: Values) -> Values:
 
 
 def rank_difference(cosines: Values, gold: Values) -> Values:
-    """Return the rank of each pair's cosine less that of its gold score, both from 0 to 1 ``[n]``.
+    """Return the rank of each pair's cosine minus the rank of its gold score, both from 0 to 1 ``[n]``.
 
-    Equal values have their mean rank. Above 0: the model holds a pair for more alike than people do.
+    Equal values have their mean rank. A difference above 0 means that the model ranks a pair higher than people do.
 
     Args:
         cosines: ``[n]``, n at least 2.
@@ -82,22 +82,22 @@ def rank_difference(cosines: Values, gold: Values) -> Values:
 
 
 def disagreements(differences: Values, count: int) -> tuple[list[int], list[int]]:
-    """Return the pairs that are least and most agreed with, those of the greatest and of the smallest difference.
+    """Return the numbers of the pairs with the greatest and of those with the smallest rank difference.
 
     Args:
         differences: see `rank_difference`.
-        count: of each.
+        count: number of pairs in each list.
     """
     order = np.argsort(np.abs(differences), kind="stable")
     return [int(i) for i in order[::-1][:count]], [int(i) for i in order[:count]]
 
 
 def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Values]:
-    """Return features of pairs that need no meaning, each ``[n]`` and larger for more alike.
+    """Return features of the surface of pairs, not of their meaning, each ``[n]`` and greater for more similar pairs.
 
-    ``length`` is the difference in words, below 0; ``first_word`` is 1 where it is the same; ``function_words`` and
+    ``length`` is the negated difference in words; ``first_word`` is 1 if it is the same; ``function_words`` and
     ``other_words`` are the Jaccard similarity of the sets of lower-cased words in and outside of scikit-learn's list of
-    English stop words, 1 for two empty sets.
+    English stop words, and 1 for two empty sets.
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -113,7 +113,7 @@ def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Values]:
 
 
 def followed(values: Values, features: dict[str, Values]) -> dict[str, float | None]:
-    """Return Spearman's correlation, times 100, of values ``[n]`` with each feature; None where either is constant."""
+    """Return Spearman's correlation, times 100, of values ``[n]`` with each feature; None if either is constant."""
     from scipy.stats import spearmanr
 
     return {

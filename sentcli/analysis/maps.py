@@ -1,4 +1,4 @@
-"""A model's map of texts (t-SNE) with its clusters, how far the map tells the truth, and whitening before it."""
+"""Maps of texts by t-SNE: clusters, measures of how far a map keeps neighbourhoods, and whitening."""
 
 from __future__ import annotations
 
@@ -12,70 +12,70 @@ import numpy.typing as npt
 import pandas as pd
 
 from sentcli.analysis.neighbourhoods import nearest_on_map, overlap, same_group
-from sentcli.errors import InputError, MissingExtraError
+from sentcli.errors import InputError, required
 from sentcli.evaluation.pair_geometry import Floats, all_pairs, check_rows, unit_rows
 
 Groups = npt.NDArray[np.int64]
 
 SAMPLE = 10_000
-"""Texts beyond which the silhouette is that of a sample: it needs all pairs."""
+"""The silhouette, which needs all pairs, is that of a sample if there are more texts than this."""
 SAME = 0.2
-"""Texts that two groups share, of those that are in either, for them to count as the same group in two models."""
+"""Groups of two models count as the same if they share at least this part of the texts that are in either of them."""
+WORDS = 3
+"""The greatest number of words that describe a cluster."""
 TERMS = 20_000
-"""Words that are counted at most, the most frequent."""
+"""The greatest number of words that are counted, the most frequent ones."""
 MANY = 20_000
-"""Rows beyond which openTSNE takes over: scikit-learn's time grows with n log n, openTSNE's with n."""
+"""With more rows than this, openTSNE is used: its time grows with n, that of scikit-learn with n log n."""
 ALIKE = 1e-6
-"""Difference between unit vectors in any direction that single precision does not resolve."""
+"""Vectors count as equal if their unit vectors differ less in every dimension, as single precision requires."""
 EPS = 1e-4
-"""Added to the variances within groups, in mean variances of a column."""
+"""Added to the variances within groups, in units of the mean variance of a column."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where texts lie on a map."""
+    """The positions of texts on a map."""
 
     positions: npt.NDArray[np.float64]
     """``[n, 2]``; distances have no unit."""
     perplexity: float
-    """That was used."""
+    """The perplexity that was used."""
     divergence: float
-    """Kullback-Leibler, of the map from the vectors: what t-SNE makes small."""
+    """The Kullback-Leibler divergence of the map from the vectors, which t-SNE minimises."""
     library: str
     seconds: float
 
 
 def fitting_perplexity(rows: int, perplexity: float) -> float:
-    """Return a perplexity that so many rows allow: at most a third of the others."""
+    """Return a perplexity, lowered to a third of the number of other rows if it is greater."""
     return min(perplexity, (rows - 1) / 3)
 
 
 def require(rows: int) -> None:
-    """Refuse to start where what so many rows need is missing.
+    """Check that the library for maps of so many rows is installed.
 
     Raises:
-        MissingExtraError: saying what to install.
+        MissingExtraError: if openTSNE is needed and not installed.
     """
     if rows > MANY:
-        try:
-            import openTSNE  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError("openTSNE", "maps", f"a map of more than {MANY:,} texts") from error
+        required("openTSNE", "openTSNE", "maps", f"a map of more than {MANY:,} texts")
 
 
 def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
     """Place vectors on a plane so that neighbours by cosine stay neighbours; the same seed gives the same map.
 
-    t-SNE compares squared distances; those of unit vectors are ``2 - 2 cos``. It starts from the two principal
-    components, so that the large-scale order means something, and needs no other reduction of the dimensions first.
+    t-SNE compares squared distances, which are ``2 - 2 cos`` for unit vectors. It starts from the first two principal
+    components, so that the large-scale order of the map has a meaning.
 
     Args:
         vectors: ``[n, d]``, n at least 4, not all the same.
-        perplexity: effective number of neighbours that each point attends to; see `fitting_perplexity`.
-        seed: of what is random.
+        perplexity: effective number of neighbours of each point; see `fitting_perplexity`.
+        seed: of the random numbers.
 
     Raises:
-        ValueError: for too few vectors; MissingExtraError for more than `MANY` without openTSNE.
+        ValueError: for too few vectors.
+        MissingExtraError: for more than `MANY` vectors without openTSNE.
     """
     check_rows(vectors, 4)
     require(len(vectors))
@@ -85,8 +85,8 @@ def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
     if len(unit) > MANY:
         from openTSNE import TSNE
 
-        placed = TSNE(perplexity=perplexity, initialization="pca", random_state=seed).fit(unit)
-        positions, divergence, library = placed, placed.kl_divergence, "openTSNE"
+        fitted = TSNE(perplexity=perplexity, initialization="pca", random_state=seed).fit(unit)
+        positions, divergence, library = fitted, fitted.kl_divergence, "openTSNE"
     else:
         from sklearn.manifold import TSNE
 
@@ -98,10 +98,10 @@ def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
 
 @dataclass(frozen=True)
 class Whitening:
-    """A way to whiten."""
+    """Whitening of all columns together (ZCA), or of shuffled groups of columns (WhitenedCSE, sec. 3.2)."""
 
     groups: int | None = None
-    """Of columns, shuffled (WhitenedCSE, sec. 3.2); None: all columns together, ZCA."""
+    """The number of groups; None is ZCA."""
 
     @classmethod
     def parse(cls, text: str) -> Whitening:
@@ -122,15 +122,15 @@ class Whitening:
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The whitening in words."""
         return "ZCA" if self.groups is None else f"{self.groups} shuffled groups"
 
     def check(self, rows: int, dimension: int) -> None:
-        """Refuse what cannot be whitened.
+        """Check that vectors can be whitened.
 
         Raises:
-            InputError: if the groups do not divide the dimensions, or there are too few texts: so few can be whitened
-                perfectly, and then all of them are equally far from each other.
+            InputError: if the groups do not divide the dimensions, or there are too few texts, which after whitening
+                would all be equally far from each other.
         """
         groups = self.groups or 1
         if dimension % groups:
@@ -142,14 +142,14 @@ class Whitening:
             )
 
     def apply(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
-        """Return vectors ``[n, d]`` whose covariance (in every group) is the identity, but for dead columns.
+        """Return vectors ``[n, d]`` whose covariance, in every group, is the identity except for constant columns.
 
-        Statistics are those of all n vectors. ZCA leaves out directions without variance, see `spectrum.whitened`;
-        groups add `EPS` to the variances, since some models have columns that hardly change (MiniLM has three).
+        The statistics are those of all n vectors. ZCA leaves out directions without variance, see `spectrum.whitened`;
+        groups add `EPS` to the variances, since some models have nearly constant columns (MiniLM has three).
 
         Args:
             vectors: ``[n, d]``.
-            seed: of the order of the columns that makes the groups.
+            seed: of the order of the columns.
 
         Raises:
             InputError: as `check`.
@@ -169,14 +169,14 @@ class Whitening:
 
 
 def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floats]:
-    """Return the cluster of each unit vector ``[n]``, the largest is 0, and the clusters' centres ``[clusters, d]``.
+    """Return the cluster of each unit vector ``[n]``, where 0 is the largest, and the centres ``[clusters, d]``.
 
-    The best of ten starts (k-means++) of scikit-learn. Fewer clusters come out where fewer vectors differ.
+    It is the best of ten runs of scikit-learn's k-means++. There are fewer clusters if fewer vectors are different.
 
     Args:
-        vectors: ``[n, d]``; divided by their lengths, so that distance means cosine.
+        vectors: ``[n, d]``; they are divided by their lengths, so that distances correspond to cosines.
         clusters: at most n.
-        seed: of the starts.
+        seed: of the runs.
     """
     import warnings
 
@@ -197,7 +197,7 @@ def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
     Args:
         vectors: ``[n, d]``.
         groups: ``[n]``.
-        seed: of the sample, beyond `SAMPLE` vectors.
+        seed: of the sample if there are more than `SAMPLE` vectors.
     """
     from sklearn.metrics import silhouette_score
 
@@ -207,13 +207,14 @@ def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
     return float(silhouette_score(vectors, groups, metric="cosine", sample_size=size, random_state=seed))
 
 
-def words_apart(texts: Sequence[str], groups: Groups, count: int = 3) -> list[list[str]]:
-    """Return the words that set each group apart: highest mean tf-idf within it, less that of the other texts.
+def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
+    """Return the words that set each group apart: those with the highest mean tf-idf in it minus that of other texts.
+
+    There are at most `WORDS` of each group; English function words are left out.
 
     Args:
         texts: ``[n]``.
         groups: 0, 1, ..., none of them empty ``[n]``.
-        count: words of each; fewer where there are fewer. English function words are left out.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -229,16 +230,16 @@ def words_apart(texts: Sequence[str], groups: Groups, count: int = 3) -> list[li
         inside = groups == group
         here = np.asarray(matrix[inside].sum(axis=0)).ravel()
         apart = here / inside.sum() - (whole - here) / max((~inside).sum(), 1)
-        best = np.argsort(-apart, kind="stable")[:count]
+        best = np.argsort(-apart, kind="stable")[:WORDS]
         words.append([str(terms[i]) for i in best if apart[i] > 0])
     return words
 
 
 def match(reference: Groups, groups: Groups, free: int) -> Groups:
-    """Renumber groups so that each has the number of the reference's group that it shares most texts with ``[n]``.
+    """Renumber groups so that each has the number of the reference's group with which it shares most texts ``[n]``.
 
-    One to one, so that the texts that keep their number are as many as can be (Hungarian method). Groups that have
-    less than `SAME` of their texts in common with their partner are other groups, and get numbers of their own.
+    The assignment is one to one and keeps the number of as many texts as possible (Hungarian method). A group that
+    shares less than `SAME` of the texts with its partner gets a new number.
 
     Args:
         reference: 0, 1, ... ``[n]``.
@@ -251,11 +252,11 @@ def match(reference: Groups, groups: Groups, free: int) -> Groups:
     table = contingency_matrix(groups, reference)
     numbers = np.full(len(table), -1)
     for own, other in zip(*linear_sum_assignment(table, maximize=True), strict=True):
-        either = table[own].sum() + table[:, other].sum() - table[own, other]
-        if table[own, other] >= SAME * either:
+        union = table[own].sum() + table[:, other].sum() - table[own, other]
+        if table[own, other] >= SAME * union:
             numbers[own] = other
-    alone = numbers < 0
-    numbers[alone] = free + np.arange(alone.sum())
+    unmatched = numbers < 0
+    numbers[unmatched] = free + np.arange(unmatched.sum())
     return np.asarray(numbers[groups])
 
 
@@ -280,10 +281,10 @@ def adjusted_mutual_information(groups: Groups, labels: Groups) -> float:
 
 @dataclass(frozen=True)
 class MapSettings:
-    """The choices of a map."""
+    """The settings of clusters and map."""
 
     clusters: int = 10
-    """As InforMin-CL's fig. 2 has."""
+    """The default is the number of clusters in InforMin-CL's fig. 2."""
     perplexity: float = 30
     seed: int = 42
     neighbours: int = 10
@@ -291,7 +292,7 @@ class MapSettings:
 
 @dataclass(frozen=True)
 class Map:
-    """A map of n texts, and what was measured."""
+    """A map of n texts with its clusters and measures."""
 
     layout: Layout
     groups: npt.NDArray[np.int64]
@@ -330,13 +331,13 @@ def mapped(
     Args:
         vectors: ``[n, d]``, not all the same.
         texts: ``[n]``.
-        settings: the choices.
-        labels: numbers of what is known about the texts ``[n]``.
-        reference: clusters of another model ``[n]``, whose numbers are taken where texts are shared.
-        free: the first number for clusters that the reference does not have.
+        settings: of clusters and map.
+        labels: known labels of the texts, as numbers ``[n]``.
+        reference: clusters of another model, whose numbers are given to similar clusters ``[n]``.
+        free: the first number for clusters that are not in the reference.
 
     Raises:
-        InputError: if all vectors are the same, or there are fewer than clusters.
+        InputError: if all vectors are the same, or there are fewer vectors than clusters.
     """
     if len(vectors) < settings.clusters:
         raise InputError(f"--clusters {settings.clusters}: there are only {len(vectors)} texts")
@@ -360,7 +361,7 @@ def mapped(
 
 
 def _described(vectors: Floats, texts: Sequence[str], own: Groups, groups: Groups, centres: Floats) -> pd.DataFrame:
-    """Return the clusters; `own` are those of k-means, `groups` the numbers that they are shown with."""
+    """Return the table of clusters, given their numbers by k-means (`own`) and those that are shown (`groups`)."""
     words, rows = words_apart(texts, own), []
     for cluster, centre in enumerate(centres):
         inside = np.flatnonzero(own == cluster)

@@ -1,4 +1,4 @@
-"""Neighbours that two views of the same texts share: two models, or the vectors of a model and their map."""
+"""Neighbours that the same texts share in two models, or in the vectors of a model and on their map."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sentcli.evaluation.pair_geometry import Floats, all_pairs
 Rows = npt.NDArray[np.int64]
 
 SURE = 0.8
-"""Weight of each further rank in `sureness` relative to the one before it."""
+"""The weight of a rank in `sureness` divided by that of the rank before it."""
 
 
 def nearest_on_map(positions: Floats, k: int) -> Rows:
@@ -29,10 +29,10 @@ def nearest_on_map(positions: Floats, k: int) -> Rows:
 
 
 def shared(first: Rows, second: Rows) -> Rows:
-    """Count the neighbours that each row has in both views ``[n]``.
+    """Count the neighbours of each text that are the same in both ``[n]``.
 
     Args:
-        first: numbers of rows, all different in a row ``[n, k]``.
+        first: numbers of the neighbours of each text ``[n, k]``.
         second: ``[n, k]``.
 
     Raises:
@@ -45,20 +45,20 @@ def shared(first: Rows, second: Rows) -> Rows:
 
 
 def overlap(first: Rows, second: Rows) -> float:
-    """Return the mean share of neighbours that are the same in both views, 0 to 1; see `shared`."""
+    """Return the mean share of neighbours that are the same in both, 0 to 1; see `shared`."""
     return float(shared(first, second).mean() / first.shape[1])
 
 
 def same_group(neighbours: Rows, groups: Rows) -> float:
-    """Return the mean share of neighbours ``[n, k]`` that are in their row's own group ``[n]``, 0 to 1."""
+    """Return the mean share of the neighbours ``[n, k]`` that are in the same group ``[n]`` as their text, 0 to 1."""
     return float((groups[neighbours] == groups[:, None]).mean())
 
 
 def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
-    """Return how near the neighbours of each row are, in standard deviations over the rows ``[n]``.
+    """Return how near the neighbours of each text are, in standard deviations over the texts ``[n]``.
 
-    It is the mean of the cosines, where rank r weighs ``SURE ** (r - 1)``, as rank-biased overlap weighs ranks
-    (Webber, Moffat and Zobel, TOIS 2010); in standard deviations, since models differ in how large cosines are.
+    It is the mean of the cosines with the weight ``SURE ** (r - 1)`` of rank r, as in rank-biased overlap (Webber,
+    Moffat and Zobel, TOIS 2010). It is standardised because cosines of different models have different ranges.
 
     Args:
         cosines: nearest first ``[n, k]``.
@@ -71,17 +71,17 @@ def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class NeighbourComparison:
-    """Neighbours of n texts in two models, A and B; nearest first."""
+    """The neighbours of n texts in two models."""
 
     k: int
     neighbours: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-    """Numbers of texts ``[n, k]``."""
+    """For each model, the numbers of the texts nearest to each text, nearest first ``[n, k]``."""
     cosines: tuple[Floats, Floats]
-    """``[n, k]``."""
+    """For each model, the cosines of the neighbours ``[n, k]``."""
 
     @cached_property
     def shared(self) -> npt.NDArray[np.int64]:
-        """Neighbours that a text has in both ``[n]``, 0 to k."""
+        """The number of neighbours of each text that are the same in both models ``[n]``, 0 to k."""
         return shared(*self.neighbours)
 
     @property
@@ -91,39 +91,39 @@ class NeighbourComparison:
 
     @property
     def jaccard(self) -> float:
-        """Mean of shared over all neighbours that a text has in A or B, 0 to 1."""
+        """Mean over texts of shared neighbours divided by neighbours in either model, 0 to 1."""
         return float((self.shared / (2 * self.k - self.shared)).mean())
 
     @property
     def same_nearest(self) -> float:
-        """Share of the texts whose nearest neighbour is the same."""
+        """Share of the texts whose nearest neighbour is the same in both models."""
         first, second = self.neighbours
         return float((first[:, 0] == second[:, 0]).mean())
 
     @property
     def by_chance(self) -> float:
-        """The overlap to expect of neighbours drawn at random: k / (n - 1)."""
+        """The expected overlap of neighbours that are drawn at random: k / (n - 1)."""
         return self.k / (len(self.shared) - 1)
 
     @property
     def histogram(self) -> npt.NDArray[np.int64]:
-        """Texts that share 0, 1, ..., k neighbours ``[k + 1]``."""
+        """The number of texts that share 0, 1, ..., k neighbours ``[k + 1]``."""
         return np.bincount(self.shared, minlength=self.k + 1)
 
     @cached_property
     def _sure(self) -> npt.NDArray[np.float64]:
-        """How near the neighbours are in both models ``[n]``."""
+        """The sum of `sureness` in both models ``[n]``."""
         return np.sum([sureness(cosines) for cosines in self.cosines], axis=0)
 
     def most_changed(self, count: int) -> list[int]:
-        """Return the texts that share the fewest neighbours; of equals those first whose neighbours are nearest.
+        """Return the texts that share the fewest neighbours; of equal ones, those with the nearest neighbours first.
 
-        A text whose neighbours are far in both models has no neighbours to speak of: that others change says little.
+        If the neighbours of a text are far in both models, it means little that they are different ones.
         """
         return [int(i) for i in np.lexsort((-self._sure, self.shared))[:count]]
 
     def least_changed(self, count: int) -> list[int]:
-        """Return the texts that share the most neighbours; of equals those first whose neighbours are nearest."""
+        """Return the texts that share the most neighbours; of equal ones, those with the nearest neighbours first."""
         return [int(i) for i in np.lexsort((-self._sure, -self.shared))[:count]]
 
 
@@ -133,7 +133,7 @@ def compare(first: Floats, second: Floats, k: int = 10) -> NeighbourComparison:
     Args:
         first: ``[n, d]``, n at least 2.
         second: ``[n, e]``; row i is the same text as row i of `first`, d and e may differ.
-        k: neighbours by cosine; at most n - 1 count.
+        k: neighbours by cosine; a k above n - 1 is lowered to it.
 
     Raises:
         ValueError: for fewer than two vectors, or different numbers of them.

@@ -1,4 +1,4 @@
-"""What a training run logged (``metrics.jsonl``): evaluations, the terms of its loss, their parts in the gradient."""
+"""The log of a training run (``metrics.jsonl``): evaluations, loss terms, and their shares of the gradient."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ import numpy as np
 from sentcli.errors import DataError, InputError
 
 METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"
-"""As in `training.run_folder`, which needs torch."""
+"""The names of `training.run_folder`, which is not imported here because it needs torch."""
 
 SHARE = "share_"
 OTHERS = ("step", "loss", "learning_rate", "grad_norm", "sentences_per_second")
-"""What a line of an optimiser step holds beside the terms and their shares."""
+"""Keys of a line of an optimiser step that are neither terms nor their shares."""
 GROUPED = ("shuffled-group", "group")
-"""Kinds of the whitening head that cut the columns into groups."""
+"""Kinds of the whitening head that split the columns into groups."""
 
 
 @dataclass(frozen=True)
 class RunMetrics:
-    """The lines of one run, in order."""
+    """The lines of the log of one run, in order."""
 
     name: str
     steps: tuple[dict[str, Any], ...]
-    """Of optimiser steps."""
+    """Lines of optimiser steps."""
     evaluations: tuple[dict[str, Any], ...]
-    """Of the dev set, and of held-out text."""
+    """Lines of evaluations on the dev set and on held-out text."""
 
     def column(self, key: str, lines: tuple[dict[str, Any], ...] | None = None) -> tuple[list[int], list[float]]:
-        """Return the steps and values of the evaluations (or other lines) that have a number under a key."""
+        """Return the steps and the values of a key, of those evaluations (or other lines) that have a number for it."""
         chosen = self.evaluations if lines is None else lines
         points = [(line["step"], line[key]) for line in chosen if isinstance(line.get(key), int | float)]
         return [step for step, _ in points], [value for _, value in points]
 
 
 def is_run(path: Path) -> bool:
-    """Say whether a folder is that of a training run, finished or not."""
+    """Tell whether a folder is that of a training run, finished or not."""
     return (path / METRICS).is_file() or (path / RUN).is_file()
 
 
 def read_metrics(folder: Path) -> RunMetrics:
-    """Read what a run logged; a line that was torn at the end is left out.
+    """Read the log of a run; an incomplete last line is ignored.
 
     Raises:
-        InputError: if the folder has no metrics, or they are empty; DataError for a line that is no record.
+        InputError: if the folder has no log, or it is empty; DataError for a damaged line.
     """
     path = folder / METRICS
     try:
@@ -102,17 +102,17 @@ class Term:
 
     name: str
     weight: float | None
-    """It has in the loss; None if the run does not say."""
+    """Its weight in the loss; None if the run's files do not have it."""
     steps: tuple[int, ...]
     values: tuple[float, ...]
-    """Unweighted, of each step."""
+    """The unweighted value at each of `steps`."""
     share_steps: tuple[int, ...]
     shares: tuple[float, ...]
-    """Norm of the weighted term's gradient at the encoder over the sum of the norms of all terms, where measured."""
+    """The norm of the weighted term's gradient at the encoder over the sum of all terms' norms, at `share_steps`."""
 
     @property
     def mean_share(self) -> float | None:
-        """Over the steps where it was measured."""
+        """The mean of `shares`; None if there are none."""
         return float(np.mean(self.shares)) if self.shares else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,14 +129,14 @@ class Term:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """The terms of one run."""
+    """The loss terms of one run."""
 
     terms: tuple[Term, ...]
     steps: int
-    """The last one that was logged."""
+    """The last step that was logged."""
     finished: bool
     groups: int | None = None
-    """That its head whitens, 0 for groups of two columns; None if it whitens no groups."""
+    """The number of groups that its head whitens; 0 for groups of two columns, None if it whitens no groups."""
 
     @property
     def measured(self) -> bool:
@@ -156,7 +156,7 @@ def read_terms(folder: Path) -> LossTerms:
     """Read the terms of a run, finished or not.
 
     Raises:
-        InputError: if it has no metrics, or has not made a step; DataError for what is damaged.
+        InputError: if it has no log, or has not made a step; DataError for damaged files.
     """
     metrics = read_metrics(folder)
     if not metrics.steps:
@@ -177,7 +177,7 @@ def read_terms(folder: Path) -> LossTerms:
 
 
 def _method(folder: Path) -> dict[str, Any]:
-    """Return the settings of the method, sections by name; empty if the run does not say them."""
+    """Return the settings of the method by section; empty if the run's files do not have them."""
     config = read_config(folder)
     if not config and (folder / RUN).is_file():
         try:
@@ -192,6 +192,6 @@ def _method(folder: Path) -> dict[str, Any]:
 def thinned(
     steps: tuple[int, ...], values: tuple[float, ...], most: int = 300
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return means of neighbouring steps, at their last one, so that a curve has at most so many points."""
+    """Return the points of a curve with at most `most` points, each the mean of adjacent steps, at the last of them."""
     parts = np.array_split(np.arange(len(steps)), min(most, len(steps)))
     return tuple(steps[part[-1]] for part in parts), tuple(float(np.mean([values[i] for i in part])) for part in parts)

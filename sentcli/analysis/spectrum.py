@@ -1,4 +1,4 @@
-"""How many directions vectors use, and how evenly: spectrum, effective rank, anisotropy, isotropy, hubs, groups."""
+"""Measures of the directions that vectors use: spectrum, effective rank, anisotropy, isotropy, hubs, groups."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from sentcli.evaluation.pair_geometry import AllPairs, Floats, all_pairs, check_
 
 Doubles = npt.NDArray[np.float64]
 
+LEAST_VARIANCE = 1e-6
+"""The least variance of a direction that is whitened, as a share of the largest variance."""
 BLOCK = 8192
-"""Rows that are held in float64 at once."""
+"""Rows that are converted to float64 at a time."""
 
 
 def anisotropy(vectors: Floats) -> float:
     """Mean cosine similarity of all pairs of different rows (Ethayarajh, EMNLP 2019, takes a sample of them).
 
-    0 if directions are uniform, 1 if all vectors point the same way. The squared length of the sum of n unit vectors
-    is n and twice the sum of the cosines, so no pair has to be looked at. Zero vectors have cosine 0 with all others.
+    It is 0 for uniform directions, and 1 if all vectors have the same direction. The squared length of the sum of n
+    unit vectors is n plus twice the sum of the cosines, which makes it linear in n. Zero vectors have cosine 0 with all
+    others.
 
     Args:
         vectors: ``[n, d]``, n at least 2.
@@ -30,12 +33,12 @@ def anisotropy(vectors: Floats) -> float:
         ValueError: for fewer than two vectors.
     """
     check_rows(vectors, 2)
-    total, ones = np.zeros(vectors.shape[1]), 0
+    total, nonzero = np.zeros(vectors.shape[1]), 0
     for start in range(0, len(vectors), BLOCK):
         unit = unit_rows(vectors[start : start + BLOCK])
         total += unit.sum(axis=0)
-        ones += int(np.count_nonzero(unit.any(axis=1)))
-    return float((total @ total - ones) / (len(vectors) * (len(vectors) - 1)))
+        nonzero += int(np.count_nonzero(unit.any(axis=1)))
+    return float((total @ total - nonzero) / (len(vectors) * (len(vectors) - 1)))
 
 
 def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
@@ -80,7 +83,7 @@ def effective_rank(values: Doubles) -> float:
         values: singular values ``[d]``.
 
     Returns:
-        1 if there is one direction, d if all are equal; 0 if all values are.
+        1 for a single direction, d if all values are equal, and 0 if all are 0.
     """
     total = float(values.sum())
     if total == 0:
@@ -92,11 +95,11 @@ def effective_rank(values: Doubles) -> float:
 def isotropy(vectors: Floats) -> float:
     """Smallest over largest partition function over the principal directions (Mu and Viswanath, ICLR 2018).
 
-    Z(a) is the sum of ``exp(a . v)`` over all unit vectors v, and a runs over the eigenvectors of their second moment
-    and their opposites. 1 is isotropic, near 0 is not.
+    The partition function Z(a) is the sum of ``exp(a . v)`` over all unit vectors v; the directions a are the
+    eigenvectors of the second moment of the vectors, and their opposites. The measure is 1 for isotropic vectors.
 
     Args:
-        vectors: ``[n, d]``, n at least 1; divided by their lengths.
+        vectors: ``[n, d]``, n at least 1; they are divided by their lengths.
 
     Raises:
         ValueError: for no vectors.
@@ -117,42 +120,43 @@ def isotropy(vectors: Floats) -> float:
     return float(both.min() / both.max())
 
 
-def whitened(vectors: Floats, least: float = 1e-6) -> Doubles:
+def whitened(vectors: Floats) -> Doubles:
     """Return the centred vectors times ``U diag(1 / sqrt(S)) U^T`` of their covariance (ZCA).
+
+    Directions with less than `LEAST_VARIANCE` are left out as noise.
 
     Args:
         vectors: ``[n, d]``, n at least 1.
-        least: directions with less variance than this share of the largest are left out, since they are noise.
 
     Raises:
         ValueError: for no vectors.
     """
     mean, second = covariance(vectors)
     values, directions = np.linalg.eigh(second)
-    kept = values > least * max(float(values[-1]), np.finfo(float).tiny)
+    kept = values > LEAST_VARIANCE * max(float(values[-1]), np.finfo(float).tiny)
     basis = directions[:, kept]
     matrix = (basis / np.sqrt(values[kept])) @ basis.T
     return np.asarray((np.asarray(vectors, np.float64) - mean) @ matrix)
 
 
 def geometry(vectors: Floats, neighbours: int = 10) -> dict[str, Any]:
-    """Measure vectors; nothing that is held grows with the square of their number.
+    """Return all measures of vectors; the memory it takes does not grow with the square of their number.
 
     Args:
         vectors: ``[n, d]``, n at least 2.
         neighbours: k of hubness.
 
     Returns:
-        Numbers by name, as ``analyze geometry`` writes them: ``anisotropy`` is the mean cosine of all pairs,
-        ``isotropy_whitened`` that after ZCA whitening of the same vectors, ``first_direction`` the share of the
-        variance along one direction, ``singular_values`` are those of the centred vectors, largest first.
+        The measures by name, as ``analyze geometry`` writes them: ``anisotropy`` is the mean cosine of all pairs,
+        ``isotropy_whitened`` the isotropy after ZCA whitening of the same vectors, ``first_direction`` the share of the
+        variance along the first principal direction, and ``singular_values`` are those of the centred vectors, largest
+        first.
 
     Raises:
         ValueError: for fewer than two vectors.
     """
-    check_rows(vectors, 2)
-    values = singular_values(vectors)
     pairs = all_pairs(vectors, neighbours)
+    values = singular_values(vectors)
     squares = float(np.square(values).sum())
     return {
         "rows": len(vectors),
@@ -169,12 +173,12 @@ def geometry(vectors: Floats, neighbours: int = 10) -> dict[str, Any]:
 
 
 def hubness(pairs: AllPairs) -> dict[str, Any]:
-    """Return how unevenly rows are among the nearest of others (Radovanovic et al., JMLR 2010).
+    """Return how unevenly rows occur among the nearest neighbours of others (Radovanovic et al., JMLR 2010).
 
     Returns:
-        ``skewness`` of the k-occurrences: 0 if they are symmetric around k, some units where there are hubs;
-        ``antihubs``, the share of the rows that are no neighbour of any other; ``largest``, how many rows the
-        greatest hub is a neighbour of.
+        ``skewness`` of the k-occurrences, which is 0 if they are symmetric around k and greater if there are hubs;
+        ``antihubs``, the share of the rows that are a neighbour of no other; ``largest``, the number of rows that have
+        the greatest hub as a neighbour.
     """
     from scipy.stats import skew
 
@@ -195,9 +199,9 @@ class GroupSpectra:
     eigenvalues: Doubles
     """Largest first ``[groups, columns]``."""
     rows: int
-    """Vectors that the covariance is of."""
+    """The number of vectors."""
     by_count: dict[int, Doubles]
-    """Number of groups, as table 4 varies it, to the condition number of each group ``[groups]``."""
+    """The condition number of each group ``[groups]`` for other numbers of groups, as in WhitenedCSE's table 4."""
 
     @property
     def conditions(self) -> Doubles:
@@ -222,15 +226,15 @@ class GroupSpectra:
 
 
 def group_spectra(vectors: Floats, groups: int, seed: int = 0) -> GroupSpectra:
-    """Shuffle the columns, cut them into groups, and take the eigenvalues of each group's covariance.
+    """Shuffle the columns, split them into groups, and return the eigenvalues of each group's covariance.
 
     Args:
-        vectors: ``[n, d]``, which the head would whiten: before a normalisation to length 1.
-        groups: how many; d / groups columns each.
+        vectors: ``[n, d]``, as the head would whiten them, before a normalisation to length 1.
+        groups: number of groups; each has d / groups columns.
         seed: of the order of the columns.
 
     Raises:
-        InputError: if the groups do not divide d, or n rows make their covariance singular.
+        InputError: if the groups do not divide d, or n rows are so few that the covariance of a group is singular.
     """
     rows, width = vectors.shape
     if groups < 1 or width % groups:
@@ -254,7 +258,7 @@ def divisors_of(width: int) -> list[int]:
 
 
 def _eigenvalues(second: Doubles, order: npt.NDArray[np.int64], groups: int) -> Doubles:
-    """Return the eigenvalues of each group, largest first; those that are rounding errors are 0."""
+    """Return the eigenvalues of each group, largest first; those below the rounding error are set to 0."""
     columns = order.reshape(groups, -1)
     blocks = second[columns[:, :, None], columns[:, None, :]]
     values: Doubles = np.asarray(np.linalg.eigvalsh(blocks)[:, ::-1], np.float64)

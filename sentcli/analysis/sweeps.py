@@ -1,4 +1,4 @@
-"""Scores of many training runs against what was varied: shares of the training set, hyper-parameters, seeds."""
+"""Scores of many training runs over what was varied: shares of the training set, hyper-parameters, seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sentcli.errors import DataError, InputError, nearest
 
 SCORES = {"sts_average": "STS average (Spearman × 100)", "best_dev_spearman": "STS-B dev (Spearman × 100)"}
 SUBSET = ("limit", "fraction", "subset_seed")
-"""What a sweep varies when it varies the training set."""
+"""Settings that vary the training set."""
 SEEDS = ("seed", "subset_seed")
 
 
@@ -29,32 +29,32 @@ class FinishedRun:
 
     @property
     def point(self) -> dict[str, Any]:
-        """What its sweep varied, without seeds, and the method."""
+        """The method and the settings that its sweep varied, without seeds."""
         varied = {key: value for key, value in self.record["point"].items() if key not in SEEDS}
         return {"method": self.record["method"], **varied}
 
     @property
     def sentences(self) -> int:
-        """That it was trained on."""
+        """The number of sentences that it was trained on."""
         return sum(int(file["sentences"]) for file in self.record["identity"]["data"])
 
     def score(self, key: str) -> float | None:
-        """Return a result, times 100."""
+        """Return a result times 100, or None."""
         value = self.record["results"].get(key)
         return float(value) if isinstance(value, int | float) else None
 
     def setting(self, key: str) -> Any:
-        """Return a setting by name, ``section.name`` for those of an objective; None if the run has none.
+        """Return a setting by name, or ``section.name`` for those of an objective; None if the run has no such setting.
 
-        What the sweep varied comes first, then what all runs have: settings, subset, and objectives of the method.
+        The settings that the sweep varied come first, then those of training, subset and method.
         """
         identity = self.record["identity"]
-        places = self.record["point"], identity.get("settings", {}), identity.get("subset", {}), identity["method"]
-        for place in places:
-            value: Any = place.get(key)
+        sources = self.record["point"], identity.get("settings", {}), identity.get("subset", {}), identity["method"]
+        for source in sources:
+            value: Any = source.get(key)
             if value is None and "." in key:
                 section, name = key.split(".", 1)
-                inner = place.get(section)
+                inner = source.get(section)
                 value = inner.get(name) if isinstance(inner, Mapping) else None
             if value is not None and not isinstance(value, Mapping):
                 return value
@@ -65,10 +65,10 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     """Read finished runs, each once.
 
     Args:
-        paths: files of results, or folders of sweeps with such a file.
+        paths: files of results, or folders of sweeps that have such a file.
 
     Raises:
-        InputError: if there is none; DataError if a line is no record.
+        InputError: if a file is missing or empty; DataError if a line is not the record of a run.
     """
     from sentcli.training.sweep import RESULTS, read_results
 
@@ -80,13 +80,13 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
                 f"{path} has no {RESULTS}: it is not the folder of a sweep" if path.is_dir() else f"no file {path}"
             )
             raise InputError(f"{problem}; train --seeds or --sweep writes one")
-        read = read_results(file)
-        if not read:
+        file_records = read_results(file)
+        if not file_records:
             raise InputError(f"{file} is empty: no run of the sweep has finished")
-        for record in read.values():
+        for record in file_records.values():
             if missing := [key for key in ("point", "method", "identity", "results") if key not in record]:
                 raise DataError(file, f"not records of runs: {missing[0]!r} is missing")
-        records |= read
+        records |= file_records
     return [FinishedRun(record) for record in records.values()]
 
 
@@ -106,23 +106,23 @@ def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
 
 
 def over(runs: Sequence[FinishedRun], key: str) -> pd.DataFrame:
-    """Return scores over a setting; what else was varied makes a system of its own; see `_points`.
+    """Return scores over a setting; each combination of other varied settings is a system of its own; see `_points`.
 
-    Systems in which it has one value are left out, which may be all of them.
+    Systems in which the setting has only one value are left out, which may be all of them.
 
     Raises:
         InputError: if no run has such a setting.
     """
     if key not in ("method", "model", "seed") and all(run.setting(key) is None for run in runs):
-        known = sorted({name for run in runs for name in (*run.point, *run.record["identity"].get("settings", {}))})
-        raise InputError(f"--x {key}: no run has this setting{nearest(key, known)}")
-    having = [run for run in runs if run.setting(key) is not None]
-    points = _points((system, run.setting(key), run) for system, run in _systems(having, (key,)))
+        names = sorted({name for run in runs for name in (*run.point, *run.record["identity"].get("settings", {}))})
+        raise InputError(f"--x {key}: no run has this setting{nearest(key, names)}")
+    with_setting = [run for run in runs if run.setting(key) is not None]
+    points = _points((system, run.setting(key), run) for system, run in _systems(with_setting, (key,)))
     return points[points["system"].duplicated(keep=False)]
 
 
 def varied(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the settings that runs of a method differ in, in the order of the sweeps; a default counts as a value."""
+    """Return the settings in which runs of a method differ, in the order of the sweeps; a default counts as a value."""
     differing = _differing(runs)
     keys = dict.fromkeys(key for run in runs for key in run.point)
     return [key for key in keys if any(key in settings for settings in differing.values())]
@@ -141,7 +141,7 @@ def _differing(runs: Iterable[FinishedRun]) -> dict[str, set[str]]:
 
 
 def _systems(runs: Sequence[FinishedRun], without: Iterable[str]) -> Iterator[tuple[str, FinishedRun]]:
-    """Yield every run with the name of its system: the method and what else its runs differ in."""
+    """Yield every run with the name of its system: the method and the settings in which the method's runs differ."""
     differing = _differing(runs)
     for run in runs:
         method = run.record["method"]
@@ -150,10 +150,11 @@ def _systems(runs: Sequence[FinishedRun], without: Iterable[str]) -> Iterator[tu
 
 
 def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
-    """Return a row for each system and value, in its order.
+    """Return a row for each system and value, ordered by value.
 
-    Columns are system, value, runs, and for each of `SCORES` its mean over the runs (seeds) and, with ``_sd`` behind
-    the name, their sample standard deviation. A score is missing where a run lacks it, a deviation for a single run.
+    The columns are system, value, runs (their number), and for each of `SCORES` its mean over the runs and, with the
+    suffix ``_sd``, the sample standard deviation. A score is missing if one of the runs does not have it, and the
+    deviation is missing for a single run.
     """
     groups: dict[str, dict[Any, list[FinishedRun]]] = {}
     for system, x, run in placed:
@@ -164,7 +165,7 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
             rows.append({"system": system, "value": x, "runs": len(by_value[x]), **_means(by_value[x])})
     columns = ["system", "value", "runs", *(f"{score}{end}" for score in SCORES for end in ("", "_sd"))]
     frame = pd.DataFrame(rows, columns=columns)
-    frame["value"] = pd.Series([row["value"] for row in rows], dtype=object)  # 1 and 0.1 stay what they are
+    frame["value"] = pd.Series([row["value"] for row in rows], dtype=object)  # keeps integers beside floats
     return frame.astype({column: float for column in columns[3:]})
 
 
@@ -174,7 +175,7 @@ def _order(value: Any) -> tuple[bool, float, str]:
 
 
 def _means(runs: Sequence[FinishedRun]) -> dict[str, float]:
-    """Return mean and deviation of the scores that all runs have."""
+    """Return mean and standard deviation of each score that all runs have."""
     means = {}
     for score in SCORES:
         values = [value for run in runs if (value := run.score(score)) is not None]
@@ -186,9 +187,9 @@ def _means(runs: Sequence[FinishedRun]) -> dict[str, float]:
 
 
 def published_low_shot() -> pd.DataFrame:
-    """Return what papers print over shares of their training set, from ``models/low_shot.toml``.
+    """Return the published scores over shares of the training set, from ``models/low_shot.toml``.
 
-    A row for each system and share: name, title, share, mean and sd, which is missing where it is not printed.
+    There is a row for each system and share with name, title, share, mean and sd, which may be missing.
     """
     from sentcli.zoo import models_folder
 

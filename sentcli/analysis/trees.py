@@ -1,4 +1,4 @@
-"""Dependency trees of texts, written as a line each: equal lines are equal trees (miCSE, fig. 6)."""
+"""Dependency trees of texts, each written as a line, so that equal trees are equal lines (miCSE, fig. 6)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.errors import DataError, InputError, MissingExtraError, one_line
+from sentcli.errors import DataError, InputError, one_line, required
 
 if TYPE_CHECKING:
     Word = tuple[str, int, str]
@@ -16,7 +16,7 @@ SPACY, SPACY_MODEL = "spacy", "en_core_web_sm"
 
 
 def linearised(words: Iterable[Word]) -> str:
-    """Return a tree as one line: part of speech, head and relation of each word in the order of the sentence.
+    """Return a tree as one line, with part of speech, head and relation of each word in the order of the sentence.
 
     >>> linearised([("DET", 2, "det"), ("NOUN", 3, "nsubj"), ("VERB", 0, "root")])
     'DET<2:det NOUN<3:nsubj VERB<0:root'
@@ -27,23 +27,21 @@ def linearised(words: Iterable[Word]) -> str:
 def read_conllu(path: Path, limit: int | None = None) -> dict[str, str]:
     """Read the sentences of a CoNLL-U file with their trees, by universal part of speech and relation.
 
-    Words of multi-word tokens count, the tokens and empty nodes do not.
+    A tree has the words of multi-word tokens, but neither these tokens nor empty nodes.
 
     Args:
-        path: each sentence in it has a line ``# text = ...``.
-        limit: distinct sentences at most, the first.
+        path: of a file in which each sentence has a line ``# text = ...``.
+        limit: the greatest number of distinct sentences.
 
     Returns:
-        Text to tree, each distinct text once.
+        The tree of each distinct text.
 
     Raises:
-        DataError: for a sentence without text or tree; MissingExtraError.
+        DataError: for a sentence without text or tree.
         InputError: if the file cannot be read, or is empty.
+        MissingExtraError: if conllu is not installed.
     """
-    try:
-        import conllu
-    except ImportError as error:
-        raise MissingExtraError("conllu", "trees", "reading CoNLL-U") from error
+    conllu = required("conllu", "conllu", "trees", "reading CoNLL-U")
     trees: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8") as handle:
@@ -87,7 +85,7 @@ def _words(sentence: Any, path: Path, number: int) -> Iterator[Word]:
 
 
 def is_spacy(trees: str) -> bool:
-    """Say whether ``--trees`` asks for spaCy."""
+    """Tell whether the value of ``--trees`` names spaCy and not a file."""
     return trees == SPACY or trees.startswith(f"{SPACY}:")
 
 
@@ -96,7 +94,7 @@ def parse_with_spacy(trees: str, texts: Sequence[str]) -> list[str]:
 
     Args:
         trees: ``spacy``, or ``spacy:MODEL``.
-        texts: what to parse.
+        texts: to parse.
 
     Raises:
         InputError: if spaCy or its model is not installed, or the model does not parse.

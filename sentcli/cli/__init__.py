@@ -1,4 +1,4 @@
-"""The command line: one thin file a command. Nothing heavy is imported before a command runs."""
+"""The command line. Nothing heavy is imported before a command runs."""
 
 from __future__ import annotations
 

@@ -18,25 +18,25 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class Verbs(TyperGroup):
-    """Commands that are made when they are asked for: ``sentcli encode`` imports nothing of the others."""
+    """A group whose commands are made on demand: ``sentcli encode`` imports the module of no other verb."""
 
     places: Mapping[str, str | type[Verbs]] = {}
-    """The module and function of each verb, or a group of some, in the order in which ``--help`` lists them."""
+    """The ``module:function`` of each verb, or a group of verbs, in the order in which ``--help`` lists them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
         return list(self.places)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; of an unknown name none, and then all are there to suggest one of."""
+        """Return a command; for an unknown name None, after making all of them, so that click can suggest one."""
         for name in [cmd_name] if cmd_name in self.places else self.places:
             if name not in self.commands:
-                self.commands[name] = typer.main.get_command(_made(name, self.places[name]))
+                self.commands[name] = typer.main.get_command(_command_app(name, self.places[name]))
         return self.commands.get(cmd_name)
 
 
-def _made(name: str, place: str | type[Verbs]) -> typer.Typer:
-    """Return the application of one verb, or of one group of them."""
+def _command_app(name: str, place: str | type[Verbs]) -> typer.Typer:
+    """Return the Typer application of a verb or of a group of verbs."""
     if not isinstance(place, str):
         app = _application(name=name, cls=place, add_completion=False, no_args_is_help=True)
         app.callback(help=inspect.cleandoc(place.__doc__ or ""))(lambda: None)

@@ -1,4 +1,4 @@
-"""How a verb becomes a command, and how its errors reach the user."""
+"""Making a command of a verb, and messages and exit codes of its errors."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ def register(function: Any, group: typer.Typer) -> None:
 
     def command_of_verb(**arguments: Any) -> None:
         debug = arguments.pop("debug")
-        values = {a.name: _given(arguments[a.name]) for a in verb.arguments}
-        data = "-" in (values["json"], values.get("output"), values.get("hits"))
-        if data and hasattr(sys.stdout, "reconfigure"):
+        # Typer gives an empty list for an option that may be repeated and was left out
+        values: dict[str, Any] = {name: None if value == [] else value for name, value in arguments.items()}
+        data_on_stdout = "-" in (values["json"], values.get("output"), values.get("hits"))
+        if data_on_stdout and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale
-        with console.speaking(quiet=values["quiet"], verbose=values["verbose"], data_on_stdout=data):
+        with console.speaking(quiet=values["quiet"], verbose=values["verbose"], data_on_stdout=data_on_stdout):
             console.state.debug = debug
             _run(lambda: verb.run(values).show())
 
@@ -45,42 +46,37 @@ def register(function: Any, group: typer.Typer) -> None:
     group.command(verb.name, no_args_is_help=required, help=verb.help)(command_of_verb)
 
 
-def _given(value: Any) -> Any:
-    """Return an empty list as None: an option that may be repeated and was not given."""
-    return None if value == [] else value
-
-
 def _annotation(argument: Argument) -> Any:
-    """Return the type of an argument with what Typer is told of it."""
+    """Return the type of an argument, annotated with its Typer option."""
     flag = argument.flag
-    told: dict[str, Any] = {"help": argument.help, "metavar": flag.metavar, "rich_help_panel": flag.panel}
-    told["show_default"] = argument.default is not None and not argument.required
+    settings: dict[str, Any] = {"help": argument.help, "metavar": flag.metavar, "rich_help_panel": flag.panel}
+    settings["show_default"] = argument.default is not None and not argument.required
     for bound in argument.bounds:
-        told["min" if isinstance(bound, Ge) else "max"] = bound.ge if isinstance(bound, Ge) else bound.le
+        settings["min" if isinstance(bound, Ge) else "max"] = bound.ge if isinstance(bound, Ge) else bound.le
     if flag.positional:
-        return Annotated[argument.type, typer.Argument(**told)]
+        return Annotated[argument.type, typer.Argument(**settings)]
     if flag.lists is not None:
-        told |= {"callback": _lister(flag.lists), "is_eager": True}
+        settings |= {"callback": _list_callback(flag.lists), "is_eager": True}
     name = flag.name or f"--{argument.name.replace('_', '-')}"
     if bool in alternatives(argument.type) and argument.default is not False:
         name = f"{name}/--no-{name[2:]}"
-    return Annotated[argument.type, typer.Option(name, *([flag.short] if flag.short else []), **told)]
+    return Annotated[argument.type, typer.Option(name, *([flag.short] if flag.short else []), **settings)]
 
 
-def _lister(print_choices: Callable[[], None]) -> Callable[[str | None], str | None]:
-    """Return a callback that prints the choices and ends where the value is ``list``."""
+def _list_callback(print_choices: Callable[[], None]) -> Callable[[str | None], str | None]:
+    """Return a callback of an option that prints the choices and exits if the value is ``list``."""
 
-    def listed(value: str | None) -> str | None:
+    def callback(value: str | None) -> str | None:
         if value != "list":
             return value
         print_choices()
         raise typer.Exit
 
-    return listed
+    return callback
 
 
 def _run(work: Callable[[], None]) -> None:
-    """Do the work of a command; an error becomes one message and an exit code."""
+    """Do the work of a command and turn an error into one message and an exit code."""
     from sentcli.io.sources import remove_temporary_files
 
     signal.signal(signal.SIGTERM, _terminated)
@@ -97,7 +93,7 @@ def _run(work: Callable[[], None]) -> None:
     except Exception as error:
         if console.state.debug:
             traceback.print_exc()
-        if message := _message(error):  # empty: another process of this training says it
+        if message := _message(error):  # it is empty if another process of this training prints it
             console.fail(message)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     finally:
@@ -105,7 +101,7 @@ def _run(work: Callable[[], None]) -> None:
 
 
 def _terminated(number: int, frame: object) -> None:
-    """Leave through the clean-up of unfinished outputs, with the shell's exit code for SIGTERM."""
+    """Exit with the shell's code for SIGTERM; the exception lets unfinished outputs be removed."""
     raise SystemExit(128 + number)
 
 

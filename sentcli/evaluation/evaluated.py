@@ -1,4 +1,4 @@
-"""The model under evaluation: loaded when something has to be encoded that was not encoded before."""
+"""The model under evaluation, which is loaded only to encode texts whose vectors are not in the cache."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Floats = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class TextVectors:
-    """The vectors of some texts."""
+    """The vectors of distinct texts."""
 
     rows: dict[str, int]
-    """Text to row of `vectors`."""
+    """The row of each text in `vectors`."""
     vectors: Floats
     """``[texts, dim]``."""
     beyond: npt.NDArray[np.int64]
-    """Tokens of each text beyond the model's maximum length ``[texts]``."""
+    """The number of tokens of each text beyond the model's maximum length ``[texts]``."""
 
     def of(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, which may repeat ``[n, dim]``."""
@@ -43,44 +43,44 @@ class TextVectors:
         return sum(bool(self.beyond[self.rows[text]]) for text in set(texts))
 
     def zero(self, texts: Sequence[str]) -> int:
-        """Count the texts whose vector is zero, as often as they occur; their similarity to any other is 0."""
+        """Count the texts, with repetitions, whose vector is zero; their similarity to any other is 0."""
         return int((~self.of(texts).any(axis=1)).sum())
 
 
 class Task(Protocol):
-    """What models are scored on."""
+    """A data set with a metric, on which models are scored."""
 
     @property
     def name(self) -> str:
-        """No other task of a run has it."""
+        """The name, which is unique in a command."""
 
     @property
     def texts(self) -> Sequence[str]:
-        """What is encoded before `score` is called; may repeat, and be empty for a task that encodes by itself."""
+        """Texts to encode before `score` is called, with repetitions; empty for a task that encodes by itself."""
 
     @property
     def identity(self) -> list[Any]:
-        """Everything beside the model that decides the score."""
+        """Everything besides the model that decides the score."""
 
     def score(self, model: EvaluatedModel, vectors: TextVectors) -> TaskScore:
         """Score a model, given the vectors of `texts`."""
 
 
 class EvaluatedModel:
-    """A model, its vectors and its scores, with what is kept of both from earlier runs.
+    """A model whose vectors and scores are cached from run to run.
 
     Args:
-        name: of the model; None for searches that need none, such as BM25.
-        options: of loading it.
-        rerun: measure again what was measured before.
+        name: of the model; None for BM25, which needs none.
+        options: for loading it.
+        rerun: encode and score again instead of reading the cache.
     """
 
     def __init__(self, name: str | None, options: LoadOptions | None = None, *, rerun: bool = False) -> None:
         self.name, self.options, self.rerun = name or "bm25", options or LoadOptions(), rerun
-        self.remembered: list[str] = []
-        """Tasks whose scores were taken from an earlier run."""
-        self.described: dict[str, Any] = {}
-        """How it was loaded, now or when its scores were kept: what `SentenceEncoder.describe` says, and the device."""
+        self.cached: list[str] = []
+        """Tasks whose scores were read from the cache."""
+        self.description: dict[str, Any] = {}
+        """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
         self.key: str | None = library_key()
         if name is not None:
             self.spec = read_model(name, self.options)
@@ -91,11 +91,11 @@ class EvaluatedModel:
     def encoder(self) -> SentenceEncoder:
         """The model, loaded when it is first asked for."""
         encoder = load_encoder(self.name, self.options)
-        self.described = {**encoder.describe(), "device": encoder.backend.device}
+        self.description = {**encoder.describe(), "device": encoder.backend.device}
         return encoder
 
     def release(self) -> None:
-        """Let go of the loaded model: there may be many."""
+        """Free the memory of the loaded model."""
         self.__dict__.pop("encoder", None)
 
     def encode(
@@ -106,30 +106,30 @@ class EvaluatedModel:
         prompt: str | None = None,
         length: int | None = None,
     ) -> TextVectors:
-        """Encode every distinct text once; what was encoded before is taken from the cache.
+        """Encode every distinct text once, or read its vector from the cache.
 
         Args:
             texts: may repeat.
             progress: as in `SentenceEncoder.encode`.
-            prompt: text in front of each; None is the model's default one, if it has one.
-            length: maximum length in tokens, if it is not to be the model's.
+            prompt: text in front of each text; None is the model's default prompt, if it has one.
+            length: maximum length in tokens; None is the model's.
         """
         encoder = self.encoder if length is None else self.encoder.with_max_length(length)
         distinct = list(dict.fromkeys(texts))
         if self.key is None:
             return encode(encoder, distinct, progress, prompt)
-        store = VectorStore(digest([self.key, {**self.described, **encoder.describe()}]), fresh=self.rerun)
+        store = VectorStore(digest([self.key, {**self.description, **encoder.describe()}]), fresh=self.rerun)
         encoded = store.encode(encoder, distinct, progress, prompt)
         return TextVectors({text: row for row, text in enumerate(distinct)}, encoded.vectors, encoded.beyond)
 
-    def measure(self, tasks: Sequence[Task], *, keep: bool = True) -> list[TaskScore]:
-        """Score the model on tasks, or take the scores that are kept; `remembered` then holds their names.
+    def measure(self, tasks: Sequence[Task], *, read_cache: bool = True) -> list[TaskScore]:
+        """Score the model on tasks, or read their scores from the cache and add the names of the tasks to `cached`.
 
         Args:
-            tasks: every distinct text of those that are missing is encoded once.
-            keep: take scores of earlier runs.
+            tasks: every distinct text of the tasks without cached scores is encoded once.
+            read_cache: take scores from the cache.
         """
-        scores = self._recall(tasks) if keep else {}
+        scores = self._cached_scores(tasks) if read_cache else {}
         missing = [task for task in tasks if task.name not in scores]
         vectors = TextVectors({}, np.empty((0, 0)), np.empty(0, np.int64))
         if texts := list(dict.fromkeys(text for task in missing for text in task.texts)):
@@ -138,23 +138,23 @@ class EvaluatedModel:
         for task in missing:
             scores[task.name] = task.score(self, vectors)
             if self._scores is not None:
-                record = {"encoder": self.described, "score": scores[task.name].to_record()}
+                record = {"encoder": self.description, "score": scores[task.name].to_record()}
                 self._scores.write(record, *task.identity)
         return [scores[task.name] for task in tasks]
 
-    def _recall(self, tasks: Sequence[Task]) -> dict[str, TaskScore]:
-        """Return the scores that are kept, all of the same backend: the one that is loaded, if some are missing."""
+    def _cached_scores(self, tasks: Sequence[Task]) -> dict[str, TaskScore]:
+        """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""
         if self._scores is None or self.rerun:
             return {}
-        kept = {task.name: record for task in tasks if (record := self._scores.read(*task.identity)) is not None}
-        backends = [record["encoder"] for record in kept.values()]
-        if kept and len(kept) == len(tasks) and all(each == (self.described or backends[0]) for each in backends):
-            self.described = backends[0]
-        elif kept and hasattr(self, "spec"):
-            self.encoder  # noqa: B018 - sets `described`
-        same = {name: record["score"] for name, record in kept.items() if record["encoder"] == self.described}
-        self.remembered += same
-        return {name: TaskScore.from_record(record) for name, record in same.items()}
+        records = {task.name: record for task in tasks if (record := self._scores.read(*task.identity)) is not None}
+        encoders = [record["encoder"] for record in records.values()]
+        if records and len(records) == len(tasks) and all(e == (self.description or encoders[0]) for e in encoders):
+            self.description = encoders[0]
+        elif records and hasattr(self, "spec"):
+            self.encoder  # noqa: B018 - sets `description`
+        scores = {name: record["score"] for name, record in records.items() if record["encoder"] == self.description}
+        self.cached += scores
+        return {name: TaskScore.from_record(score) for name, score in scores.items()}
 
 
 def encode(
@@ -173,31 +173,30 @@ def score_model(
     protocol: dict[str, Any],
     *,
     seed: int | None = None,
-    keep: bool = True,
+    read_cache: bool = True,
 ) -> ModelScores:
-    """Score a model on tasks, say what the user should know, and let go of it.
+    """Score a model on tasks, print warnings about its texts and vectors, and release it.
 
     Args:
         model: the model.
         tasks: in the order of the results.
-        command: whose JSON the scores become.
-        protocol: every choice that moves a number, but those of the model.
-        seed: of what was trained.
-        keep: take scores of earlier runs.
+        command: of the JSON of the scores.
+        protocol: every choice that moves a score, except those of the model.
+        seed: of the classifiers that are trained, if any.
+        read_cache: take scores from the cache.
     """
     scores = ModelScores(command, model.name, protocol, [])
-    before = len(model.remembered)
-    scores.tasks = model.measure(tasks, keep=keep)
-    described = model.described
-    facts = [task.facts for task in scores.tasks]
-    truncated = sum(each.get("truncated", 0) for each in facts)
-    zero = [each["zero_vectors"] for each in facts if "zero_vectors" in each]  # not every task counts them
-    settings = {key: value for key, value in described.items() if key != "device"}
+    before = len(model.cached)
+    scores.tasks = model.measure(tasks, read_cache=read_cache)
+    description = model.description
+    truncated = sum(task.facts.get("truncated", 0) for task in scores.tasks)
+    zero = [task.facts["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.facts]
+    settings = {key: value for key, value in description.items() if key != "device"}
     counts = {"truncated_texts": truncated} | ({"zero_vectors": sum(zero)} if zero else {})
     scores.protocol = {**protocol, **settings, **counts}
-    scores.environment = environment(described.get("device", "cpu"), described.get("precision"), seed)
-    scores.cached = model.remembered[before:]
-    warn_truncated(described.get("max_length"), truncated, what="texts (each counted once for each task)")
+    scores.environment = environment(description.get("device", "cpu"), description.get("precision"), seed)
+    scores.cached = model.cached[before:]
+    warn_truncated(description.get("max_length"), truncated, what="texts (each counted once for each task)")
     if any(zero):
         console.warn(f"the vectors of {sum(zero)} sentences are zero; their similarities count as 0")
     if scores.cached:

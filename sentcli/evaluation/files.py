@@ -11,8 +11,7 @@ from sentcli.errors import DataError, InputError
 def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
     """Return the lines of a file, split at line feeds only.
 
-    Some sentences hold other characters that Unicode calls line separators, and Latin-1 text holds bytes that become
-    such characters.
+    Other characters that Unicode counts as line separators occur within sentences, in particular in Latin-1 text.
 
     Raises:
         InputError: if the file is missing.
@@ -30,13 +29,13 @@ def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
     return lines[:-1] if lines and lines[-1] == "" else lines
 
 
-def fields(line: str, least: int, path: Path, number: int, separator: str = "\t") -> list[str]:
-    """Return the fields of a line.
+def fields(line: str, least: int, path: Path, number: int) -> list[str]:
+    """Return the tab-separated fields of a line.
 
     Raises:
         DataError: if there are fewer than `least`.
     """
-    columns = line.split(separator)
+    columns = line.split("\t")
     if len(columns) < least:
         raise DataError(path, f"{len(columns)} tab-separated fields, too few", line=number)
     return columns
@@ -58,5 +57,5 @@ def number(text: str, path: Path, line: int) -> float:
 
 
 def detokenised(text: str) -> str:
-    """Return whitespace-separated tokens joined by one blank, as SentEval feeds them to encoders."""
+    """Return the whitespace-separated tokens of a text joined by single blanks, as SentEval encodes it."""
     return " ".join(text.split())

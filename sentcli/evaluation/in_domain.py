@@ -1,8 +1,8 @@
-"""Finding the second sentence of a pair by the first, among all sentences of the pairs.
+"""In-domain retrieval: finding the second sentence of a pair by the first, among all sentences of the pairs.
 
-The in-domain retrieval of DiffCSE (Chuang et al., NAACL 2022) and InfoCSE (Wu et al., EMNLP Findings 2022): the pairs
-of STS-B's test split with the highest score, 97 of 1,379, against all 2,758 sentences. Neither paper says which
-sentences are no answer, and no code was published, so there are several rules; `EXCLUDED` has them.
+The task of DiffCSE (Chuang et al., NAACL 2022) and InfoCSE (Wu et al., EMNLP Findings 2022) takes the 97 of the 1,379
+pairs of STS-B's test split with the highest score, and searches all 2,758 sentences. Neither paper says which sentences
+do not count as answers, and no code was published, so `EXCLUDED` has several rules.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ EXCLUDED = {
     "equal-text": "every sentence with the query's text, also the pair's own second one",
     "s2-only": "every first sentence",
 }
-"""What is no answer, by the name of the rule."""
+"""The sentences that do not count as answers, by the name of the rule."""
 TIES = "another text that is as similar as the second sentence comes before it; a copy of the second sentence does not"
-TOGETHER = 256
-"""Queries that are compared at a time."""
+QUERY_BLOCK = 256
+"""Queries that are compared with all sentences at a time."""
 
 
 @dataclass(frozen=True)
 class InDomainTask:
     """Pairs whose second sentence is to be found by the first.
 
-    A rank is 1 and the number of sentences with another text than the second sentence's that are at least as similar to
-    the query: no model gains by giving many texts one vector.
+    A rank is 1 plus the number of sentences with another text than the second sentence that are at least as similar to
+    the query, so that a model does not gain by giving many texts the same vector.
     """
 
     pairs: PairTable
@@ -60,7 +60,7 @@ class InDomainTask:
 
     @property
     def identity(self) -> list[Any]:
-        """Everything beside the model that decides the score."""
+        """Everything besides the model that decides the score."""
         content = digest([self.pairs.first, self.pairs.second, self.pairs.positive.tolist()])
         return [TASK, self.exclude, list(self.cutoffs), self.similarity, content]
 
@@ -91,50 +91,50 @@ class InDomainTask:
 def rank(
     pairs: PairTable, vectors: TextVectors, exclude: str, similarity: Similarity = "cosine"
 ) -> tuple[Integers, Integers]:
-    """Return the rank of each query's second sentence, from 1, and 0 where it is excluded ``[queries]``.
+    """Return the rank of each query's second sentence, from 1, or 0 if it is excluded ``[queries]``.
 
     Returns:
-        The ranks of this model, and those of one that finds each text most similar to itself and next to its second
-        sentence: no model that gives equal texts equal vectors is better.
+        The ranks of this model, and the best possible ones: those of a model to which each text is most similar to
+        itself and next to its second sentence.
     """
     first, second = (np.array([vectors.rows[text] for text in side]) for side in (pairs.first, pairs.second))
-    slots = second if exclude == "s2-only" else np.concatenate([first, second])
-    copies = np.bincount(slots, minlength=len(vectors.vectors))
+    corpus = second if exclude == "s2-only" else np.concatenate([first, second])
+    copies = np.bincount(corpus, minlength=len(vectors.vectors))
     queries, gold = first[pairs.positive], second[pairs.positive]
     ranks = _ranks(prepared(vectors.vectors, similarity), queries, gold, copies, exclude)
     return ranks, _best(queries, gold, copies, exclude)
 
 
 def _ranks(vectors: Vectors, queries: Integers, gold: Integers, copies: Integers, exclude: str) -> Integers:
-    """Return the rank of each second sentence ``[queries]``; 0 if it is excluded.
+    """Return the rank of each second sentence ``[queries]``, or 0 if it is excluded.
 
     Args:
         vectors: of the distinct texts ``[texts, dim]``.
         queries: rows of the queries ``[queries]``.
         gold: rows of their second sentences ``[queries]``.
-        copies: how often each text may be found ``[texts]``.
+        copies: number of sentences of the corpus with each text ``[texts]``.
         exclude: a key of `EXCLUDED`.
     """
     lengths, ranks = np.linalg.norm(vectors, axis=1), np.zeros(len(queries), np.int64)
-    counted = copies.astype(np.float32)  # exact up to 16 million sentences
-    for start in range(0, len(queries), TOGETHER):
-        some = slice(start, start + TOGETHER)
-        query, answer = queries[some], gold[some]
-        similar, row = vectors[query] @ vectors.T, np.arange(len(query))
-        least = similar[row, answer] - ROUNDING * lengths[query] * lengths[answer]
-        before = (similar >= least[:, None]).astype(np.float32)
+    copies_as_floats = copies.astype(np.float32)  # exact up to 16 million sentences
+    for start in range(0, len(queries), QUERY_BLOCK):
+        block = slice(start, start + QUERY_BLOCK)
+        query, answer = queries[block], gold[block]
+        similarities, row = vectors[query] @ vectors.T, np.arange(len(query))
+        least = similarities[row, answer] - ROUNDING * lengths[query] * lengths[answer]
+        before = (similarities >= least[:, None]).astype(np.float32)
         before[row, answer] = 0
         own = before[row, query]
         if exclude.startswith("equal-text"):
             before[row, query] = 0
-        ranks[some] = 1 + before @ counted - (own if exclude == "own" else 0)
+        ranks[block] = 1 + before @ copies_as_floats - (own if exclude == "own" else 0)
     return np.where(_excluded(queries, gold, exclude), 0, ranks)
 
 
 def _best(queries: Integers, gold: Integers, copies: Integers, exclude: str) -> Integers:
-    """Return the ranks of a model that finds each text most similar to itself and next to its second sentence."""
-    others = {"own": copies[queries] - 1, "s2-only": copies[queries]}.get(exclude, np.zeros_like(queries))
-    best: Integers = np.where(queries == gold, 1, 1 + others)
+    """Return the best possible ranks, which the copies of the query's text alone can make greater than 1."""
+    copies_before = {"own": copies[queries] - 1, "s2-only": copies[queries]}.get(exclude, np.zeros_like(queries))
+    best: Integers = np.where(queries == gold, 1, 1 + copies_before)
     return np.where(_excluded(queries, gold, exclude), 0, best)
 
 

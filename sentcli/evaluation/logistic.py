@@ -1,8 +1,7 @@
-"""Logistic regressions of one data set, all folds and penalties minimised together.
+"""Logistic regressions of one data set, trained together for all folds and penalties.
 
-What is minimised is scikit-learn's objective, so the classifiers are those of `sklearn.linear_model.LogisticRegression`
-(a test compares them). One after the other they read the examples once an iteration each; together an iteration is one
-matrix product for all.
+The objective is scikit-learn's, so the classifiers are those of `sklearn.linear_model.LogisticRegression` (a test
+compares them). An iteration is one matrix product for all of them, instead of one pass over the examples for each.
 """
 
 from __future__ import annotations
@@ -18,36 +17,36 @@ from sentcli.evaluation.transfer_tasks import Examples
 
 GRID = tuple(2.0**power for power in range(-2, 4))
 TEST_GRID = tuple(2.0**power for power in range(-1, 6))
-"""Values of scikit-learn's C that the toolkit tries, and those for tasks with a test set of their own."""
+"""Values of scikit-learn's C that the toolkit tries with cross-validation, and for tasks with a test set."""
 HISTORY = 10
-"""Steps that the curvature is estimated from."""
+"""Number of past steps from which the curvature is estimated."""
 TOLERANCE = 1e-4
-"""Largest component of the gradient of the mean loss at which a problem is solved; scikit-learn's."""
+"""A problem is solved if no component of the gradient of the mean loss is larger; scikit-learn's default."""
 SUFFICIENT = 1e-4
-"""Share of the decrease promised by the slope that a step must bring (Armijo)."""
+"""Share of the decrease predicted by the slope that a step must bring (Armijo)."""
 ROUNDING = 1e-6
 """Relative error of a sum of losses in single precision."""
-SCORES_TOGETHER = 2**25
-"""Numbers in the scores of the problems that are solved at the same time."""
+MOST_SCORES = 2**25
+"""The greatest number of scores (examples, classifiers, classes) that are computed at the same time."""
 
 
 @dataclass(frozen=True)
 class LbfgsTrainer:
-    """Logistic regression, trained to the end."""
+    """Trains logistic regressions until they converge."""
 
     folds: int = 10
     max_iter: int = 1000
 
     def penalties(self, task: Examples) -> tuple[float, ...]:
-        """Return scikit-learn's C, the strongest penalty first; the grids are the toolkit's."""
+        """Return the toolkit's grid of scikit-learn's C, the strongest penalty first."""
         return TEST_GRID if task.kind == "test" else GRID
 
     def last_fold(self, rows: Rows) -> Fold:
-        """Train on all: nothing has to be stopped."""
+        """Return all rows to train on, since there is no early stopping."""
         return Fold(rows, rows[:0])
 
     def describe(self) -> dict[str, Any]:
-        """Return the choices that move a number."""
+        """Return the choices that move a score."""
         return {
             "classifier": "logistic regression, scikit-learn's objective, L-BFGS",
             "folds": self.folds,
@@ -62,9 +61,9 @@ class LbfgsTrainer:
         """Train as many at a time as fit into memory."""
         weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
-        together = max(SCORES_TOGETHER // (len(grid.x) * grid.classes * grid.runs), 1)
-        for start in range(0, len(grid.folds), together):
-            part = range(start, min(start + together, len(grid.folds)))
+        folds_at_a_time = max(MOST_SCORES // (len(grid.x) * grid.classes * grid.runs), 1)
+        for start in range(0, len(grid.folds), folds_at_a_time):
+            part = range(start, min(start + folds_at_a_time, len(grid.folds)))
             weights[part] = _minimised(grid.of(part), self.max_iter, finished)
         for number, fold in enumerate(grid.folds):
             if len(fold.dev):
@@ -75,16 +74,16 @@ class LbfgsTrainer:
 
 
 def _minimised(grid: Grid, max_iter: int, finished: Step) -> Floats:
-    """Return the weights ``[folds, penalties, dim + 1, classes]``."""
+    """Return the weights of the minima ``[folds, penalties, dim + 1, classes]``."""
     import torch
 
     problems = _Problems(grid)
     solved = torch.zeros(len(problems), problems.width * problems.columns)
-    for places, weight in _lbfgs(problems, max_iter):
-        solved[places] = weight
-        finished(len(places))
+    for numbers, weight in _lbfgs(problems, max_iter):
+        solved[numbers] = weight
+        finished(len(numbers))
     weights = solved.view(len(grid.folds), grid.runs, problems.width, problems.columns)
-    if problems.columns == 1:  # of two classes, one is enough
+    if problems.columns == 1:  # two classes need the weights of one
         weights = torch.cat([torch.zeros_like(weights), weights], dim=3)
     return weights.numpy()
 
@@ -107,19 +106,19 @@ class _Problems:
         for number, fold in enumerate(grid.folds):
             share[np.searchsorted(used, fold.train), number] = 1 / counts[number]
         self.share = share.repeat_interleave(grid.runs, dim=1)
-        """Of each example in the mean loss of each problem ``[n, p]``; 0 outside of its fold."""
+        """The weight of each example in the mean loss of each problem ``[n, p]``; 0 for examples of other folds."""
         c = torch.tensor(grid.penalties, dtype=torch.float32) * torch.tensor(counts)[:, None]
         self.penalty = (1 / c).flatten()
 
     def __len__(self) -> int:
         return len(self.penalty)
 
-    def only(self, stay: Any) -> None:
-        """Leave out the others."""
-        self.share, self.penalty = self.share[:, stay], self.penalty[stay]
+    def keep(self, unsolved: Any) -> None:
+        """Drop the problems that are solved."""
+        self.share, self.penalty = self.share[:, unsolved], self.penalty[unsolved]
 
     def scores(self, weight: Any) -> Any:
-        """Return what the problems' weights ``[p, w * c]`` make of the examples ``[n, p, c]``."""
+        """Return the scores of the examples ``[n, p, c]`` for weights ``[p, w * c]``."""
         columns = weight.view(len(weight), self.width, self.columns).transpose(0, 1).reshape(self.width, -1)
         return (self.x @ columns).view(len(self.x), len(weight), self.columns)
 
@@ -128,10 +127,10 @@ class _Problems:
         import torch
 
         if self.columns == 1:
-            each = (torch.nn.functional.softplus(scores) - scores * self.target[:, None])[..., 0]
+            losses = (torch.nn.functional.softplus(scores) - scores * self.target[:, None])[..., 0]
         else:
-            each = scores.logsumexp(dim=2) - (scores * self.target[:, None]).sum(dim=2)
-        return (each * self.share).sum(dim=0) + 0.5 * self.penalty * (self._penalised(weight) ** 2).sum(dim=1)
+            losses = scores.logsumexp(dim=2) - (scores * self.target[:, None]).sum(dim=2)
+        return (losses * self.share).sum(dim=0) + 0.5 * self.penalty * (self._penalised(weight) ** 2).sum(dim=1)
 
     def slope(self, weight: Any, scores: Any) -> Any:
         """Return the gradient of `loss` ``[p, w * c]``."""
@@ -148,10 +147,10 @@ class _Problems:
 
 
 def _lbfgs(problems: _Problems, max_iter: int) -> Any:
-    """Yield the numbers and the weights of problems as they are solved (Nocedal and Wright, algorithms 7.4 and 7.5)."""
+    """Yield numbers and weights of problems as L-BFGS solves them (Nocedal and Wright, algorithms 7.4 and 7.5)."""
     import torch
 
-    places = torch.arange(len(problems))
+    numbers = torch.arange(len(problems))
     weight = torch.zeros(len(problems), problems.width * problems.columns)
     scores = problems.scores(weight)
     loss, slope = problems.loss(weight, scores), problems.slope(weight, scores)
@@ -162,23 +161,24 @@ def _lbfgs(problems: _Problems, max_iter: int) -> Any:
         new_slope = problems.slope(moved, scores)
         change, bend = moved - weight, new_slope - slope
         curve = (change * bend).sum(dim=1)
-        inverse = torch.where(curve > 0, 1 / curve, 0.0)  # 0 leaves the pair out
+        inverse = torch.where(curve > 0, 1 / curve, 0.0)  # 0 ignores a step without positive curvature
         steps = [*steps[-HISTORY + 1 :], (change, bend, inverse)]
         weight, loss, slope = moved, new_loss, new_slope
         done = (slope.abs().amax(dim=1) <= TOLERANCE) | stuck
         if done.any():
-            yield places[done], weight[done]
-            stay = ~done
-            places, weight, loss, slope, scores = places[stay], weight[stay], loss[stay], slope[stay], scores[:, stay]
-            steps = [(a[stay], b[stay], c[stay]) for a, b, c in steps]
-            problems.only(stay)
-        if not len(places):
+            yield numbers[done], weight[done]
+            unsolved = ~done
+            numbers, weight, loss, slope = numbers[unsolved], weight[unsolved], loss[unsolved], slope[unsolved]
+            scores = scores[:, unsolved]
+            steps = [(change[unsolved], bend[unsolved], inverse[unsolved]) for change, bend, inverse in steps]
+            problems.keep(unsolved)
+        if not len(numbers):
             return
-    yield places, weight
+    yield numbers, weight
 
 
 def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]]) -> Any:
-    """Return the direction of descent ``[p, w * c]`` (algorithm 7.4)."""
+    """Return the direction of the next step ``[p, w * c]`` (algorithm 7.4)."""
     direction, factors = -slope, []
     for change, bend, inverse in reversed(steps):
         factor = inverse * (change * direction).sum(dim=1)
@@ -194,20 +194,20 @@ def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]]) -> Any:
 
 
 def _search(problems: _Problems, weight: Any, direction: Any, scores: Any, loss: Any, slope: Any) -> Any:
-    """Halve the steps that do not bring enough, and return weights, scores, losses and which could not be moved."""
+    """Halve steps that decrease the loss too little; return weights, scores, losses and which problems are stuck."""
     import torch
 
-    promised = (direction * slope).sum(dim=1)
+    predicted = (direction * slope).sum(dim=1)
     along = problems.scores(direction)
     size = torch.ones(len(weight))
     allowed = ROUNDING * loss.abs()
     for _ in range(20):
         moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
         new_loss = problems.loss(moved, new_scores)
-        short = new_loss > loss + SUFFICIENT * size * promised + allowed
-        if not short.any():
-            return moved, new_scores, new_loss, promised >= 0
-        size = torch.where(short, size / 2, size)
-    size = torch.where(short, 0.0, size)
+        too_small = new_loss > loss + SUFFICIENT * size * predicted + allowed
+        if not too_small.any():
+            return moved, new_scores, new_loss, predicted >= 0
+        size = torch.where(too_small, size / 2, size)
+    size = torch.where(too_small, 0.0, size)
     moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
-    return moved, new_scores, problems.loss(moved, new_scores), short
+    return moved, new_scores, problems.loss(moved, new_scores), too_small

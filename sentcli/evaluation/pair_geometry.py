@@ -1,13 +1,13 @@
 """Alignment and uniformity of sentence vectors (Wang and Isola, ICML 2020), as in SimCSE's fig. 2, and neighbours.
 
-Uniformity and nearest neighbours need the cosine of every pair of rows: one pass over blocks of pairs, of which only
-blocks are held, gives both.
+Uniformity and nearest neighbours need the cosine of every pair of rows. Both are computed in one pass over blocks of
+pairs, so that the cosines are never in memory all at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,42 +59,38 @@ class PairGeometry:
     alignment: float
     uniformity: float
     positives: int
-    """Pairs that alignment is the mean of."""
+    """Number of pairs of alignment."""
     texts: int
-    """Distinct sentences whose pairs uniformity is taken of."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
+    """Number of distinct sentences of uniformity."""
 
 
 def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float | None = POSITIVE_ABOVE) -> PairGeometry:
     """Measure the vectors of scored pairs.
 
     Args:
-        vectors: the vectors of their sentences.
+        vectors: of the sentences of the pairs.
         subsets: the pairs.
-        above: positives are the pairs with a higher gold score; None takes all pairs (SimCSE's issue 52).
+        above: the pairs with a higher gold score are positives; None takes all pairs (SimCSE's issue 52).
 
     Raises:
         InputError: if there is no positive pair, or only one distinct sentence.
     """
-    chosen = [
-        (one, two)
+    positives = [
+        (first, second)
         for pairs in subsets
-        for one, two, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True)
+        for first, second, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True)
         if above is None or gold > above
     ]
     names = ", ".join(pairs.name for pairs in subsets)
-    if not chosen:
+    if not positives:
         raise InputError(f"{names}: no pair has a gold score above {above:g}, so there is no positive to align")
     texts = list(dict.fromkeys(text for pairs in subsets for text in (*pairs.first, *pairs.second)))
     if len(texts) < 2:
         raise InputError(f"{names}: all sentences are the same")
     return PairGeometry(
-        alignment(vectors.of([one for one, _ in chosen]), vectors.of([two for _, two in chosen])),
+        alignment(vectors.of([first for first, _ in positives]), vectors.of([second for _, second in positives])),
         uniformity(vectors.of(texts)),
-        len(chosen),
+        len(positives),
         len(texts),
     )
 
@@ -102,20 +98,21 @@ def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float |
 Floats = npt.NDArray[np.floating[Any]]
 
 BLOCK = 2048
-"""Rows and columns of the products that are held at once: 16 MiB."""
-TOGETHER = 64
-"""Neighbouring products of which the largest says whether one can be among the best."""
+"""Rows and columns of a block of products, which takes 16 MiB."""
+CHUNK = 64
+"""Adjacent products whose maximum is compared first: mostly none of them can be among the best."""
 
 
 @dataclass(frozen=True)
 class AllPairs:
-    """Of n rows."""
+    """Uniformity and nearest neighbours of n rows."""
 
     uniformity: float
-    """See `pair_geometry.uniformity`."""
+    """As the function `uniformity` returns it."""
     occurrences: npt.NDArray[np.int64]
-    """Of how many other rows each row is one of the k nearest by cosine ``[n]``."""
+    """The number of other rows that have each row among their k nearest ``[n]``."""
     k: int
+    """The number of neighbours of each row."""
     neighbours: npt.NDArray[np.int64]
     """The k nearest other rows of each row, nearest first ``[n, k]``."""
     cosines: Floats
@@ -123,11 +120,11 @@ class AllPairs:
 
 
 def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
-    """Look at every pair of rows.
+    """Compute the cosine of every pair of rows, and return uniformity and nearest neighbours.
 
     Args:
         vectors: ``[n, d]``, n at least 2.
-        k: neighbours; at most n - 1 count. 0: uniformity alone.
+        k: neighbours of each row; a k above n - 1 is lowered to it, and 0 computes uniformity alone.
 
     Raises:
         ValueError: for fewer than two vectors.
@@ -158,7 +155,7 @@ def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
 
 
 class _Nearest:
-    """The k best columns so far of each row of a block."""
+    """The nearest k rows so far of each row of a block."""
 
     def __init__(self, vectors: Tensor, first: int, k: int) -> None:
         import torch
@@ -168,14 +165,12 @@ class _Nearest:
         self.positions = torch.zeros((len(vectors), k), dtype=torch.int64)
 
     def take(self, products: Tensor, first: int, *, across: bool = False) -> None:
-        """Take products with other rows, of which the first has number `first`.
-
-        The largest of `TOGETHER` neighbouring products says whether one of them can be among the best.
+        """Update the best by the products with another block of rows.
 
         Args:
             products: ``[rows, others]``.
-            first: see above.
-            across: they are ``[others, rows]``; to transpose them would be slow.
+            first: number of the first row of the other block.
+            across: the products are ``[others, rows]``, which would be slow to transpose.
         """
         import torch
         from torch.nn.functional import pad
@@ -186,22 +181,22 @@ class _Nearest:
             self.scores, positions = (part.T if across else part for part in best)
             self.positions = positions + first
             return
-        if missing := -others % TOGETHER:
+        if missing := -others % CHUNK:
             products = pad(products, (0, 0, 0, missing) if across else (0, missing), value=-torch.inf)
         if across:
-            wide = products.view(-1, TOGETHER, len(self.vectors))
+            wide = products.view(-1, CHUNK, len(self.vectors))
             rows, parts = (least[:, None] < wide.amax(1).T).nonzero().unbind(1)
             near = wide[parts, :, rows]
         else:
-            wide = products.view(len(self.vectors), -1, TOGETHER)
+            wide = products.view(len(self.vectors), -1, CHUNK)
             rows, parts = (wide.amax(2) > least[:, None]).nonzero().unbind(1)
             near = wide[rows, parts]
         entries, within = (near > least[rows, None]).nonzero().unbind(1)
         if len(entries):
-            self._merge(rows[entries], near[entries, within], parts[entries] * TOGETHER + within + first)
+            self._merge(rows[entries], near[entries, within], parts[entries] * CHUNK + within + first)
 
     def _merge(self, rows: Tensor, scores: Tensor, positions: Tensor) -> None:
-        """Put new entries among the best; they come in the order of their rows."""
+        """Insert new entries, which are ordered by their rows, into the best k of these rows."""
         import torch
 
         touched, places, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
@@ -215,10 +210,10 @@ class _Nearest:
 
 
 def check_rows(vectors: Floats, least: int) -> None:
-    """Refuse what is no matrix of enough rows.
+    """Check that vectors are a matrix with at least `least` rows.
 
     Raises:
-        ValueError: if so.
+        ValueError: if they are not.
     """
     if vectors.ndim != 2 or len(vectors) < least:
         raise ValueError(f"{vectors.shape} must be [n, d] with n >= {least}")

@@ -1,4 +1,4 @@
-"""Pairs of which some belong together: STS-B's files, and tables of one's own."""
+"""Tables of pairs for in-domain retrieval, in which some pairs are marked as positive."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from sentcli.io.readers import pair_rows
 from sentcli.io.sources import Source, open_source, records
 
 STSB_COLUMNS = 7
-"""genre, file, year, id, score, sentence1, sentence2; some lines name sources after them."""
+"""genre, file, year, id, score, sentence1, sentence2; some lines have the sources after them."""
 
 
 @dataclass(frozen=True)
 class PairTable:
-    """Pairs of sentences, the positive ones marked."""
+    """Pairs of sentences, of which some are positive."""
 
     name: str
-    """The file."""
+    """The name of the file."""
     first: list[str]
     second: list[str]
     positive: npt.NDArray[np.bool_]
-    """``[pairs]``."""
+    """Whether each pair is positive ``[pairs]``."""
     chosen: str
-    """Which pairs the positive ones are, in words."""
+    """A phrase that says which pairs are positive."""
     is_stsb: bool = False
 
     def __len__(self) -> int:
@@ -41,17 +41,17 @@ class PairTable:
 def read(file: str, columns: str | None = None) -> PairTable:
     """Read a table of pairs.
 
-    A file in STS-B's layout (tab-separated without a header, the score in column 5, the sentences in 6 and 7) has the
-    sentences that `sts.read_stsb` finds in it. Any other is a table with the columns ``sentence1``, ``sentence2`` and
-    perhaps ``score``. With scores the pairs of the highest one are positive, without them every pair is.
+    A file in STS-B's layout (tab-separated without a header, the score in column 5, the sentences in 6 and 7) is read
+    like `sts.read_stsb` reads it. Any other file is a table with the columns ``sentence1``, ``sentence2`` and perhaps
+    ``score``. With scores, the pairs with the highest score are positive; without them, all pairs are.
 
     Args:
         file: csv, tsv, jsonl or parquet, also gzipped.
-        columns: ``A,B`` or ``A,B,SCORE``, where they have other names.
+        columns: other names of the columns, as ``A,B`` or ``A,B,SCORE``.
 
     Raises:
         DataError: for a row without one of the columns, with a null, or with a score that is no number.
-        InputError: if there is no such file, or nothing in it can be found or told apart.
+        InputError: if there is no such file, or it has too few or no positive pairs, or all sentences are equal.
     """
     source = open_source(file)
     if columns is None and _is_stsb(source):
@@ -75,7 +75,7 @@ def _is_stsb(source: Source) -> bool:
         with source.open() as handle:
             line = handle.readline().decode("utf-8", "replace").split("\t")
         return len(line) >= STSB_COLUMNS and math.isfinite(float(line[4]))
-    except (ValueError, gzip.BadGzipFile, EOFError, zlib.error):  # a damaged archive is told by who reads it
+    except (ValueError, gzip.BadGzipFile, EOFError, zlib.error):  # a damaged archive is reported when it is read
         return False
 
 
@@ -95,12 +95,12 @@ def _table(name: str, rows: Sequence[tuple[str, str, float | None]], *, is_stsb:
     first, second, scores = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
     if len({*first, *second}) == 1:
         raise InputError(f"{name}: all sentences are equal, so there is nothing to find")
-    known = [score for score in scores if score is not None]
-    if not known:
+    numbers = [score for score in scores if score is not None]
+    if not numbers:
         return PairTable(name, first, second, np.ones(len(rows), bool), f"all {len(rows)} pairs", is_stsb)
-    highest = max(known)
+    highest = max(numbers)
     if highest <= 0:
         raise InputError(f"{name}: no positive pair, the highest score is {highest:g}")
-    positive = np.array(known) == highest
+    positive = np.array(numbers) == highest
     chosen = f"the {positive.sum()} of {len(rows)} pairs with the highest score, {highest:g}"
     return PairTable(name, first, second, positive, chosen, is_stsb)

@@ -1,4 +1,4 @@
-"""Linear classifiers on frozen vectors: what the protocols share."""
+"""Linear classifiers on frozen vectors: folds, grids, first weights, and the protocol of their trainers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 SEED = 1111
-"""The toolkit's, for folds, shuffles and first weights."""
+"""The seed of the toolkit, for folds, shuffles and first weights."""
 Step = Callable[[int], None]
-"""Called with the number of classifiers that are finished."""
+"""Is called with the number of classifiers that have been trained since the last call."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Fold:
     train: Rows
     dev: Rows
     drawn: int = 0
-    """Rows that were shuffled to draw `dev`: one shuffle of the sequence has been used."""
+    """If a shuffle drew `dev`, its number of rows: the training then starts with the second shuffle of its sequence."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,22 @@ class Grid:
     y: Rows
     """Classes ``[n]``."""
     classes: int
-    """How many there are."""
+    """The number of classes."""
     folds: Sequence[Fold]
-    """Rows of `x`."""
     penalties: Sequence[Sequence[float]]
-    """Equally many for each fold."""
+    """The penalties of each fold; every fold has the same number of them."""
 
     @property
     def runs(self) -> int:
-        """Classifiers of a fold."""
+        """The number of classifiers of a fold."""
         return len(self.penalties[0])
 
     def of(self, folds: Sequence[int]) -> Grid:
-        """Return the part of some folds, given their numbers."""
+        """Return the grid of some folds, given by their numbers."""
         return replace(self, folds=[self.folds[i] for i in folds], penalties=[self.penalties[i] for i in folds])
 
     def empty_weights(self) -> Floats:
-        """Return room for the weights of all classifiers, see `Fitted`."""
+        """Return zeros in the shape of `Fitted.weights`."""
         return np.zeros((len(self.folds), self.runs, self.x.shape[1] + 1, self.classes), np.float32)
 
 
@@ -82,30 +81,30 @@ class Trainer(Protocol):
 
     @property
     def folds(self) -> int:
-        """Of cross-validation."""
+        """The number of folds of cross-validation."""
 
     def penalties(self, task: Examples) -> tuple[float, ...]:
-        """Return the strengths to choose from, in the order that breaks ties."""
+        """Return the penalties to choose from; of equally good ones the first is chosen."""
 
     def last_fold(self, rows: Rows) -> Fold:
-        """Return what the classifier that is tested is trained on, where there is no development set."""
+        """Split the training rows for the final classifier of a task without a development set."""
 
     def train(self, grid: Grid, finished: Step) -> Fitted:
-        """Train them; `finished` is called with the number of classifiers that have been trained."""
+        """Train all classifiers of a grid, and call `finished` as they are done."""
 
     def describe(self) -> dict[str, Any]:
-        """Return the choices that move a number."""
+        """Return the choices that move a score."""
 
 
 def with_ones(x: Floats) -> Tensor:
-    """Return features ``[n, dim + 1]`` with a last column of ones, so that the bias is one weight more."""
+    """Return features ``[n, dim + 1]`` with a last column of ones, whose weight is the bias."""
     import torch
 
     return torch.from_numpy(np.concatenate([x, np.ones((len(x), 1), np.float32)], axis=1))
 
 
 def first_weights(width: int, outputs: int) -> Tensor:
-    """Return what torch makes of the toolkit's seed ``[outputs, width + 1]``; the last column is the bias."""
+    """Return a new linear layer of torch under the toolkit's seed ``[outputs, width + 1]``; the bias is last."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -115,7 +114,7 @@ def first_weights(width: int, outputs: int) -> Tensor:
 
 
 def split(y: Rows, folds: int) -> list[tuple[Rows, Rows]]:
-    """Return the toolkit's stratified folds, as rows to train on and rows to test on.
+    """Return the stratified folds of the toolkit, each as rows to train on and rows to test on.
 
     Raises:
         InputError: if a class has fewer examples than there are folds.

@@ -1,4 +1,4 @@
-"""Scores that papers print, to set beside one's own."""
+"""Published scores of papers, and their comparison with measured ones."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from sentcli.evaluation.scores import AVERAGE, IN_DOMAIN, RETRIEVAL, SIMILARITY,
 from sentcli.zoo import models_folder
 
 NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
-"""What papers call a task, and its name here."""
+"""The name of a task by its name in papers."""
 AVERAGED = {
     SIMILARITY.name: frozenset(sts.TASKS),
     TRANSFER.name: frozenset(transfer_tasks.AVERAGED),
     RETRIEVAL.name: retrieval.averaged(),
 }
-"""The tasks that a printed average is of, by kind."""
+"""The tasks of a published average, by kind."""
 AVERAGES = {SIMILARITY.name: "STS average", TRANSFER.name: "transfer average", RETRIEVAL.name: "BEIR average"}
-"""What averages are printed under, by kind."""
+"""The key of a published average, by kind."""
 PREFIXES = {RETRIEVAL.name: "BEIR ", IN_DOMAIN.name: "in-domain "}
-"""What stands in front of a task's printed score, by kind, where tasks of several kinds could have one name. The tasks
-of in-domain retrieval are ``recall@1`` and so on."""
+"""The prefix of the key of a published score, by kind, for kinds whose tasks could be mistaken for others. The tasks of
+in-domain retrieval are ``recall@1`` and so on."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The printed scores of one system."""
+    """The published scores of one system."""
 
     name: str
     title: str
     source: str
-    """Where the scores of similarity and transfer stand, or all of them if there are none."""
+    """The source of the scores of similarity and transfer; if there are none, of all scores."""
     scores: dict[str, float]
-    """By task, as the commands call it, after one of `PREFIXES`; also `AVERAGES`. Times 100."""
+    """Scores times 100, by the name of the task behind its prefix (see `PREFIXES`), or by one of `AVERAGES`."""
 
     sources: dict[str, str] = field(default_factory=dict)
-    """By the keys of `scores`, where they stand if not in `source`."""
+    """Sources of the scores that do not come from `source`, by the keys of `scores`."""
 
     def score(self, task: str, kind: ScoreKind) -> float | None:
-        """Return the score of a task, or of ``average``, if it is printed, on the scale of the kind."""
-        printed = self.scores.get(_key(task, kind))
-        return None if printed is None else printed / kind.scale
+        """Return the published score of a task or of ``average`` on the scale of the kind, or None."""
+        score = self.scores.get(_key(task, kind))
+        return None if score is None else score / kind.scale
 
     def source_of(self, tasks: Iterable[str], kind: ScoreKind) -> str:
-        """Return where the scores of some tasks stand."""
+        """Return the source of the scores of some tasks."""
         sources = [self.sources.get(_key(task, kind)) for task in tasks]
         return self.source if None in sources else "; ".join(dict.fromkeys(map(str, sources))) or self.source
 
 
 def _key(task: str, kind: ScoreKind) -> str:
-    """Return what a task's score is printed under, or that of ``average``."""
+    """Return the key in `Published.scores` of a task or of ``average``."""
     if task == AVERAGE:
         return AVERAGES.get(kind.name, "")
     return f"{PREFIXES.get(kind.name, '')}{_task(task, kind)}"
@@ -67,7 +67,7 @@ def _task(task: str, kind: ScoreKind) -> str:
 
 
 def published() -> dict[str, Published]:
-    """Return what is known of every recipe and of the systems in ``models/published.toml``."""
+    """Return the published scores of every recipe and of the systems in ``models/published.toml``, by name."""
     from sentcli.methods.recipes import load_recipe, recipe_names
 
     systems = {}
@@ -75,10 +75,10 @@ def published() -> dict[str, Published]:
         if recipe.published:
             scores = {NAMES.get(task, task): float(score.value) for task, score in recipe.published.items()}
             sources = {task: score.source for task, score in recipe.published.items()}
-            others = {task: source for task, source in sources.items() if task.startswith(tuple(PREFIXES.values()))}
-            usual = [source for task, source in sources.items() if task not in others] or others.values()
-            named = "; ".join(dict.fromkeys(usual))
-            systems[recipe.name] = Published(recipe.name, recipe.title, named, scores, others)
+            prefixed = {task: source for task, source in sources.items() if task.startswith(tuple(PREFIXES.values()))}
+            main_sources = [source for task, source in sources.items() if task not in prefixed] or prefixed.values()
+            source = "; ".join(dict.fromkeys(main_sources))
+            systems[recipe.name] = Published(recipe.name, recipe.title, source, scores, prefixed)
     tables = tomllib.loads((models_folder() / "published.toml").read_text("utf-8"))
     for name, system in tables.items():
         scores = {NAMES.get(task, task): float(score) for task, score in system["scores"].items()}
@@ -87,74 +87,75 @@ def published() -> dict[str, Published]:
 
 
 def find(name: str) -> Published:
-    """Return the printed scores of a system.
+    """Return the published scores of a system.
 
     Raises:
-        InputError: if there are none of that name.
+        InputError: if there is no system of that name.
     """
-    known = published()
-    if name not in known:
+    systems = published()
+    if name not in systems:
         raise InputError(
-            f"no published scores of {name!r}{nearest(name, list(known))}; --against list names all {len(known)}"
+            f"no published scores of {name!r}{nearest(name, list(systems))}; --against list names all {len(systems)}"
         )
-    return known[name]
+    return systems[name]
 
 
 def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:
-    """Refuse a comparison in which nothing would be compared.
+    """Check that a system has a published score to compare with.
 
     Raises:
-        InputError: if no score of these tasks is printed.
+        InputError: if no score of these tasks is published.
     """
     names = set(tasks)
-    mean = _averaged(names, kind) and system.score(AVERAGE, kind) is not None
-    if not mean and all(system.score(task, kind) is None for task in names):
+    has_average = _is_averaged(names, kind) and system.score(AVERAGE, kind) is not None
+    if not has_average and all(system.score(task, kind) is None for task in names):
         raise InputError(f"nothing is printed of {system.name} for {', '.join(sorted(names))}")
 
 
-def _averaged(tasks: Iterable[str], kind: ScoreKind) -> bool:
-    """Tell whether a printed average is of exactly these tasks."""
+def _is_averaged(tasks: Iterable[str], kind: ScoreKind) -> bool:
+    """Tell whether these are exactly the tasks of the published average."""
     return frozenset(_task(task, kind) for task in tasks) == AVERAGED.get(kind.name)
 
 
 def compare(
     system: Published, kind: ScoreKind, values: dict[str, list[float]], intervals: dict[str, tuple[float, float]]
 ) -> dict[str, Any]:
-    """Set measured scores beside printed ones.
+    """Compare measured with published scores.
 
     Args:
-        system: what is printed.
+        system: the published scores.
         kind: of the scores.
-        values: of each task, and of ``average``, one for each model; several models are taken as seeds of one system.
-        intervals: of each task's first score.
+        values: the scores of each task and of ``average``; there is one for each model, and several models are taken
+            as seeds of one system.
+        intervals: of the first model's scores.
 
     Returns:
-        The JSON: name, title and source of the system, and for each task that is printed, and for the average if
-        exactly its tasks were measured, the scores and the range that the printed one is looked for in. That is where
-        95 % of further seeds would lie if several models were measured, else the interval of the one.
+        The JSON: name, title and source of the system, and a comparison for each task with a published score, and for
+        the average if exactly its tasks were measured. The range of a comparison is the interval of a single model, or
+        that of 95 % of further seeds if several models were measured.
     """
     tasks = {}
     for task, measured in values.items():
-        printed = system.score(task, kind)
-        if printed is None or (task == AVERAGE and not _averaged(set(values) - {AVERAGE}, kind)):
+        score = system.score(task, kind)
+        if score is None or (task == AVERAGE and not _is_averaged(set(values) - {AVERAGE}, kind)):
             continue
-        ends = _further_seeds(measured) if len(measured) > 1 else intervals.get(task)
+        interval = _further_seeds(measured) if len(measured) > 1 else intervals.get(task)
         mean = float(np.mean(measured))
         tasks[task] = {
             "task": task,
             "measured": mean,
-            "published": printed,
-            "range": ends,
+            "published": score,
+            "range": interval,
             "runs": len(measured),
-            "difference": mean - printed,
-            "within": None if ends is None else ends[0] <= printed <= ends[1],
+            "difference": mean - score,
+            "within": None if interval is None else interval[0] <= score <= interval[1],
         }
     source = system.source_of(tasks, kind)
     return {"name": system.name, "title": system.title, "source": source, "tasks": tasks}
 
 
 def _further_seeds(values: list[float]) -> tuple[float, float]:
-    """Return where 95 % of further runs would lie, if runs are normally distributed (a prediction interval)."""
+    """Return the prediction interval of 95 % of further runs, if runs are normally distributed."""
     from scipy.stats import t
 
     mean, n = float(np.mean(values)), len(values)

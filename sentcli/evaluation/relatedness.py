@@ -31,6 +31,7 @@ BATCH = 64
 ROUND = 50
 """Epochs between two scores on the development set."""
 TENACITY = 3
+"""Rounds without an improvement that are allowed; the next one ends the training."""
 MAX_EPOCHS = 1000
 PROTOCOL = {
     "head": "linear, softmax over the grades 1 to 5, mean squared error",
@@ -45,7 +46,7 @@ PROTOCOL = {
 
 @dataclass(frozen=True)
 class GradedTask:
-    """Pairs with scores in three splits, on which a head is trained."""
+    """Scored pairs in three splits, for training and testing a head."""
 
     name: str
     splits: dict[str, sts.Pairs]
@@ -61,11 +62,11 @@ class GradedTask:
 
     @property
     def identity(self) -> list[Any]:
-        """Everything beside the model that decides the score."""
+        """Everything besides the model that decides the score."""
         return ["head", PROTOCOL, self.draws, self.name, self.kind, digest(sts.content(list(self.splits.values())))]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Train the head on pooled vectors that are not normalised, and correlate the expected grade of the test pairs.
+        """Train the head on pooled vectors that are not normalised, and score its expected grades of the test pairs.
 
         Raises:
             SentcliError: if the head predicts the same for all pairs.
@@ -105,11 +106,11 @@ def _sorted(pairs: sts.Pairs) -> sts.Pairs:
 
 
 def grades(scores: npt.NDArray[np.float64]) -> Floats:
-    """Return scores as distributions over the grades 1 to 5 ``[n, 5]``; what is below 1 has less than 1 in all."""
+    """Return scores as distributions over the grades 1 to 5 ``[n, 5]``; those of scores below 1 sum to less than 1."""
     floor = np.floor(scores)
-    places = np.arange(1, GRADES + 1)
-    above = np.where(places == floor[:, None] + 1, (scores - floor)[:, None], 0)
-    return np.where(places == floor[:, None], (floor - scores + 1)[:, None], above).astype(np.float32)
+    all_grades = np.arange(1, GRADES + 1)
+    above = np.where(all_grades == floor[:, None] + 1, (scores - floor)[:, None], 0)
+    return np.where(all_grades == floor[:, None], (floor - scores + 1)[:, None], above).astype(np.float32)
 
 
 def train(
@@ -128,35 +129,35 @@ def train(
         dev_x: features of the development set ``[m, d]``, which stops the training.
         dev_gold: its scores ``[m]``.
         test_x: features of the test set ``[k, d]``.
-        finished: called with numbers of epochs as they are done.
+        finished: is called with the number of epochs after each round.
 
     Returns:
-        The expected grade of each test pair ``[k]``, and the best Pearson on the development set, times 100.
+        The expected grade of each test pair ``[k]``, and the best Pearson correlation on the development set x 100.
     """
     import torch
     from scipy.stats import pearsonr
 
     head, shuffles = _Head(x, grades(gold)), np.random.RandomState(SEED)
     on_dev, on_test = with_ones(dev_x), with_ones(test_x)
-    best, kept, worse, epochs = -2.0, head.expected(on_test), 0, 0
+    best, predicted, worse, epochs = -2.0, head.expected(on_test), 0, 0
     while epochs <= MAX_EPOCHS:
         for _ in range(ROUND):
             head.epoch(torch.from_numpy(shuffles.permutation(len(x))))
         epochs += ROUND
         finished(ROUND)
-        guess = head.expected(on_dev)
-        now = float(pearsonr(guess, dev_gold).statistic) if np.ptp(guess) > 0 else 0.0
-        if now > best:
-            best, kept = now, head.expected(on_test)
+        dev_predicted = head.expected(on_dev)
+        pearson = float(pearsonr(dev_predicted, dev_gold).statistic) if np.ptp(dev_predicted) > 0 else 0.0
+        if pearson > best:
+            best, predicted = pearson, head.expected(on_test)
         else:
             if worse >= TENACITY:
                 break
             worse += 1
-    return kept, 100 * best
+    return predicted, 100 * best
 
 
 class _Head:
-    """A linear layer and a softmax, its gradient written out: a step is a few small products."""
+    """A linear layer with a softmax; its gradient is written out, which is faster than autograd for small products."""
 
     def __init__(self, x: Floats, target: Floats) -> None:
         import torch

@@ -1,6 +1,7 @@
-"""Retrieval sets in BEIR layout: read once to find what is wrong, then block by block, so that they may be large.
+"""Retrieval sets in BEIR layout.
 
-What is known of sets by name is data, in ``models/retrieval.toml``.
+A corpus is read once to check it and then block by block, so that it may be larger than the memory. The facts of
+known sets are in ``models/retrieval.toml``.
 """
 
 from __future__ import annotations
@@ -19,37 +20,37 @@ from sentcli.io.sources import open_source, records
 from sentcli.zoo import models_folder
 
 BLOCK = 50_000
-"""Documents whose texts and vectors are in memory at a time."""
+"""Documents whose texts and vectors are in memory at the same time."""
 Qrels = dict[str, dict[str, int]]
 """Judgements by query id and document id."""
 
 
 @dataclass(frozen=True)
 class SetFacts:
-    """What decides a set's score beside the model."""
+    """The facts of a set that decide its score besides the model."""
 
     name: str
     title: str
     short: str = ""
-    """The title for a narrow column, where that is another."""
+    """A shorter title, for narrow columns."""
     aliases: tuple[str, ...] = ()
     average: bool = False
-    """Whether papers have it in their mean over BEIR."""
+    """Whether the set is part of the mean over BEIR that papers print."""
     split: str = "test"
     self_hits: Literal["kept", "removed"] = "kept"
-    """A hit whose document is the query."""
+    """Whether a hit whose document is the query itself counts."""
     join_title: bool = True
     query_length: int | None = None
     """Tokens; None is the model's maximum length."""
     document_length: int | None = None
     forums: tuple[str, ...] = ()
-    """The sets that this one is the mean of."""
+    """The sets whose mean is the score of this one."""
     note: str = ""
 
 
 @cache
 def known_sets() -> dict[str, SetFacts]:
-    """Return all sets that something is known of, in the order of the papers."""
+    """Return the facts of all known sets by name, in the order of the papers."""
     with (models_folder() / "retrieval.toml").open("rb") as handle:
         tables: dict[str, dict[str, Any]] = tomllib.load(handle)
     sets = {}
@@ -61,56 +62,56 @@ def known_sets() -> dict[str, SetFacts]:
 
 @cache
 def _names() -> dict[str, str]:
-    return {alias: each.name for each in known_sets().values() for alias in (each.name, *each.aliases)}
+    return {alias: facts.name for facts in known_sets().values() for alias in (facts.name, *facts.aliases)}
 
 
 def canonical(name: str) -> str:
-    """Return a set's name as ``sentcli data list`` has it, for its own or another name of it, in any case."""
+    """Return the name that ``sentcli data list`` has for a set, given that name or an alias, in upper or lower case."""
     return _names().get(name.lower(), name)
 
 
 def facts_of(name: str) -> SetFacts:
-    """Return what is known of a set; of one that is not known, the usual."""
+    """Return the facts of a set; an unknown one has the defaults."""
     return known_sets().get(canonical(name)) or SetFacts(name, title=name)
 
 
 def averaged() -> frozenset[str]:
-    """Return the sets that papers average."""
-    return frozenset(name for name, each in known_sets().items() if each.average)
+    """Return the names of the sets that papers average."""
+    return frozenset(name for name, facts in known_sets().items() if facts.average)
 
 
 @dataclass(frozen=True)
 class RetrievalSet:
-    """A BEIR folder: queries and judgements in memory, of the documents only the ids."""
+    """A BEIR folder, with queries, judgements and the ids of the documents in memory."""
 
     name: str
     split: str
     facts: SetFacts
     corpus: Path
     digest: str
-    """Of the content of its files."""
+    """Checksums of its three files."""
     ids: list[str]
-    """Of the documents."""
+    """Ids of the documents, in the order of the file."""
     queries: dict[str, str]
-    """Those with a judgement."""
+    """Texts of the judged queries by id."""
     qrels: Qrels
     unjudged_queries: int
-    """Without a judgement in this split; left out."""
+    """Number of queries without a judgement in this split; they are left out."""
     unknown_documents: int
-    """Judgements whose document is not in the corpus; they count as not found."""
+    """Number of judgements whose document is not in the corpus; it counts as not found."""
     unknown_queries: int
-    """Judged queries that queries.jsonl does not have; left out."""
+    """Number of judged queries that are not in queries.jsonl; they are left out."""
     empty_documents: int
-    """Without title and text; they are encoded like others."""
+    """Number of documents without title and text; they are encoded like others."""
 
     @property
     def without_relevant(self) -> int:
-        """Judged queries of which no document is relevant: they score 0."""
+        """The number of judged queries without a relevant document; they score 0."""
         return sum(not any(score > 0 for score in judgements.values()) for judgements in self.qrels.values())
 
     @cached_property
     def own_rows(self) -> dict[str, int]:
-        """The row of the document that is the query, by query id, where such hits are removed."""
+        """The row of the document with the id of the query, by query id, for sets in which such hits are removed."""
         if self.facts.self_hits == "kept":
             return {}
         return {key: row for row, key in enumerate(self.ids) if key in self.queries}
@@ -139,20 +140,20 @@ class RetrievalSet:
 
 @dataclass(frozen=True)
 class Collection:
-    """What is scored under one name: a set, or the forums whose mean it is."""
+    """A set, or the forums whose mean is scored as one set."""
 
     name: str
     facts: SetFacts
     members: dict[str, RetrievalSet]
-    """The set itself, or the forums, by the name of each alone, as in ``android``."""
+    """The set itself, or the forums by their names, such as ``android``."""
 
     @property
     def split(self) -> str:
-        """Which qrels are scored."""
+        """The split whose qrels are scored."""
         return next(iter(self.members.values())).split
 
     def protocol(self) -> dict[str, Any]:
-        """Return what decides the scores beside the model."""
+        """Return the choices that decide the scores besides the model."""
         choices: dict[str, Any] = {
             "split": self.split,
             "own_document": "left out" if self.facts.self_hits == "removed" else "kept",
@@ -161,18 +162,18 @@ class Collection:
 
 
 def load_collection(folder: Path, split: str | None = None) -> Collection:
-    """Read a set, or the forums of one that is the mean of several.
+    """Read a set, or the forums of a set that is the mean of several.
 
     Args:
         folder: in BEIR layout, or with one such folder for each forum.
-        split: None is the one that papers score.
+        split: whose qrels are read; None is the one that papers score.
 
     Raises:
         InputError: as `load_set`; also if a forum is missing.
     """
     name = folder.resolve().name
     facts = facts_of(name)
-    if not facts.forums or _there(folder / "corpus.jsonl"):
+    if not facts.forums or _exists(folder / "corpus.jsonl"):
         return Collection(name, facts, {name: load_set(folder, split)})
     missing = [forum for forum in facts.forums if not (folder / forum).is_dir()]
     if missing and folder.is_dir():
@@ -187,12 +188,12 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv`` (each may be gzipped).
 
     Args:
-        folder: of the set; its name says which facts hold.
-        split: None is the one that papers score.
+        folder: of the set; its name is looked up in `known_sets`.
+        split: whose qrels are read; None is the one that papers score.
 
     Raises:
-        InputError: if the folder is not in BEIR layout.
-        DataError: a broken line, a document without id, the same id twice, judgements that do not parse.
+        InputError: if the folder is not in BEIR layout, or none of the judged queries is known.
+        DataError: for a broken line, a document without id, the same id twice, or judgements that do not parse.
     """
     if not folder.is_dir():
         raise InputError(
@@ -201,11 +202,12 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     name = folder.resolve().name
     facts = facts_of(name)
     split = split or facts.split
-    parts = [_part(folder, part) for part in ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")]
-    qrels = read_qrels(parts[2])
-    queries = {key: str(record["text"]) for _, key, record in _rows(parts[1])}
-    rows = {key: not document_text(record) for _, key, record in _rows(parts[0])}
-    for path, entries in ((parts[0], rows), (parts[1], queries)):
+    files = [_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")]
+    corpus, queries_file, qrels_file = files
+    qrels = read_qrels(qrels_file)
+    queries = {key: str(record["text"]) for key, record in _records(queries_file)}
+    is_empty = {key: not document_text(record) for key, record in _records(corpus)}
+    for path, entries in ((corpus, is_empty), (queries_file, queries)):
         if not entries:
             raise DataError(path, "the file is empty")
     judged = {query: judgements for query, judgements in qrels.items() if query in queries}
@@ -215,47 +217,49 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
         name=name,
         split=split,
         facts=facts,
-        corpus=parts[0],
-        digest=" ".join(map(file_digest, parts)),
-        ids=list(rows),
+        corpus=corpus,
+        digest=" ".join(map(file_digest, files)),
+        ids=list(is_empty),
         queries={query: queries[query] for query in judged},
         qrels=judged,
         unjudged_queries=len(queries) - len(judged),
-        unknown_documents=sum(document not in rows for documents in judged.values() for document in documents),
+        unknown_documents=sum(document not in is_empty for documents in judged.values() for document in documents),
         unknown_queries=len(qrels) - len(judged),
-        empty_documents=sum(rows.values()),
+        empty_documents=sum(is_empty.values()),
     )
 
 
 def document_text(record: dict[str, Any], *, join_title: bool = True) -> str:
-    """Return what is encoded of a document: title and text, joined by a blank as BEIR does."""
+    """Return the text of a document that is encoded: title and text, joined by a blank as in BEIR."""
     title = (record.get("title") or "") if join_title else ""
     return f"{title} {record['text']}".strip()
 
 
-def _there(path: Path) -> bool:
-    return path.exists() or path.with_name(path.name + ".gz").exists()
+def _exists(path: Path) -> bool:
+    return path.exists() or _gzipped(path).exists()
 
 
-def _part(folder: Path, name: str) -> Path:
+def _gzipped(path: Path) -> Path:
+    return path.with_name(path.name + ".gz")
+
+
+def _file(folder: Path, name: str) -> Path:
+    """Return the path of a file of a set, which may be gzipped."""
     path = folder / name
-    if path.exists():
-        return path
-    packed = path.with_name(path.name + ".gz")
-    if packed.exists():
-        return packed
-    has = ""
+    if _exists(path):
+        return path if path.exists() else _gzipped(path)
+    hint = ""
     if name.startswith("qrels/"):
-        others = {each.name.partition(".tsv")[0] for each in path.parent.glob("*.tsv*")}
-        has = f"; it has: {', '.join(sorted(others))}" if others else ""
+        splits = {file.name.partition(".tsv")[0] for file in path.parent.glob("*.tsv*")}
+        hint = f"; it has: {', '.join(sorted(splits))}" if splits else ""
     elif name == "corpus.jsonl":
-        sets = sorted(each.name for each in folder.iterdir() if each.is_dir() and _there(each / name))
-        has = f"; it holds sets: {', '.join(sets)}" if sets else ""
-    raise InputError(f"{path} is missing: {folder} is not in BEIR layout{has}")
+        sets = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and _exists(entry / name))
+        hint = f"; it holds sets: {', '.join(sets)}" if sets else ""
+    raise InputError(f"{path} is missing: {folder} is not in BEIR layout{hint}")
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield line, id and record of each line, with an id that no other has and a text."""
+def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the id and the record of each line, after checking that the id is unique and there is a text."""
     seen: set[str] = set()
     for line, record in records(open_source(str(path))):
         key = record.get("_id")
@@ -266,7 +270,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         if not isinstance(record.get("text"), str):
             raise DataError(path, "'text' is missing, null or no string", line=line)
         seen.add(str(key))
-        yield line, str(key), record
+        yield str(key), record
 
 
 def read_qrels(path: Path) -> Qrels:

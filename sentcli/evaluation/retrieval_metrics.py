@@ -1,11 +1,10 @@
-"""Scores of a run: the means of BEIR's own evaluator, and the values of each query that they are the means of."""
+"""Scores of a run: the means of BEIR's own evaluator, and the values of each query."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,28 +14,28 @@ from sentcli.search.trec import Run
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
 MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
-"""By their names here, what trec_eval calls them; ``mrr`` and ``r_cap`` are BEIR's own."""
+"""The names of metrics in trec_eval by their names here; ``mrr`` and ``r_cap`` are BEIR's own."""
 MAIN_CUTOFF = 10
-"""That of BEIR's tables."""
+"""The cut-off of the nDCG in BEIR's tables."""
 Floats = npt.NDArray[np.float64]
 
 
 def cutoffs(top_k: int) -> list[int]:
-    """Return the ranks down to which is measured."""
+    """Return the cut-offs of the metrics for searches of a depth."""
     return [k for k in CUTOFFS if k <= top_k] or [top_k]
 
 
 def main_metric(top_k: int) -> str:
-    """Return the metric of tables: ``ndcg@10``, or less deep if the search was."""
+    """Return the metric of tables: ``ndcg@10``, or one with a smaller cut-off if the search has fewer hits."""
     ranks = cutoffs(top_k)
     return f"ndcg@{max((k for k in ranks if k <= MAIN_CUTOFF), default=ranks[0])}"
 
 
 def ranked(run: Run, qrels: Qrels) -> Run:
-    """Return the hits of every judged query and no other, in trec_eval's order, each with its rank, negated, as score.
+    """Return the hits of the judged queries in trec_eval's order, with the negated rank of each hit as its score.
 
-    Of hits with equal scores, in the float32 that trec_eval keeps, it takes the one with the last id first. Whoever
-    sorts by these scores, BEIR or trec_eval, sees that order. A query that the run lacks has no hits, and scores 0.
+    trec_eval keeps scores in float32, and of hits with equal scores it takes the one with the last id first. With
+    these scores, BEIR and trec_eval sort the hits alike. A query that the run does not have has no hits, and scores 0.
     """
     return {query: _order(run.get(query, {})) for query in qrels}
 
@@ -49,16 +48,16 @@ def _order(hits: Mapping[str, float]) -> dict[str, float]:
 
 
 def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
-    """Return nDCG, MAP, recall, precision, MRR and capped recall at the cut-offs up to `top_k`, from BEIR's evaluator.
+    """Return nDCG, MAP, recall, precision, MRR and capped recall at the cut-offs up to `top_k`, by BEIR's evaluator.
 
-    Recall at k is capped by dividing by k where more documents are relevant. BEIR itself drops hits whose document id
-    equals the query id; here they count (see `RetrievalSet.own_rows`). Where no document is relevant for a query,
-    trec_eval's scores are 0, and so is the capped recall, which BEIR would divide by zero for.
+    Capped recall at k divides by k if more than k documents are relevant. BEIR itself drops hits whose document id
+    equals the query id; here they count (see `RetrievalSet.own_rows`). A query without a relevant document scores 0,
+    as in trec_eval, also in capped recall, where BEIR would divide by zero.
 
     Args:
-        run: hits of each query, no two with equal scores; see `ranked`.
+        run: hits of each query, all with different scores; see `ranked`.
         qrels: judgements of the same queries.
-        top_k: hits that were asked for.
+        top_k: hits that each query was to have.
     """
     from beir.retrieval.evaluation import EvaluateRetrieval
 
@@ -74,7 +73,7 @@ def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep BEIR from logging, and from giving the root logger a handler, by which other libraries would begin to."""
+    """Keep BEIR from logging, and remove the handler that it adds to the root logger for all libraries."""
     logging.getLogger("beir").setLevel(logging.WARNING)
     handlers = logging.root.handlers[:]
     try:
@@ -88,7 +87,7 @@ def _name(beir: str) -> str:
 
 
 def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
-    """Return what `score` returns the means of: by metric, one value for each query in the order of `qrels` ``[q]``."""
+    """Return the values of each query whose means `score` returns, by metric, in the order of `qrels` ``[queries]``."""
     import pytrec_eval
 
     ranks = cutoffs(top_k)
@@ -110,11 +109,6 @@ def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
 
 
 def _relevant_ranks(hits: Mapping[str, float], judgements: Mapping[str, int], depth: int) -> list[int]:
-    """Return the ranks of the relevant hits."""
+    """Return the ranks of the relevant documents among the first hits."""
     best = sorted(hits, key=hits.__getitem__, reverse=True)[:depth]
     return [rank for rank, document in enumerate(best, 1) if judgements.get(document, 0) > 0]
-
-
-def means(parts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the mean of each metric over several sets."""
-    return {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}

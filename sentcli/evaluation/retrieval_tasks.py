@@ -1,4 +1,4 @@
-"""Retrieval sets as tasks for models: the ways to search one (vectors, words, both fused) and the scores of a run."""
+"""Retrieval sets as tasks: searching a set by vectors, by words or by both fused, and the scores of a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sentcli import console
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet
-from sentcli.evaluation.retrieval_metrics import each_query, main_metric, means, ranked, score
+from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked, score
 from sentcli.evaluation.scores import RETRIEVAL, TaskScore, average_draws
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
@@ -23,14 +24,14 @@ from sentcli.search.fusion import Way
 from sentcli.search.trec import Run
 
 OnRun = Callable[[str, str, Run], None]
-"""Takes a set's name (a forum as ``cqadupstack/android``), the way, and the hits."""
+"""Is called with the name of a set (a forum as ``cqadupstack/android``), the way of searching, and the run."""
 RECALL_AT = 10
-"""Hits by which an index is compared with exact search."""
+"""The number of hits by which an index is compared with exact search."""
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How sets are searched, whatever the model."""
+    """How sets are searched, the same for all models."""
 
     ways: tuple[Way, ...]
     top_k: int = 1000
@@ -42,31 +43,31 @@ class SearchSettings:
     """Tokens; None is the model's maximum length."""
     dense_weight: float = 0.5
     language: str = "english"
-    """Of BM25."""
+    """The language of BM25."""
     index: str | None = None
     """None is exact search."""
 
     @property
     def depth(self) -> int:
-        """Hits that a search is to find."""
+        """The number of hits that each search has to find; fused searches need more than `top_k`."""
         return fusion.depth(self.ways, self.top_k)
 
     def prompts(self, model: EvaluatedModel) -> dict[str, str]:
-        """Return what stands in front of queries and of documents."""
-        given = {"query": self.query_prompt, "document": self.document_prompt}
+        """Return the prompts of queries and documents by their names in protocols."""
+        prompts = {"query": self.query_prompt, "document": self.document_prompt}
         return {
             f"{role}_prompt": model.spec.role_prompt(role) if prompt is None else prompt
-            for role, prompt in given.items()
+            for role, prompt in prompts.items()
         }
 
     def protocol(self, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
-        """Return every choice that moves the scores of a way, but those of set and model."""
+        """Return every choice that moves the scores of a way of searching, except those of set and model."""
         choices: dict[str, Any] = {"search": way}
         if model is not None:
             choices |= {"similarity": self.similarity, "index": self.index or "exact", **self.prompts(model)}
             choices |= {"query_length": self.query_length} if self.query_length is not None else {}
             if self.index is not None and way == "dense" and self.depth > self.top_k:
-                choices["depth"] = self.depth  # an index finds other hits where it is asked for more
+                choices["depth"] = self.depth  # an index that is asked for more hits may find others
         if way != "dense":
             choices["bm25"] = bm25.described(language=self.language)
         return {**choices, **fusion.described(way, self.top_k, self.dense_weight), "top_k": self.top_k}
@@ -74,7 +75,7 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class DenseSearch:
-    """What a search by vectors finds."""
+    """The result of a search by vectors."""
 
     hits: Neighbours
     truncated: int
@@ -82,16 +83,17 @@ class DenseSearch:
     index_recall: float | None = None
     """Share of the exact ten best documents among the ten best of an index."""
     index: dict[str, Any] | str | None = None
-    """What the index is; ``exact`` where all documents are searched, so that an index is no help."""
+    """The description of the index; ``exact`` if the index was not used, because every document has to be found."""
 
 
 @dataclass
 class SetSearch:
-    """One set, searched by words at most once, whatever the models."""
+    """One set with its searches; the search by words, which needs no model, is done once."""
 
     data: RetrievalSet
-    plan: SearchSettings
+    settings: SearchSettings
     own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
+    """The row of each query's own document, which is no hit; -1 where there is none ``[queries]``."""
     _last: tuple[EvaluatedModel, DenseSearch] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -100,13 +102,13 @@ class SetSearch:
 
     @cached_property
     def by_words(self) -> Neighbours:
-        """What BM25 finds."""
+        """The hits of BM25."""
         texts = (text for block in self.data.blocks() for text in block)
-        index = bm25.BM25.build(texts, language=self.plan.language)
-        return self._kept(index.search(list(self.data.queries.values()), self._searched))
+        index = bm25.BM25.build(texts, language=self.settings.language)
+        return self._without_own(index.search(list(self.data.queries.values()), self._count))
 
     def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
-        """Encode queries and documents, block by block, and search; the last model's hits are kept for other ways."""
+        """Encode queries and documents, block by block, and search; the last model's result is kept for fusions."""
         if self._last is None or self._last[0] is not model:
             model.encoder  # noqa: B018 - loads the model before there is a bar
             with console.encoding(f"{self.data.name}: encoding", len(self.data.ids) + len(self.data.queries)) as bar:
@@ -116,101 +118,100 @@ class SetSearch:
     def _by_vectors(self, model: EvaluatedModel, progress: Progress) -> DenseSearch:
         from sentcli.search.exact import TopK
 
-        prompts = self.plan.prompts(model)
+        prompts = self.settings.prompts(model)
         texts = list(self.data.queries.values())
-        length = self.plan.query_length or self.data.facts.query_length
+        length = self.settings.query_length or self.data.facts.query_length
         encoded = model.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
-        _count_twins(texts, progress)
+        _count_repeated(texts, progress)
         queries, truncated = encoded.of(texts), encoded.truncated(texts)
-        device = model.described["device"]
-        by_index = self.plan.index is not None and not self.all_wanted
-        k = RECALL_AT if by_index else self._searched
-        exact = TopK(queries, k, similarity=self.plan.similarity, device=device)
-        kept: list[Vectors] = []
-        for vectors, cut in self._vectors(model, prompts["document_prompt"], progress):
-            truncated += cut
+        device = model.description["device"]
+        by_index = self.settings.index is not None and not self.finds_all
+        k = RECALL_AT if by_index else self._count
+        exact = TopK(queries, k, similarity=self.settings.similarity, device=device)
+        documents: list[Vectors] = []
+        for vectors, block_truncated in self._vectors(model, prompts["document_prompt"], progress):
+            truncated += block_truncated
             exact.add(vectors)
             if by_index:
-                kept.append(vectors)
+                documents.append(vectors)
         if not by_index:
-            return DenseSearch(self._kept(exact.best()), truncated, index=None if self.plan.index is None else "exact")
-        return self._by_index(queries, np.concatenate(kept), exact.best(), truncated)
+            index = None if self.settings.index is None else "exact"
+            return DenseSearch(self._without_own(exact.best()), truncated, index=index)
+        return self._by_index(queries, np.concatenate(documents), exact.best(), truncated)
 
     def _vectors(self, model: EvaluatedModel, prompt: str, progress: Progress) -> Iterator[tuple[Vectors, int]]:
-        """Yield the vectors of the documents ``[some, dim]``, and how many texts were cut."""
+        """Yield the vectors of each block of documents ``[block, dim]``, and the number of texts that were cut."""
         for texts in self.data.blocks():
             encoded = model.encode(texts, progress, prompt=prompt, length=self.data.facts.document_length)
-            _count_twins(texts, progress)
+            _count_repeated(texts, progress)
             yield encoded.of(texts), encoded.truncated(texts)
 
     def _by_index(self, queries: Vectors, documents: Vectors, exact: Neighbours, truncated: int) -> DenseSearch:
         from sentcli.search.searcher import build
 
-        index = build(str(self.plan.index), documents, self.plan.similarity)
-        hits = index.search(queries, self._searched)
-        return DenseSearch(self._kept(hits), truncated, _overlap(hits, exact), index.described())
+        index = build(str(self.settings.index), documents, self.settings.similarity)
+        hits = index.search(queries, self._count)
+        return DenseSearch(self._without_own(hits), truncated, _overlap(hits, exact), index.described())
 
     def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
-        """Search one way."""
+        """Search in one way."""
         if model is None or way == "bm25":
             return self.by_words
         dense = self.by_vectors(model).hits
         if way == "dense":
             return dense
-        return fusion.fuse(way, dense, self.by_words, self.plan.top_k, self.plan.dense_weight)
+        return fusion.fuse(way, dense, self.by_words, self.settings.top_k, self.settings.dense_weight)
 
     def run(self, hits: Neighbours) -> Run:
         """Return hits by query and document, best first, at most `top_k` of each query."""
-        ids, best = self.data.ids, _first(hits, self.plan.top_k)
+        ids, best = self.data.ids, _first(hits, self.settings.top_k)
         return {
             query: {ids[p]: float(s) for p, s in zip(positions, scores, strict=True) if p >= 0}
             for query, positions, scores in zip(self.data.queries, best.positions, best.scores, strict=True)
         }
 
     @property
-    def all_wanted(self) -> bool:
-        """Whether a search is to find every document, so that an index is no help."""
-        return self._searched >= len(self.data.ids)
+    def finds_all(self) -> bool:
+        """Whether a search has to find every document, which an index cannot speed up."""
+        return self._count >= len(self.data.ids)
 
     @property
-    def _searched(self) -> int:
-        return min(self.plan.depth + bool(self.data.own_rows), len(self.data.ids))
+    def _count(self) -> int:
+        """The number of hits to search for, with one more where the query's own document is removed."""
+        return min(self.settings.depth + bool(self.data.own_rows), len(self.data.ids))
 
-    def _kept(self, hits: Neighbours) -> Neighbours:
+    def _without_own(self, hits: Neighbours) -> Neighbours:
         """Return the hits without those that are the query itself."""
-        own = (hits.positions == self.own[:, None]) | (hits.positions < 0)
-        order = np.argsort(own, axis=1, kind="stable")
-        positions = np.where(own, -1, hits.positions)
-        return _first(
-            Neighbours(np.take_along_axis(positions, order, 1), np.take_along_axis(hits.scores, order, 1)),
-            self.plan.depth,
-        )
+        removed = (hits.positions == self.own[:, None]) | (hits.positions < 0)
+        order = np.argsort(removed, axis=1, kind="stable")
+        positions = np.take_along_axis(np.where(removed, -1, hits.positions), order, 1)
+        return _first(Neighbours(positions, np.take_along_axis(hits.scores, order, 1)), self.settings.depth)
 
 
 def _first(hits: Neighbours, k: int) -> Neighbours:
     return Neighbours(hits.positions[:, :k], hits.scores[:, :k])
 
 
-def _count_twins(texts: list[str], progress: Progress) -> None:
+def _count_repeated(texts: list[str], progress: Progress) -> None:
     """Advance a bar by the texts that were not encoded because they repeat."""
     progress(EncodeStats(texts=len(texts) - len(set(texts))))
 
 
 def _overlap(hits: Neighbours, exact: Neighbours) -> float:
-    """Return the mean share of the exact best that is among as many hits."""
+    """Return recall@k of an index: the mean share of the k exact hits that are among its first k hits."""
     k = exact.positions.shape[1]
     pairs = zip(hits.positions[:, :k], exact.positions, strict=True)
-    return float(np.mean([len(set(some) & set(best)) / k for some, best in pairs]))
+    return float(np.mean([len(set(approximate) & set(best)) / k for approximate, best in pairs]))
 
 
 def score_run(data: RetrievalSet, run: Run, top_k: int, facts: dict[str, Any] | None = None) -> TaskScore:
-    """Score the hits of a set's queries, ranked as trec_eval ranks them; a query without any counts, with 0.
+    """Score the hits of a set's queries, ranked as trec_eval ranks them; a query without hits counts as 0.
 
     Args:
         data: the set.
         run: scores by query and document.
-        top_k: hits that were asked for.
-        facts: what else is to be said of the search; None values are left out.
+        top_k: hits that each query was to have.
+        facts: further facts of the search for the JSON; those that are None are left out.
     """
     full = ranked(run, data.qrels)
     main, values = main_metric(top_k), each_query(full, data.qrels, top_k)
@@ -243,7 +244,7 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     return TaskScore(
         task=name,
         kind=RETRIEVAL.name,
-        metrics=means([part.metrics for part in parts]),
+        metrics={name: float(np.mean([part.metrics[name] for part in parts])) for name in parts[0].metrics},
         headline=(main,),
         facts={
             **{key: count for key, count in sums.items() if count or key != "queries_without_hits"},
@@ -260,29 +261,29 @@ class RetrievalTask:
     """One way of searching one set."""
 
     set_name: str
-    """A forum as ``cqadupstack/android``."""
+    """The name of the set; a forum as ``cqadupstack/android``."""
     search: SetSearch
     way: Way
     protocol: dict[str, Any]
-    """What decides the score beside model and set."""
+    """Every choice that decides the score besides model and set."""
     on_run: OnRun | None = None
-    """Takes the hits."""
+    """Is called with the run."""
     texts: Sequence[str] = ()
 
     @property
     def name(self) -> str:
-        """The set and the way."""
+        """The set and the way of searching."""
         return f"{self.set_name} {self.way}"
 
     @property
     def identity(self) -> list[Any]:
-        """Everything beside the model that decides the score."""
+        """Everything besides the model that decides the score."""
         data, facts = self.search.data, self.search.data.facts
-        of_set = [data.digest, data.split, facts.self_hits, facts.join_title]
-        return ["retrieve", of_set, [facts.query_length, facts.document_length], self.protocol]
+        set_facts = [data.digest, data.split, facts.self_hits, facts.join_title]
+        return ["retrieve", set_facts, [facts.query_length, facts.document_length], self.protocol]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Search the set, or take the hits by vectors of the way before, and score the run."""
+        """Search the set and score the run; the vectors of `texts` are not used, since the search encodes by itself."""
         run = self.search.run(self.search.hits(self.way, model))
         if self.on_run is not None:
             self.on_run(self.set_name, self.way, run)
@@ -290,21 +291,21 @@ class RetrievalTask:
         if model is not None and self.way != "bm25":
             dense = self.search.by_vectors(model)
             facts = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
-        return score_run(self.search.data, run, self.search.plan.top_k, facts)
+        return score_run(self.search.data, run, self.search.settings.top_k, facts)
 
 
 class Bench:
     """Sets on which models are scored.
 
     Args:
-        collections: what is scored.
-        plan: how it is searched.
+        collections: the sets.
+        settings: how they are searched.
     """
 
-    def __init__(self, collections: Sequence[Collection], plan: SearchSettings) -> None:
-        self.collections, self.plan = collections, plan
-        self.searches = {name: SetSearch(data, plan) for name, data in self._sets()}
-        """What searches each set; a forum as ``cqadupstack/android``."""
+    def __init__(self, collections: Sequence[Collection], settings: SearchSettings) -> None:
+        self.collections, self.settings = collections, settings
+        self.searches = {name: SetSearch(data, settings) for name, data in self._sets()}
+        """The search of each set; a forum is named as ``cqadupstack/android``."""
 
     def _sets(self) -> Iterator[tuple[str, RetrievalSet]]:
         for collection in self.collections:
@@ -314,14 +315,14 @@ class Bench:
 
     def tasks(self, way: Way, model: EvaluatedModel | None, on_run: OnRun | None = None) -> list[RetrievalTask]:
         """Return the sets as tasks for a model, or for BM25, which needs none."""
-        protocol = self.plan.protocol(way, model)
+        protocol = self.settings.protocol(way, model)
         return [RetrievalTask(name, search, way, protocol, on_run) for name, search in self.searches.items()]
 
     def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
-        """Return the scores of the collections, given those of `tasks`: the forums of one become their mean."""
-        collected, rest = [], list(scores)
+        """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""
+        remaining, joined = iter(scores), []
         for collection in self.collections:
-            parts, rest = rest[: len(collection.members)], rest[len(collection.members) :]
+            parts = list(islice(remaining, len(collection.members)))
             several = len(parts) > 1
-            collected.append(mean_of(collection.name, parts) if several else replace(parts[0], task=collection.name))
-        return collected
+            joined.append(mean_of(collection.name, parts) if several else replace(parts[0], task=collection.name))
+        return joined

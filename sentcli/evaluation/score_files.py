@@ -1,4 +1,4 @@
-"""The JSON of `sts-eval`, `senteval` and `retrieve`, read back: the border at which files are checked."""
+"""Reading and checking the JSON that `sts-eval`, `senteval` and `retrieve` write."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from sentcli.errors import DataError, InputError, one_line
+from sentcli.evaluation.retrieval_metrics import MAIN_CUTOFF
 from sentcli.evaluation.scores import (
     IN_DOMAIN,
     RETRIEVAL,
@@ -25,12 +26,10 @@ from sentcli.io.forms import checked
 
 Number = float | None
 Ends = tuple[Number, Number] | None
-MAIN_CUTOFF = 10
-"""That of BEIR's tables; a search that went less deep shows its deepest."""
 
 
 class TaskDifference(BaseModel):
-    """What sets a model apart from the first one, on one task."""
+    """The difference of a model's score from that of the first model, on one task."""
 
     model_config = ConfigDict(extra="allow")
     difference: float
@@ -38,7 +37,7 @@ class TaskDifference(BaseModel):
 
 
 class Comparison(BaseModel):
-    """What sets a model apart from the first one of its run."""
+    """The comparison of a model with the first one of its run."""
 
     model_config = ConfigDict(populate_by_name=True, extra="allow")
     tasks: dict[str, TaskDifference]
@@ -64,16 +63,16 @@ class Against(BaseModel):
     tasks: dict[str, PublishedLine]
 
     def titled(self) -> dict[str, Any]:
-        """Return the comparison with title and source: as the file has them, else as this version knows them."""
+        """Return the comparison with title and source, from the list of published systems if the file has none."""
         from sentcli.evaluation.published import published
 
-        known = published().get(self.name)
-        told = {"title": known.title, "source": known.source} if known else {"title": self.name, "source": ""}
-        return told | self.model_dump()
+        system = published().get(self.name)
+        titles = {"title": system.title, "source": system.source} if system else {"title": self.name, "source": ""}
+        return titles | self.model_dump()
 
 
 class TaskResult(BaseModel):
-    """The results of one task; what is a number is a metric or a count."""
+    """The results of one task; all other fields are metrics, counts and further facts."""
 
     model_config = ConfigDict(extra="allow")
     interval: Ends = None
@@ -81,24 +80,28 @@ class TaskResult(BaseModel):
     forums: dict[str, TaskResult] = {}
 
     def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
-        """Return the score that was written."""
-        more = self.model_extra or {}
-        numbers = {key: _number(more[key]) for key in more if isinstance(more[key], float) or key in headline}
+        """Return the score of the task."""
+        fields = self.model_extra or {}
+        numbers = {key: _number(fields[key]) for key in fields if isinstance(fields[key], float) or key in headline}
         metrics = {key: value for key, value in numbers.items() if value is not None}
-        ends = {**({headline[0]: self.interval} if self.interval else {}), **self.intervals}
+        intervals = {**({headline[0]: self.interval} if self.interval else {}), **self.intervals}
         return TaskScore(
             task=task,
             kind=kind,
             metrics=metrics,
             headline=headline,
-            facts={key: value for key, value in more.items() if key not in numbers},
-            intervals={key: (e[0], e[1]) for key, e in ends.items() if e and e[0] is not None and e[1] is not None},
+            facts={key: value for key, value in fields.items() if key not in numbers},
+            intervals={
+                key: (ends[0], ends[1])
+                for key, ends in intervals.items()
+                if ends and ends[0] is not None and ends[1] is not None
+            },
             parts=tuple(part.score(name, kind, headline) for name, part in self.forums.items()),
         )
 
 
 class ScoreFile(BaseModel):
-    """One object of a file that a command wrote with ``--json``."""
+    """The JSON object of one model that a command wrote with ``--json``."""
 
     model_config = ConfigDict(extra="ignore")
     command: Literal["sts-eval", "senteval", "retrieve"]
@@ -113,7 +116,7 @@ class ScoreFile(BaseModel):
     elapsed_seconds: Number = None
 
     def scores(self, source: str) -> ModelScores:
-        """Return the scores that were written."""
+        """Return the scores of the model, with the name of the file as their source."""
         low, high = self.average_interval or (None, None)
         tasks = []
         for name, task in self.results.items():
@@ -153,14 +156,14 @@ class ScoreFile(BaseModel):
 
 
 def read_scores(files: Iterable[Path]) -> list[ModelScores]:
-    """Read what commands wrote with ``--json``: each file holds an object, or a list of them."""
+    """Read files that commands wrote with ``--json``; each holds an object or a list of objects."""
     scores = []
     for file in files:
         value = _parse(file)
         objects = value if isinstance(value, list) else [value]
         if not objects:
             raise DataError(file, "an empty list; there is nothing to show")
-        scores += [read_object(each, str(file)) for each in objects]
+        scores += [read_object(item, str(file)) for item in objects]
     return scores
 
 
@@ -192,7 +195,7 @@ def read_object(value: Any, file: str = "") -> ModelScores:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number of a file; None for null and for what is not finite."""
+    """Return a number as float; None for null and for numbers that are not finite."""
     try:
         return float(value) if value is not None and math.isfinite(value) else None
     except OverflowError:

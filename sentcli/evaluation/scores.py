@@ -1,14 +1,14 @@
-"""What is measured: the metrics of a task, and the tasks of a model under one protocol.
+"""The scores of a model on a task, and of a model on all tasks under one protocol.
 
-Every evaluation ends here. A `TaskScore` is what a scorer returns and what is kept from run to run; a `ModelScores` is
-a row of a paper's table. Averages, intervals, comparisons, JSON, console and pages read these two.
+Every evaluation returns these two. A `TaskScore` is what a task returns and what the cache keeps; a `ModelScores` is a
+row of a paper's table. Averages, intervals, comparisons, JSON, console and pages are made of them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,24 +22,24 @@ AVERAGE = "average"
 
 @dataclass(frozen=True)
 class ScoreKind:
-    """What is common to the scores of one kind of task: which may stand in one table, and how people read them."""
+    """A kind of task, whose scores may share a table: its metric, average, scale and titles."""
 
     name: str
     command: str
     title: str
-    """Of a table of such scores."""
+    """The title of a table of such scores."""
     metric: str
-    """What the scores in tables are called."""
+    """The name of the main metric."""
     columns: Mapping[str, str]
-    """Metrics and counts that a table of all measures shows, and their titles there."""
+    """The metrics and counts in the table of all measures, with their titles."""
     sampled: str
-    """What intervals and comparisons draw at random."""
+    """The name of the items that intervals and comparisons sample."""
     average: Literal["", "rounded", "plain"] = "rounded"
-    """How tasks are averaged: papers round each score to two decimals first; empty where no mean makes sense."""
+    """How tasks are averaged; papers round each score to two decimals first. Empty if a mean makes no sense."""
     scale: float = 1
-    """What brings a score to points of 100."""
+    """The factor that brings a score to a scale of 100."""
     digits: int = 2
-    """After the point, where scores are not in points."""
+    """Decimals of scores that are not multiplied by `scale`."""
 
 
 SIMILARITY = ScoreKind(
@@ -128,25 +128,25 @@ class TaskScore:
     """A key of `KINDS`."""
     metrics: dict[str, float]
     headline: tuple[str, ...]
-    """The metrics that tables show and averages are taken of; the first is the main one."""
+    """The metrics that tables show; the first is the main one, which averages are taken of."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """Counts and whatever else the JSON says of the task."""
+    """Counts and further entries of the JSON of the task."""
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     """95 % intervals by metric."""
     draws: dict[str, Floats] = field(default_factory=dict, repr=False)
-    """Metrics of random samples of the task's items ``[draws]``, the same samples for every model."""
+    """The values of metrics on random samples of the task's items ``[draws]``, the same samples for every model."""
     correct: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
-    """Of a classifier: which test examples it has right ``[items]``."""
+    """Whether a classifier is right on each test example ``[examples]``."""
     items: tuple[str, ...] = field(default=(), repr=False)
-    """Ids of the queries that `item_values` are of."""
+    """Ids of the queries of `item_values`."""
     item_values: dict[str, Floats] = field(default_factory=dict, repr=False)
-    """Metrics of each query ``[items]``."""
+    """The values of metrics for each query ``[items]``."""
     parts: tuple[TaskScore, ...] = ()
-    """The sets that this one is the mean of."""
+    """The scores of the sets whose mean this is."""
 
     @property
     def value(self) -> float:
-        """The main metric."""
+        """The value of the main metric."""
         return self.metrics[self.headline[0]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,29 +159,31 @@ class TaskScore:
         return {**self.metrics, **self.facts, **intervals, **parts}
 
     def to_record(self) -> dict[str, Any]:
-        """Return everything, as JSON can hold it."""
+        """Return all fields as JSON, for the cache."""
         record = {**vars(self), "parts": [part.to_record() for part in self.parts]}
         record |= {name: {key: array.tolist() for key, array in record[name].items()} for name in ARRAYS}
         return record | {"correct": None if self.correct is None else self.correct.tolist()}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TaskScore:
-        """Undo `to_record`."""
+        """Return the score that `to_record` was called on."""
         arrays = {name: {key: np.array(values) for key, values in record[name].items()} for name in ARRAYS}
         tuples = {name: tuple(record[name]) for name in ("headline", "items")}
-        ends = {"intervals": {key: (low, high) for key, (low, high) in record["intervals"].items()}}
-        correct = {"correct": None if record["correct"] is None else np.array(record["correct"], bool)}
-        parts = {"parts": tuple(map(cls.from_record, record["parts"]))}
-        return cls(**{**record, **arrays, **tuples, **ends, **correct, **parts})
+        intervals = {key: (low, high) for key, (low, high) in record["intervals"].items()}
+        correct = None if record["correct"] is None else np.array(record["correct"], bool)
+        parts = tuple(map(cls.from_record, record["parts"]))
+        return cls(**{**record, **arrays, **tuples, "intervals": intervals, "correct": correct, "parts": parts})
 
 
 ARRAYS = ("draws", "item_values")
 
 
 def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Discordance | None:
-    """Return what sets a model apart from another one on the same task; None if nothing is known of its items.
+    """Compare the scores of two models on the same task.
 
-    Bootstrap where the metric of samples is known, McNemar's test where single answers are right or wrong.
+    Returns:
+        A paired bootstrap if there are samples of the metric, McNemar's test if there are right and wrong answers, or
+        None.
     """
     if metric in score.draws and metric in other.draws:
         return significance.compare_draws(
@@ -194,7 +196,7 @@ def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Dis
 
 @dataclass
 class ModelScores:
-    """What one model scores under one protocol."""
+    """The scores of one model under one protocol."""
 
     command: str
     model: str
@@ -202,17 +204,17 @@ class ModelScores:
     tasks: list[TaskScore]
     environment: dict[str, Any] = field(default_factory=dict)
     cached: list[str] = field(default_factory=list)
-    """Tasks whose scores were kept from an earlier run."""
+    """Tasks whose scores were read from the cache."""
     compared: dict[str, Any] = field(default_factory=dict)
-    """The JSON of what sets this model apart from the first one of the run."""
+    """The JSON of the comparison with the first model of the command."""
     against: dict[str, Any] = field(default_factory=dict)
     """The JSON of the comparison with a published system."""
     label: str = ""
-    """What tables call the model, if not by its name."""
+    """The label of the model in tables; by default its name."""
     source: str = ""
     """The file that the scores were read from."""
     average_interval: tuple[float, float] | None = None
-    """The 95 % interval of the average that the file has."""
+    """The 95 % interval of the average, if it was read from a file."""
     seconds: float | None = None
     started: float = field(default_factory=time.perf_counter, repr=False)
 
@@ -229,7 +231,7 @@ class ModelScores:
         return [task for task in self.tasks if task.kind == kind.name]
 
     def columns(self, kind: ScoreKind) -> Iterator[tuple[str, TaskScore, str]]:
-        """Yield title, task and metric of each score in a table: a task has one, or is shown by its metrics."""
+        """Yield title, task and metric of each column of a table: one for each task, or one for each of its metrics."""
         for task in self.of_kind(kind):
             for metric in task.headline:
                 yield (metric if len(task.headline) > 1 else task.task), task, metric
@@ -241,10 +243,10 @@ class ModelScores:
         return values if mean is None else {**values, AVERAGE: mean}
 
     def intervals(self, kind: ScoreKind) -> dict[str, tuple[float, float]]:
-        """Return the 95 % intervals of `values`, where they are known."""
-        known = {t: task.intervals[metric] for t, task, metric in self.columns(kind) if metric in task.intervals}
-        ends = self.average_interval or average_interval(self.of_kind(kind), kind)
-        return known if ends is None else {**known, AVERAGE: ends}
+        """Return the 95 % intervals of those `values` that have one."""
+        intervals = {t: task.intervals[metric] for t, task, metric in self.columns(kind) if metric in task.intervals}
+        of_average = self.average_interval or average_interval(self.of_kind(kind), kind)
+        return intervals if of_average is None else {**intervals, AVERAGE: of_average}
 
     def joined(self, other: ModelScores) -> ModelScores:
         """Return the scores of the same model on the tasks of both."""
@@ -257,25 +259,25 @@ class ModelScores:
         )
 
     def compare(self, other: ModelScores) -> dict[str, dict[str, Any]]:
-        """Return the JSON of what sets this model apart from another one, by column."""
+        """Return the JSON of the comparison with another model, by column."""
         differences: dict[str, Difference | Discordance] = {}
         for kind in self.kinds:
-            for (title, task, metric), (_, beside, _) in zip(self.columns(kind), other.columns(kind), strict=True):
-                if (difference := compare(task, beside, metric)) is not None:
+            for (title, task, metric), (_, other_task, _) in zip(self.columns(kind), other.columns(kind), strict=True):
+                if (difference := compare(task, other_task, metric)) is not None:
                     differences[title] = difference
-            mine, theirs = self.of_kind(kind), other.of_kind(kind)
-            means = average(mine, kind), average(theirs, kind)
-            draws = average_draws(mine), average_draws(theirs)
-            if None not in means and draws[0] is not None and draws[1] is not None:
-                differences[AVERAGE] = significance.compare_draws(means[0] or 0.0, means[1] or 0.0, draws[0], draws[1])
-        return {title: difference.to_dict() for title, difference in differences.items()}
+            tasks, other_tasks = self.of_kind(kind), other.of_kind(kind)
+            mean, other_mean = average(tasks, kind), average(other_tasks, kind)
+            draws, other_draws = average_draws(tasks), average_draws(other_tasks)
+            if mean is not None and other_mean is not None and draws is not None and other_draws is not None:
+                differences[AVERAGE] = significance.compare_draws(mean, other_mean, draws, other_draws)
+        return {title: asdict(difference) for title, difference in differences.items()}
 
     def finish(self) -> None:
-        """Stop the clock: what follows belongs to another model."""
+        """Stop the clock."""
         self.seconds = time.perf_counter() - self.started
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of a command; what is not known is left out."""
+        """Return the JSON object of a command, without averages and comparisons that there are not."""
         kind = next((kind for kind in self.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
         tasks = self.of_kind(kind) if kind is not TRAINED_HEAD else []
         mean = average(tasks, kind, least=1)
@@ -317,21 +319,21 @@ def average(tasks: Sequence[TaskScore], kind: ScoreKind, least: int = 2) -> floa
     if not kind.average or not tasks or len(tasks) < (2 if kind.average == "plain" else least):
         return None
     if any(task.headline[0] not in task.metrics for task in tasks):
-        return None  # a file of results has a gap there
+        return None  # a file of results may lack a score
     if kind.average == "plain":
         return float(np.mean([task.value for task in tasks]))
     return round(float(np.mean([round(task.value, 2) for task in tasks])), 2)
 
 
 def average_draws(tasks: Iterable[TaskScore]) -> Floats | None:
-    """Return the mean over tasks of the samples of their main metrics ``[draws]``; None if one has none."""
+    """Return the mean over tasks of the samples of their main metrics ``[draws]``; None if a task has no samples."""
     draws = [task.draws.get(task.headline[0]) for task in tasks]
-    known = [each for each in draws if each is not None]
-    return np.mean(known, axis=0) if known and len(known) == len(draws) else None
+    present = [samples for samples in draws if samples is not None]
+    return np.mean(present, axis=0) if present and len(present) == len(draws) else None
 
 
 def average_interval(tasks: Sequence[TaskScore], kind: ScoreKind) -> tuple[float, float] | None:
-    """Return the 95 % interval of the average: from samples, or of independent accuracies by normal approximation."""
+    """Return the 95 % interval of the average, from samples, or from accuracies by normal approximation."""
     mean = average(tasks, kind)
     if mean is None:
         return None
@@ -341,5 +343,6 @@ def average_interval(tasks: Sequence[TaskScore], kind: ScoreKind) -> tuple[float
     answers = [task.correct for task in tasks if task.correct is not None]
     if len(answers) < len(tasks):
         return None
-    spread = 1.96 * 100 * float(np.sqrt(np.sum([np.var(each) / len(each) for each in answers]))) / len(answers)
+    variance = np.sum([np.var(correct) / len(correct) for correct in answers])
+    spread = 1.96 * 100 * float(np.sqrt(variance)) / len(answers)
     return mean - spread, mean + spread

@@ -1,15 +1,15 @@
-"""How sure a score is, and whether two models differ by more than chance.
+"""Intervals of scores, and tests of the difference of two models.
 
-Correlations: the pairs of a task are drawn with replacement, the correlation is computed anew, and the middle 95 % of
-1,000 such values are the interval (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993). Two models are
-compared on the same draws. Retrieval: the same, with the queries of a set and the mean of their scores. Accuracies:
-Wilson's interval (1927), and McNemar's exact test (1947) of two models.
+Correlations: the pairs of a task are sampled with replacement 1,000 times, and the middle 95 % of the correlations of
+the samples are the interval (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993). Two models are compared
+on the same samples. Retrieval: the same, with the queries of a set and the mean of their scores. Accuracies: Wilson's
+interval (1927), and McNemar's exact test (1947) of two models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,12 @@ DRAWS = 1000
 LEVEL = 0.95
 SEED = 1
 CHUNK = 2**21
-"""Numbers that are drawn at a time."""
+"""Random numbers that are drawn at a time."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One model's score less another one's, on the same examples."""
+    """The score of a model minus that of another one, on the same examples."""
 
     difference: float
     low: float
@@ -32,39 +32,32 @@ class Difference:
     p: float
     """Twice the share of the samples in which the order of the two models is reversed."""
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the JSON form."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Discordance:
-    """Two models' accuracies on the same examples."""
+    """The comparison of the right and wrong answers of two models."""
 
     difference: float
-    """Of all examples together, times 100."""
+    """The difference of the accuracies over all examples, times 100."""
     only_first: int
-    """Examples that only the first model has right."""
+    """The number of examples that only the first model has right."""
     only_second: int
     p: float
-    """Two-sided."""
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the JSON form."""
-        return asdict(self)
+    """The two-sided p-value."""
 
 
 def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:
-    """Return Spearman's correlation times 100 of `draws` samples of the pairs ``[draws]``.
+    """Return Spearman's correlation times 100 on `draws` samples of the pairs ``[draws]``.
 
-    Arguments of equal length see the same samples, so two models can be compared draw by draw. A sample is how often
-    each pair was drawn: the pairs, sorted once, then have their ranks in every sample without sorting again.
+    The samples are the same for arguments of the same length, so that two models can be compared on each of them. A
+    sample is represented by how often each pair was drawn, so that pairs which are sorted once can be ranked in every
+    sample without sorting again.
 
     Args:
         predicted: similarities ``[n]``.
         gold: scores ``[n]``.
         draws: number of samples.
-        stream: arguments of equal length with other streams see independent samples.
+        stream: arguments of the same length get independent samples under another stream.
     """
     first, second = _Ranks(predicted), _Ranks(gold)
     correlations = [_correlation(counts, first(counts), second(counts)) for counts in _counts(len(gold), draws, stream)]
@@ -72,28 +65,28 @@ def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, strea
 
 
 def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:
-    """Return the mean of `draws` samples of some values ``[draws]``, drawn as for `spearman_draws`.
+    """Return the mean of each of `draws` samples of values ``[draws]``, which are drawn as for `spearman_draws`.
 
     Args:
         values: of each example ``[n]``.
         draws: number of samples.
-        stream: arguments of equal length with other streams see independent samples.
+        stream: arguments of the same length get independent samples under another stream.
     """
     return np.concatenate([counts @ values / len(values) for counts in _counts(len(values), draws, stream)])
 
 
 def _counts(n: int, draws: int, stream: int) -> Iterator[Floats]:
-    """Yield how often each of `n` pairs was drawn ``[some draws, n]``."""
+    """Yield blocks of samples, each as how often it has each of `n` items ``[block, n]``."""
     random = np.random.default_rng([SEED, stream])
-    rows = max(CHUNK // n, 1)
-    for start in range(0, draws, rows):
-        some = min(rows, draws - start)
-        drawn = random.integers(0, n, (some, n)) + n * np.arange(some)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=some * n).reshape(some, n).astype(np.float64)
+    block = max(CHUNK // n, 1)
+    for start in range(0, draws, block):
+        count = min(block, draws - start)
+        drawn = random.integers(0, n, (count, n)) + n * np.arange(count)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=count * n).reshape(count, n).astype(np.float64)
 
 
 class _Ranks:
-    """The ranks of values in samples of them, equal ones sharing their mean."""
+    """Computes the ranks of values in samples of them; equal values have their mean rank."""
 
     def __init__(self, values: Floats) -> None:
         _, self.group = np.unique(values, return_inverse=True)
@@ -106,28 +99,28 @@ class _Ranks:
 
 
 def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
-    """Return Pearson's correlation of ranks, each pair counted as often as it was drawn; 0 where one is constant."""
+    """Return Pearson's correlation of the ranks in each sample ``[block]``; 0 if the ranks of a side are constant."""
     total = counts.sum(axis=1, keepdims=True)
     first, second = (ranks - (counts * ranks).sum(axis=1, keepdims=True) / total for ranks in (first, second))
-    together = (counts * first * second).sum(axis=1)
-    alone = np.sqrt((counts * first**2).sum(axis=1) * (counts * second**2).sum(axis=1))
-    return np.divide(together, alone, out=np.zeros(len(counts)), where=alone > 0)
+    covariance = (counts * first * second).sum(axis=1)
+    deviations = np.sqrt((counts * first**2).sum(axis=1) * (counts * second**2).sum(axis=1))
+    return np.divide(covariance, deviations, out=np.zeros(len(counts)), where=deviations > 0)
 
 
 def interval(draws: Floats) -> tuple[float, float]:
-    """Return the ends of the middle 95 % of some draws."""
+    """Return the ends of the middle 95 % of the values of samples."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
 def compare_draws(score: float, other: float, draws: Floats, others: Floats) -> Difference:
-    """Compare two models on the same draws (paired bootstrap).
+    """Compare two models on the same samples (paired bootstrap).
 
     Args:
         score: of the first model.
-        other: of the second.
-        draws: of the first ``[draws]``.
-        others: of the second, for the same samples ``[draws]``.
+        other: of the second model.
+        draws: scores of the first model on samples ``[draws]``.
+        others: scores of the second model on the same samples ``[draws]``.
     """
     differences = draws - others
     tails = [(np.count_nonzero(side) + 1) / (len(differences) + 1) for side in (differences <= 0, differences >= 0)]

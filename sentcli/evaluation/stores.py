@@ -1,6 +1,6 @@
-"""What was measured before: vectors by the hash of their text, and scores by model, data and protocol.
+"""The caches of vectors, by the hash of their text, and of scores, by model, data and protocol.
 
-Both lie in the user's cache and can be deleted at any time. A score is read again without loading the model.
+Both are in the user's cache folder and can be deleted at any time. A cached score is read without loading the model.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from sentcli.model.spec import EncoderSpec
 VECTORS, SCORES = "vectors", "scores"
 SIZE_VARIABLE = "SENTCLI_VECTOR_CACHE_MB"
 DEFAULT_MEGABYTES = 2048
-TOGETHER = 8192
+TEXTS_AT_A_TIME = 8192
 """Texts that are encoded before their vectors are written."""
 LOOKED_UP = 500
-"""Texts that are looked up in one query."""
+"""Texts that are looked up in one query of the database."""
 
 
 def digest(value: Any) -> str:
-    """Return the SHA-256 of something that JSON can hold."""
+    """Return the SHA-256 of the JSON of a value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None:
-    """Return a hash of everything that decides a model's vectors, read from its folder without loading it.
+    """Return a hash of everything that decides a model's vectors, without loading the model.
 
-    Weights, tokenizer, modules and prompts; backend, precision, device and length as asked for; the versions of sentcli
-    (its files, too) and of the libraries, and the processor.
+    These are weights, tokenizer, modules and prompts; the options of backend, precision, device and length; the
+    versions of the libraries, the source code of sentcli, and the processor.
 
     Args:
         spec: of the model.
-        options: of loading it.
-        on_cpu: whether that is where it will run.
+        options: for loading it.
+        on_cpu: whether the model will run on the CPU.
 
     Returns:
-        None for a folder without weights, whose vectors are random.
+        The hash, or None for a folder without weights, whose vectors are random.
     """
     weights = exported.source_digests(spec)
     if not weights:
@@ -78,13 +78,13 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
 
 
 def library_key() -> str:
-    """Return a hash of what decides scores that need no model: the versions of sentcli and of the libraries."""
+    """Return a hash of everything that decides scores without a model: the source code and the libraries' versions."""
     return digest({"code": _code(), "versions": {name: machine.library_version(name) for name in machine.LIBRARIES}})
 
 
 @cache
 def _code() -> str:
-    """Return the SHA-256 of the package's own files."""
+    """Return the SHA-256 of the source code of sentcli."""
     code = hashlib.sha256()
     for path in sorted(Path(machine.__file__).parent.rglob("*.py")):
         code.update(path.read_bytes())
@@ -92,20 +92,20 @@ def _code() -> str:
 
 
 class ScoreStore:
-    """Scores of one model."""
+    """The cached scores of one model."""
 
     def __init__(self, key: str) -> None:
         self.key = key
 
     def read(self, *facts: Any) -> dict[str, Any] | None:
-        """Return what was kept under some facts, or None."""
+        """Return the record that was written under the same facts, or None."""
         with contextlib.suppress(OSError, ValueError):
             record = json.loads(self._path(facts).read_text("utf-8"))
             return record if isinstance(record, dict) and {"encoder", "score"} <= record.keys() else None
         return None
 
     def write(self, record: dict[str, Any], *facts: Any) -> None:
-        """Keep a record; a cache that cannot be written to is none."""
+        """Write a record; nothing happens if the cache cannot be written."""
         path = self._path(facts)
         with contextlib.suppress(OSError, InputError):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,14 +117,14 @@ class ScoreStore:
 
 
 class VectorStore:
-    """The vectors of one model, in a SQLite file, while all such files together are not too large.
+    """The cached vectors of one model, in a SQLite file; old files are deleted to stay below a size.
 
-    A file that cannot be read or written is as good as none: texts are then encoded.
+    If the file cannot be read or written, texts are encoded as without a cache.
 
     Args:
-        key: of the model and how it was loaded.
-        fresh: encode everything anew, and replace what is kept.
-        megabytes: that all files together may take; None is `size_limit`.
+        key: hash of the model and of how it was loaded.
+        fresh: encode all texts, and replace their cached vectors.
+        megabytes: the greatest size of all files together; None is `size_limit`.
     """
 
     def __init__(self, key: str, *, fresh: bool = False, megabytes: int | None = None) -> None:
@@ -134,46 +134,46 @@ class VectorStore:
     def encode(
         self, encoder: SentenceEncoder, texts: Sequence[str], progress: Progress | None, prompt: str | None = None
     ) -> Encoded:
-        """Take what is kept, encode the rest, and keep that, too; a prompt of None is the model's default one."""
+        """Return vectors from the cache, after encoding missing ones; a prompt of None is the model's default."""
         prompt = encoder.prompt_text(prompt=prompt)
         vectors = np.empty((len(texts), encoder.dimension), np.float32)
         beyond = np.zeros(len(texts), np.int64)
-        names = _names(texts, prompt)
-        kept = _Table(cache_folder(VECTORS) / f"{self.key[:32]}.db", self.limit)
-        known = np.zeros(len(texts), bool) if self.fresh else kept.read(names, vectors, beyond)
-        if progress is not None and known.any():
-            progress(EncodeStats(texts=int(known.sum())))
-        missing, tokens = np.flatnonzero(~known), 0
-        for start in range(0, len(missing), TOGETHER):
-            rows = missing[start : start + TOGETHER]
+        hashes = _hashes(texts, prompt)
+        file = _VectorFile(cache_folder(VECTORS) / f"{self.key[:32]}.db", self.limit)
+        is_cached = np.zeros(len(texts), bool) if self.fresh else file.read(hashes, vectors, beyond)
+        if progress is not None and is_cached.any():
+            progress(EncodeStats(texts=int(is_cached.sum())))
+        missing, tokens = np.flatnonzero(~is_cached), 0
+        for start in range(0, len(missing), TEXTS_AT_A_TIME):
+            rows = missing[start : start + TEXTS_AT_A_TIME]
             encoded = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress)
             vectors[rows], beyond[rows] = encoded.vectors, encoded.beyond
             tokens += encoded.tokens
-            kept.write([names[row] for row in rows], encoded)
-        kept.close()
+            file.write([hashes[row] for row in rows], encoded)
+        file.close()
         return Encoded(vectors, beyond, tokens)
 
 
-def _names(texts: Sequence[str], prompt: str) -> list[bytes]:
-    """Return a hash of each text behind a prompt, which is kept apart from it: some models do not pool its tokens."""
+def _hashes(texts: Sequence[str], prompt: str) -> list[bytes]:
+    """Return a hash of each text; the prompt is its key and not joined with it, since some models do not pool it."""
     key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest() if prompt else b""
     return [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest() for text in texts]
 
 
 def size_limit() -> int:
-    """Return how many megabytes all kept vectors may take, from ``SENTCLI_VECTOR_CACHE_MB``; 0 keeps none.
+    """Return the greatest size of all cached vectors in megabytes, from ``SENTCLI_VECTOR_CACHE_MB``; 0 caches none.
 
     Raises:
-        InputError: if that is no whole number.
+        InputError: if the variable is no whole number.
     """
-    named = os.environ.get(SIZE_VARIABLE, str(DEFAULT_MEGABYTES))
-    if not named.isdigit():
-        raise InputError(f"{SIZE_VARIABLE}={named}: expected a whole number of megabytes; 0 keeps no vectors")
-    return int(named)
+    value = os.environ.get(SIZE_VARIABLE, str(DEFAULT_MEGABYTES))
+    if not value.isdigit():
+        raise InputError(f"{SIZE_VARIABLE}={value}: expected a whole number of megabytes; 0 keeps no vectors")
+    return int(value)
 
 
-class _Table:
-    """Vectors by the hash of their text, in a file that may be missing, torn or full."""
+class _VectorFile:
+    """Vectors by the hash of their text, in a SQLite file that may be missing, damaged or full."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self.path, self.limit = path, limit
@@ -192,62 +192,62 @@ class _Table:
                 return connection
             except sqlite3.OperationalError:  # no such folder, no right to write, locked
                 return None
-            except sqlite3.DatabaseError:  # torn: it is made anew
+            except sqlite3.DatabaseError:  # damaged: a new file is made
                 self.path.unlink(missing_ok=True)
             except OSError:
                 return None
         return None
 
     def read(
-        self, names: Sequence[bytes], vectors: npt.NDArray[np.float32], beyond: npt.NDArray[np.int64]
+        self, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32], beyond: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Fill in what is kept, and return which that is ``[n]``."""
-        known = np.zeros(len(names), bool)
-        rows = {name: row for row, name in enumerate(names)}
-        for name, blob, lost in self._select(names):
+        """Fill the rows of cached vectors, and return which rows these are ``[n]``."""
+        is_cached = np.zeros(len(hashes), bool)
+        row_of_hash = {text_hash: row for row, text_hash in enumerate(hashes)}
+        for text_hash, blob, tokens_beyond in self._select(hashes):
             vector = np.frombuffer(blob, np.float32)
             if len(vector) == vectors.shape[1]:
-                row = rows[name]
-                vectors[row], beyond[row], known[row] = vector, lost, True
-        return known
+                row = row_of_hash[text_hash]
+                vectors[row], beyond[row], is_cached[row] = vector, tokens_beyond, True
+        return is_cached
 
-    def _select(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
-        with self._broken_is_none():
-            for start in range(0, len(names), LOOKED_UP):
-                some = names[start : start + LOOKED_UP]
+    def _select(self, hashes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
+        with self._close_on_error():
+            for start in range(0, len(hashes), LOOKED_UP):
+                block = hashes[start : start + LOOKED_UP]
                 if self.connection is not None:
-                    marks = ",".join("?" * len(some))
-                    question = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({marks})"
-                    yield from self.connection.execute(question, some)
+                    marks = ",".join("?" * len(block))
+                    query = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({marks})"
+                    yield from self.connection.execute(query, block)
 
-    def write(self, names: Sequence[bytes], encoded: Encoded) -> None:
-        """Keep vectors, unless there is no room for them."""
+    def write(self, hashes: Sequence[bytes], encoded: Encoded) -> None:
+        """Write vectors, after deleting the oldest files to make room; nothing happens if there is not enough room."""
         if self.connection is None:
             return
-        size = encoded.vectors.nbytes + 64 * len(names)
+        size = encoded.vectors.nbytes + 64 * len(hashes)
         with contextlib.suppress(OSError):
             if self.path.stat().st_size + size > self.limit:
                 return
             others = self.path.parent.glob("*.db")
             for file in least_recently_used(others, self.path, self.limit - size):
                 file.unlink(missing_ok=True)
-        rows = zip(names, map(bytes, encoded.vectors), encoded.beyond.tolist(), strict=True)
-        with self._broken_is_none(), self.connection:
+        rows = zip(hashes, map(bytes, encoded.vectors), encoded.beyond.tolist(), strict=True)
+        with self._close_on_error(), self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     @contextlib.contextmanager
-    def _broken_is_none(self) -> Iterator[None]:
-        """Do without the file from the first error on."""
+    def _close_on_error(self) -> Iterator[None]:
+        """Close the file at an error, and delete it if it is damaged, so that the next run makes a new one."""
         try:
             yield
         except sqlite3.OperationalError:  # full, locked, gone
             self.close()
-        except sqlite3.DatabaseError:  # torn: the next run starts another one
+        except sqlite3.DatabaseError:
             self.close()
             self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the connection, which may be closed already."""
         if self.connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 self.connection.close()

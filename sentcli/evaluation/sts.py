@@ -1,8 +1,8 @@
 """The seven semantic textual similarity tasks, by SimCSE's protocol.
 
-A task's score is the Spearman correlation between the cosine of the two sentence vectors and the gold score over the
+The score of a task is Spearman's correlation of the cosines of the sentence vectors with the gold scores, over the
 concatenation of all its subsets ("all"). The mean over the subsets, plain and weighted by their sizes, is reported
-beside it, because other papers print those (princeton-nlp/SimCSE#4, #150).
+as well, because other papers print it (princeton-nlp/SimCSE#4, #150).
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ SPLITS = {
     },
 }
 STSB_TRAIN = Path("STS") / "STSBenchmark" / SPLITS["STSBenchmark"]["train"]
-"""In a SentEval ``downstream`` folder."""
+"""The path in a SentEval ``downstream`` folder."""
 TASKS = (*SUBSETS, *SPLITS)
 ROUNDING = 1e-6
-"""Relative differences of similarities that single precision does not resolve: they count as equal."""
+"""Similarities count as equal if their relative difference is smaller, since single precision does not resolve it."""
 SPLIT_NAMES = ("test", "dev", "train")
 
 
 @dataclass(frozen=True)
 class Aggregation:
-    """How the subsets of a task become one number."""
+    """A way to make one score of the subsets of a task."""
 
     metric: str
     title: str
@@ -83,8 +83,8 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
     """Read one task from a SentEval ``downstream`` folder, one `Pairs` for each subset.
 
     Raises:
-        InputError: unknown task, or a split that it does not have.
-        DataError: a missing file, files of unequal length, a line that does not parse.
+        InputError: for an unknown task, a split that it does not have, or a missing file.
+        DataError: for files of unequal length, or a line that does not parse.
     """
     if task in SUBSETS:
         if split != "test":
@@ -100,7 +100,7 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
 
 
 def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str, list[Pairs]]:
-    """Read several tasks; None is every task that has the split.
+    """Read several tasks; None reads every task that has the split.
 
     Raises:
         InputError: as `load_task`; also if `data` is no SentEval folder.
@@ -143,33 +143,33 @@ def read_stsb(path: Path) -> Pairs:
 
 
 def read_pairs(file: str) -> dict[str, list[Pairs]]:
-    """Read tasks of one's own from tables with the columns ``sentence1``, ``sentence2`` and ``score``.
+    """Read a task from each table with the columns ``sentence1``, ``sentence2`` and ``score``.
 
     Args:
-        file: csv, tsv, jsonl or parquet, also gzipped, or a folder of such; a task has the name of its file.
+        file: csv, tsv, jsonl or parquet, also gzipped, or a folder of such files; a task is named after its file.
 
     Raises:
         DataError: for a row that lacks a column or a score; InputError if there is no such file.
     """
     tasks: dict[str, list[Pairs]] = {}
-    for each in pair_files(file):
-        name = task_name(each)
+    for table in pair_files(file):
+        name = task_name(table)
         if name == "average":
-            raise InputError(f"{each}: a task cannot be called average; rename the file")
+            raise InputError(f"{table}: a task cannot be called average; rename the file")
         if name in tasks:
-            raise InputError(f"{each}: there is a task {name} already; rename the file")
-        tasks[name] = [scored(each, list(scored_pairs(open_source(each))))]
+            raise InputError(f"{table}: there is a task {name} already; rename the file")
+        tasks[name] = [scored(table, list(scored_pairs(open_source(table))))]
     return tasks
 
 
-def scored(place: str, rows: Sequence[tuple[str, str, float]]) -> Pairs:
-    """Return pairs of their own, called after the file or whatever they are of.
+def scored(source: str, rows: Sequence[tuple[str, str, float]]) -> Pairs:
+    """Return rows of two sentences and a score as pairs, which are named after their source, mostly a file.
 
     Raises:
-        DataError: if they have no two different scores.
+        DataError: if all scores are equal.
     """
     first, second, gold = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
-    return _pairs(Path(place), task_name(place), first, second, gold)
+    return _pairs(Path(source), task_name(source), first, second, gold)
 
 
 def _read_columns(path: Path, name: str, *, gold: int, first: int, second: int, header: bool) -> Pairs:
@@ -214,9 +214,9 @@ def correlations(
     from scipy.stats import pearsonr, spearmanr
 
     for name, predicted, gold in subsets:
-        for what, values in (("similarities", predicted), ("gold scores", gold)):
+        for kind, values in (("similarities", predicted), ("gold scores", gold)):
             if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) <= ROUNDING * np.abs(values).max():
-                raise SentcliError(f"{task} {name}: no correlation, the {what} are all equal or not finite")
+                raise SentcliError(f"{task} {name}: no correlation, the {kind} are all equal or not finite")
     by_subset = {name: 100 * float(spearmanr(predicted, gold).statistic) for name, predicted, gold in subsets}
     predicted = np.concatenate([values for _, values, _ in subsets])
     gold = np.concatenate([values for _, _, values in subsets])
@@ -241,7 +241,7 @@ def correlations(
 
 
 def _draws(parts: Sequence[tuple[Floats, Floats]], draws: int, weights: Sequence[int] | None) -> Floats:
-    """Return the mean over some parts of their samples' correlations ``[draws]``."""
+    """Return the correlations of samples of each part, averaged over the parts ``[draws]``."""
     by_part = [
         significance.spearman_draws(predicted, gold, draws, stream=i) for i, (predicted, gold) in enumerate(parts)
     ]
@@ -250,7 +250,7 @@ def _draws(parts: Sequence[tuple[Floats, Floats]], draws: int, weights: Sequence
 
 @dataclass(frozen=True)
 class SimilarityTask:
-    """Pairs whose cosine similarity is to follow the gold score."""
+    """Pairs whose cosine similarities are correlated with their gold scores."""
 
     name: str
     subsets: Sequence[Pairs]
@@ -266,7 +266,7 @@ class SimilarityTask:
 
     @property
     def identity(self) -> list[Any]:
-        """Everything beside the model that decides the score."""
+        """Everything besides the model that decides the score."""
         return ["cosine", self.draws, self.aggregation, self.name, digest(content(self.subsets))]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
@@ -284,7 +284,7 @@ class SimilarityTask:
 def evaluate(
     encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]], progress: Progress | None = None
 ) -> dict[str, TaskScore]:
-    """Score an encoder on tasks from `load_tasks`; every distinct sentence of all tasks is encoded once."""
+    """Score an encoder on tasks of `load_tasks`, encoding every distinct sentence once, without the cache."""
     vectors = encode(encoder, [text for subsets in tasks.values() for text in sentences(subsets)], progress)
     return {name: SimilarityTask(name, subsets).score(None, vectors) for name, subsets in tasks.items()}
 
@@ -295,5 +295,5 @@ def sentences(subsets: Sequence[Pairs]) -> list[str]:
 
 
 def content(subsets: Sequence[Pairs]) -> list[Any]:
-    """Return what a task consists of, for a hash of it."""
+    """Return the content of a task as JSON, for its hash."""
     return [[pairs.name, pairs.first, pairs.second, pairs.gold.tolist()] for pairs in subsets]

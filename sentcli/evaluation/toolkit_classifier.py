@@ -1,9 +1,9 @@
-"""SentEval's own classifier, all folds and penalties of a task trained together.
+"""SentEval's own classifier, trained together for all folds and penalties of a task.
 
 The toolkit trains one classifier after the other: 410 for a task of nested ten-fold cross-validation with four
-penalties. Here those with equally many training examples are one tensor. The toolkit seeds every classifier alike, so
-such classifiers see their own examples in the same order, and all penalties of a fold see the same batches: what is
-looked up once a step is used four times. Shuffles, first weights and early stopping are the toolkit's.
+penalties. Here the weights of all classifiers with the same number of training examples are one tensor. The toolkit
+seeds every classifier alike, so they take their examples in the same order, and all penalties of a fold get the same
+batches. Shuffles, first weights and early stopping are the toolkit's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sentcli.evaluation.transfer_tasks import Examples
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 HELD_OUT = 0.05
-"""Share of the training examples that stops the last training where there is no development set."""
+"""Share of the training examples that is held out to stop the last training of a task without development set."""
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,23 @@ class GradientTrainer:
     """``adam`` (rate 1e-3) or ``rmsprop`` (rate 1e-2)."""
     batch_size: int
     tenacity: int
-    """Rounds without improvement, counted over the whole training, before it stops."""
+    """Rounds without an improvement, in the whole training, that are allowed; the next one stops it."""
     epoch_size: int
     """Epochs in a round, after which `dev` is scored."""
     max_epochs: int = 200
 
     def penalties(self, task: Examples) -> tuple[float, ...]:
-        """Return the strengths of L2, the weakest first."""
+        """Return the weights of the L2 penalty, the weakest first."""
         return L2
 
     def last_fold(self, rows: Rows) -> Fold:
-        """Hold out the first 5 % of a shuffle."""
+        """Hold out the first 5 % of the shuffled rows."""
         order = np.random.RandomState(SEED).permutation(len(rows))
         count = max(int(HELD_OUT * len(rows)), 1)
         return Fold(rows[order[count:]], rows[order[:count]], drawn=len(rows))
 
     def describe(self) -> dict[str, Any]:
-        """Return the choices that move a number."""
+        """Return the choices that move a score."""
         return {
             "classifier": "linear, cross entropy",
             "folds": self.folds,
@@ -67,7 +67,7 @@ class GradientTrainer:
         }
 
     def train(self, grid: Grid, finished: Step) -> Fitted:
-        """Train those with equally many examples together."""
+        """Train the classifiers with the same number of examples together."""
         weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
         shapes: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -79,7 +79,7 @@ class GradientTrainer:
 
 
 class _Together:
-    """Classifiers with equally many training examples, trained as one tensor.
+    """The training of classifiers with the same number of training examples, whose weights are one tensor.
 
     Weights are kept as ``[folds, penalties * classes, dim + 1]`` and scores as ``[folds, penalties, classes, batch]``:
     with the long axes last, and rows looked up by ``index_select``, a step took a fifth of the time.
@@ -100,7 +100,7 @@ class _Together:
         self.weight = first_weights(grid.x.shape[1], self.classes).repeat(len(self.folds), self.runs, 1)
         self.optimizer = self._optimizer()
         self.active = np.arange(len(self.folds))
-        """The folds whose rows are in `weight`; those with all their classifiers finished are taken out."""
+        """The numbers of the folds in `weight`; a fold is removed when all its classifiers have stopped."""
 
     def _optimizer(self) -> Any:
         import torch
@@ -115,7 +115,7 @@ class _Together:
         """Return the best weights ``[folds, penalties, dim + 1, classes]`` and their accuracy on `dev`."""
         count, width = len(self.folds), self.weight.shape[2]
         best = np.full((count, self.runs), -1, np.int64)
-        kept = np.zeros((count, self.runs, width, self.classes), np.float32)
+        best_weights = np.zeros((count, self.runs, width, self.classes), np.float32)
         worse = np.zeros((count, self.runs), np.int64)
         going = np.ones((count, self.runs), bool)
         epochs = 0
@@ -123,19 +123,18 @@ class _Together:
             for _ in range(self.settings.epoch_size):
                 self._epoch()
             epochs += self.settings.epoch_size
-            right, now, stopped = self._right(), self._split_weights(), int(going.sum())
+            right, weights, going_before = self._right(), self._split_weights(), int(going.sum())
             for place, fold in enumerate(self.active.tolist()):
                 better = going[fold] & (right[place] > best[fold])
                 best[fold][better] = right[place][better]
-                kept[fold][better] = now[place][better]
-                stays = going[fold] & ~better
-                going[fold] &= ~(stays & (worse[fold] >= self.settings.tenacity))
-                worse[fold][stays] += 1
-            stopped -= int(going.sum())
-            finished(stopped)
-            self._leave(going)
+                best_weights[fold][better] = weights[place][better]
+                not_better = going[fold] & ~better
+                going[fold] &= ~(not_better & (worse[fold] >= self.settings.tenacity))
+                worse[fold][not_better] += 1
+            finished(going_before - int(going.sum()))
+            self._remove_stopped(going)
         finished(int(going.sum()))
-        return kept, best / np.array([[len(fold.dev)] for fold in self.folds])
+        return best_weights, best / np.array([[len(fold.dev)] for fold in self.folds])
 
     def _epoch(self) -> None:
         import torch
@@ -152,7 +151,7 @@ class _Together:
             self.optimizer.step()
 
     def _right(self) -> Rows:
-        """Return how many of its `dev` each classifier has right ``[active folds, penalties]``."""
+        """Return how many examples of its fold's `dev` each classifier has right ``[active folds, penalties]``."""
         import torch
 
         right = []
@@ -165,22 +164,22 @@ class _Together:
 
     def _split_weights(self) -> Floats:
         """Return a copy of the weights ``[active folds, penalties, dim + 1, classes]``."""
-        parted = self.weight.view(len(self.weight), self.runs, self.classes, -1)
-        return parted.transpose(2, 3).numpy().copy()
+        by_penalty = self.weight.view(len(self.weight), self.runs, self.classes, -1)
+        return by_penalty.transpose(2, 3).numpy().copy()
 
-    def _leave(self, going: npt.NDArray[np.bool_]) -> None:
-        """Take out the folds whose classifiers have all stopped."""
+    def _remove_stopped(self, going: npt.NDArray[np.bool_]) -> None:
+        """Remove the folds whose classifiers have all stopped."""
         import torch
 
-        stay = going[self.active].any(axis=1)
-        if stay.all() or not stay.any():
+        is_active = going[self.active].any(axis=1)
+        if is_active.all() or not is_active.any():
             return
-        places = torch.from_numpy(np.flatnonzero(stay))
+        places = torch.from_numpy(np.flatnonzero(is_active))
         state = {
             name: value[places] if torch.is_tensor(value) and value.ndim else value
             for name, value in self.optimizer.state[self.weight].items()
         }
         self.weight, self.penalty = self.weight[places], self.penalty[places]
-        self.rows, self.active = self.rows[places], self.active[stay]
+        self.rows, self.active = self.rows[places], self.active[is_active]
         self.optimizer = self._optimizer()
         self.optimizer.state[self.weight] = state

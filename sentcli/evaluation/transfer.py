@@ -1,4 +1,4 @@
-"""SentEval's transfer tasks: how well a linear classifier does on frozen sentence vectors.
+"""SentEval's transfer tasks: the accuracy of a linear classifier on frozen sentence vectors.
 
 The protocol is that of Conneau and Kiela, "SentEval" (LREC 2018), with the settings of the SimCSE papers. Folds, the
 order of the batches and the first weights are those of the original toolkit.
@@ -59,11 +59,11 @@ class TransferTask:
 
     @property
     def identity(self) -> list[Any]:
-        """Everything beside the model that decides the score."""
+        """Everything besides the model that decides the score."""
         return ["transfer", PROTOCOLS[self.protocol].describe(), self.name, digest(content(self.examples))]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Train and test on pooled vectors that are not normalised: that is what the toolkit's classifiers see."""
+        """Train and test classifiers on pooled vectors that are not normalised, as the toolkit does."""
         trainer = PROTOCOLS[self.protocol]
         with console.counting(f"{self.name}: classifiers", classifiers(trainer, self.examples)) as finished:
             return score(trainer, self.examples, vectors, finished)
@@ -73,10 +73,10 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
     """Choose the penalty, train, and test.
 
     Args:
-        trainer: the protocol.
+        trainer: of the protocol.
         task: the examples.
         vectors: of their texts, pooled and not normalised.
-        finished: called with the number of classifiers that have been trained.
+        finished: is called with the number of classifiers that have been trained since the last call.
     """
     x, y = features(task, vectors), labels(task)
     tested = (
@@ -84,11 +84,15 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
         if task.kind == "folds"
         else _split(trainer, task, x, y, finished)
     )
-    f1 = {"f1": _f1(y["test"], tested.predicted)} if task.f1 else {}
+    metrics = {"accuracy": tested.accuracy, "dev_accuracy": tested.dev_accuracy}
+    if task.f1:
+        from sklearn.metrics import f1_score
+
+        metrics["f1"] = 100 * float(f1_score(y["test"], tested.predicted))
     return TaskScore(
         task=task.name,
         kind=TRANSFER.name,
-        metrics={"accuracy": tested.accuracy, "dev_accuracy": tested.dev_accuracy, **f1},
+        metrics=metrics,
         headline=("accuracy",),
         facts={
             "penalties": tested.penalties,
@@ -103,19 +107,19 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
 
 @dataclass(frozen=True)
 class _Tested:
-    """Classifiers on test examples; accuracies are times 100."""
+    """The results of classifiers on test examples; accuracies are times 100."""
 
     accuracy: float
     dev_accuracy: float
-    """By which the penalties were chosen."""
+    """The accuracy by which the penalties were chosen."""
     penalties: list[float]
-    """The L2 penalty of each outer fold; with scikit-learn its C, the smaller the stronger."""
+    """The chosen penalty of each outer fold: the weight of L2, or scikit-learn's C, which is stronger if smaller."""
     train: int
-    """Training examples."""
+    """The number of training examples."""
     predicted: Rows
-    """Classes of the test examples, in the toolkit's order."""
+    """The predicted classes of the test examples, in the toolkit's order."""
     correct: npt.NDArray[np.bool_]
-    """Whether they are right."""
+    """Whether each prediction is right."""
 
 
 def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step) -> _Tested:
@@ -123,38 +127,38 @@ def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, 
     penalties = trainer.penalties(task)
     if task.kind == "test":
         folds = [Fold(fit, dev) for fit, dev in split(train, trainer.folds)]
-        tried = trainer.train(Grid(x["train"], train, task.classes, folds, [penalties] * len(folds)), finished)
-        chosen, dev_accuracy = best(tried.accuracy)
+        grid = trainer.train(Grid(x["train"], train, task.classes, folds, [penalties] * len(folds)), finished)
+        chosen, dev_accuracy = best(grid.accuracy)
         last = [trainer.last_fold(np.arange(len(train)))]
-        fitted = trainer.train(Grid(x["train"], train, task.classes, last, [[penalties[chosen]]]), finished)
-        predicted = fitted.predict(0, 0, x["test"])
+        final = trainer.train(Grid(x["train"], train, task.classes, last, [[penalties[chosen]]]), finished)
+        predicted = final.predict(0, 0, x["test"])
     else:
         n, m = len(train), len(y["dev"])
         fold = Fold(np.arange(n), np.arange(n, n + m))
         both = np.concatenate([x["train"], x["dev"]]), np.concatenate([train, y["dev"]])
-        tried = trainer.train(Grid(*both, task.classes, [fold], [penalties]), finished)
-        chosen, dev_accuracy = best(tried.accuracy)
-        predicted = tried.predict(0, chosen, x["test"])
-    right = predicted == test
-    return _Tested(100 * float(right.mean()), dev_accuracy, [penalties[chosen]], len(train), predicted, right)
+        grid = trainer.train(Grid(*both, task.classes, [fold], [penalties]), finished)
+        chosen, dev_accuracy = best(grid.accuracy)
+        predicted = grid.predict(0, chosen, x["test"])
+    correct = predicted == test
+    return _Tested(100 * float(correct.mean()), dev_accuracy, [penalties[chosen]], len(train), predicted, correct)
 
 
 def _nested(trainer: Trainer, task: Examples, x: Floats, y: Rows, finished: Step) -> _Tested:
     penalties = trainer.penalties(task)
     outer = split(y, trainer.folds)
     inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in split(y[rows], trainer.folds)]
-    tried = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
-    choices = [best(accuracy) for accuracy in tried.accuracy.reshape(len(outer), trainer.folds, -1)]
+    grid = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
+    choices = [best(accuracy) for accuracy in grid.accuracy.reshape(len(outer), trainer.folds, -1)]
     chosen = [penalties[choice] for choice, _ in choices]
-    held = [trainer.last_fold(rows) for rows, _ in outer]
-    last = trainer.train(Grid(x, y, task.classes, held, [[penalty] for penalty in chosen]), finished)
+    last = [trainer.last_fold(rows) for rows, _ in outer]
+    final = trainer.train(Grid(x, y, task.classes, last, [[penalty] for penalty in chosen]), finished)
     predicted = np.zeros_like(y)
     for fold, (_, test) in enumerate(outer):
-        predicted[test] = last.predict(fold, 0, x[test])
-    right = predicted == y
-    accuracy = float(np.mean([100 * right[test].mean() for _, test in outer]))
+        predicted[test] = final.predict(fold, 0, x[test])
+    correct = predicted == y
+    accuracy = float(np.mean([100 * correct[test].mean() for _, test in outer]))
     dev_accuracy = float(np.mean([accuracy for _, accuracy in choices]))
-    return _Tested(accuracy, dev_accuracy, chosen, len(y), predicted, right)
+    return _Tested(accuracy, dev_accuracy, chosen, len(y), predicted, correct)
 
 
 def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:
@@ -165,9 +169,3 @@ def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:
     means = 100 * accuracy.mean(axis=0)
     chosen = int(np.argmax(np.round(means, 2)))
     return chosen, float(means[chosen])
-
-
-def _f1(gold: Rows, predicted: Rows) -> float:
-    from sklearn.metrics import f1_score
-
-    return 100 * float(f1_score(gold, predicted))

@@ -1,4 +1,4 @@
-"""The examples of SentEval's transfer tasks, and what a classifier sees of them."""
+"""The examples of SentEval's transfer tasks, and their features for a classifier."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Example:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Where it stands among the others: the toolkit sorts by tokens, then by class, before it makes folds."""
+        """The key by which the toolkit sorts examples before it makes folds: numbers of tokens, then the class."""
         return (*(len(text.split()) for text in self.texts), self.label)
 
 
@@ -40,8 +40,8 @@ class Examples:
     name: str
     classes: int
     kind: Kind
-    """``folds``: no split of its own, so nested cross-validation. ``test``: cross-validation on the training set picks
-    the penalty. ``dev and test``: the development set does."""
+    """The splits of the task: ``folds`` has none, so it needs nested cross-validation; with ``test``, the penalty is
+    chosen by cross-validation on the training set; with ``dev and test``, by the development set."""
     splits: dict[str, list[Example]]
     f1: bool = False
     """Whether F1 is reported beside the accuracy."""
@@ -73,8 +73,8 @@ def _task(name: str, classes: int, kind: Kind, splits: dict[str, Iterator[Exampl
     for split, examples in ordered.items():
         if not examples:
             raise InputError(f"{name}: there are no {split} examples")
-    learned = next(iter(ordered.values()))
-    if missing := set(range(classes)) - {example.label for example in learned}:
+    training = next(iter(ordered.values()))
+    if missing := set(range(classes)) - {example.label for example in training}:
         raise InputError(f"{name}: no training example is of class {', '.join(map(str, sorted(missing)))}")
     return Examples(name, classes, kind, ordered, f1)
 
@@ -167,7 +167,7 @@ AVERAGED = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 
 
 def features(task: Examples, vectors: TextVectors) -> dict[str, Floats]:
-    """Return what the classifier sees of each split: ``u``, or ``|u - v|`` and ``u * v`` for pairs."""
+    """Return the features of each split: the vector of a text, or for pairs ``|u - v|`` and ``u * v``."""
     return {
         split: joined(*(vectors.of(side) for side in zip(*(e.texts for e in examples), strict=True)))
         for split, examples in task.splits.items()
@@ -175,7 +175,7 @@ def features(task: Examples, vectors: TextVectors) -> dict[str, Floats]:
 
 
 def joined(first: Floats, second: Floats | None = None) -> Floats:
-    """Return the features of one text, or of pairs: ``|u - v|`` and ``u * v`` ``[n, 2 dim]``."""
+    """Return the features of texts ``[n, dim]``, or of pairs: ``|u - v|`` and ``u * v`` ``[n, 2 dim]``."""
     if second is None:
         return first
     return np.concatenate([np.abs(first - second), first * second], axis=1)
@@ -187,5 +187,5 @@ def labels(task: Examples) -> dict[str, npt.NDArray[np.int64]]:
 
 
 def content(task: Examples) -> list[Any]:
-    """Return what a task consists of, for a hash of it."""
+    """Return the content of a task as JSON, for its hash."""
     return [[split, [[*e.texts, e.label] for e in examples]] for split, examples in task.splits.items()]

@@ -1,4 +1,4 @@
-"""Figures as files, and as SVG within a page, where they take the page's colours."""
+"""Writing figures to files, and as SVG inside a page, where they take the page's colours."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
     from matplotlib.figure import SubFigure
 
-LINE = 0.2
+LEGEND_LINE = 0.2
 """Height of a line of a legend, in inches."""
-WIDE = 28
-"""Characters of a name that leaves no room for another one beside it in a legend."""
-MANY = 3000
-"""Points of a panel beyond which they are drawn as pixels in an SVG."""
+LONG_NAME = 28
+"""A legend has one column if a name in it has more characters than this."""
+MOST_SHAPES = 3000
+"""A panel with more points than this has them as pixels in an SVG."""
 STYLE = re.compile(r' style="([^"]*)"')
 OWN_ID = re.compile(r' id="[\w.]+_\d+"')
-"""Names that matplotlib gives to its parts: nothing refers to them, and two figures of a page would have the same."""
+"""Ids of matplotlib that nothing refers to; two figures on a page would have the same ones."""
 
 
 @contextmanager
 def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: int) -> Iterator[Canvas]:
-    """Yield some panels of a figure on one canvas.
+    """Yield a canvas with some panels of a figure.
 
     Args:
-        figure: its name is the salt of ids.
-        panels: some or all of the figure's.
-        columns: panels beside each other.
+        figure: the figure.
+        panels: some or all of its panels.
+        columns: number of panels beside each other.
     """
     import matplotlib as mpl
     import numpy as np
@@ -56,70 +56,65 @@ def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: i
         canvas = Canvas(figsize=(width * columns, height * lines), layout="constrained")
         FigureCanvasAgg(canvas)
         parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
-        below = max(_panel(part, panel) for part, panel in zip(parts, panels, strict=False))
-        canvas.set_figheight(canvas.get_figheight() + lines * below * LINE)
+        legend_lines = max(_panel(part, panel) for part, panel in zip(parts, panels, strict=False))
+        canvas.set_figheight(canvas.get_figheight() + lines * legend_lines * LEGEND_LINE)
         for text in canvas.findobj(Text):
             text.set_text(safe(text.get_text()))
         yield canvas
 
 
 def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> int:
-    """Draw a panel with its legend below it, and return how many lines that takes."""
+    """Draw a panel with its legend below it, and return the number of lines of the legend."""
     import numpy as np
 
     axes = part.subplots()
     panel(axes)
     axes.set_title(style.short(axes.get_title(loc="left"), 60))
-    if sum(np.shape(cloud.get_offsets())[0] for cloud in axes.collections) > MANY:
+    if sum(np.shape(cloud.get_offsets())[0] for cloud in axes.collections) > MOST_SHAPES:
         for cloud in axes.collections:
             cloud.set_rasterized(True)
     handles, labels = axes.get_legend_handles_labels()
     labels = [style.short(label) for label in labels]
     if len(labels) < 2:
         return 0
-    columns = 1 if max(map(len, labels)) > WIDE else 2
+    columns = 1 if max(map(len, labels)) > LONG_NAME else 2
     part.legend(handles, labels, loc="outside lower left", ncols=columns)
     return -(-len(labels) // columns)
 
 
 def save_figure(figure: Figure, folder: Path) -> None:
-    """Write a figure as PNG and SVG, and what it shows as CSV.
-
-    Args:
-        figure: what is drawn.
-        folder: it exists.
-    """
+    """Write a figure as PNG and SVG, and its data as CSV, into a folder that exists."""
     with drawn(figure, figure.panels, figure.columns) as canvas:
         for suffix in (".png", ".svg"):
-            about: Any = {"Title": figure.title, "Description": figure.alt}
+            metadata: Any = {"Title": figure.title, "Description": figure.alt}
             if suffix == ".svg":
-                about |= {"Date": None}  # the same bytes every time
-            canvas.savefig(folder / f"{figure.name}{suffix}", metadata=about)
+                metadata |= {"Date": None}  # a date would change the bytes
+            canvas.savefig(folder / f"{figure.name}{suffix}", metadata=metadata)
     save_frame(figure.data, folder / f"{figure.name}.csv")
 
 
 def save_frame(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table of data as CSV; what is not known is empty."""
+    """Write a data frame as CSV; missing values are empty."""
     frame.to_csv(path, index=False, lineterminator="\n")
 
 
 def inline(figure: Figure) -> list[tuple[str, list[list[float]]]]:
-    """Return an SVG for each panel, and where the figure's points lie in it.
+    """Return an SVG for each panel, and the positions ``[x, y]`` of the figure's points in the units of the SVG.
 
-    An SVG scales to its place and has the colours of the page around it. Points are ``[x, y]`` in its own units.
+    An SVG scales to the width of its place and has the colours of the page around it.
     """
-    made = []
+    panels = []
     for number, panel in enumerate(figure.panels):
         buffer = io.StringIO()
         with drawn(figure, (panel,), 1) as canvas:
             canvas.savefig(buffer, format="svg", transparent=True)
-            places = _places(figure, number, canvas)
-        made.append((_adapted(buffer.getvalue()), places))
-    return made
+            positions = _positions(figure, number, canvas)
+        panels.append((_adapted(buffer.getvalue()), positions))
+    return panels
 
 
-def _places(figure: Figure, number: int, canvas: Canvas) -> list[list[float]]:
-    """Return where points lie in the SVG of a canvas that has been drawn: in points of 1/72 inch, from the top."""
+def _positions(figure: Figure, number: int, canvas: Canvas) -> list[list[float]]:
+    """Return the positions of points in the SVG of a drawn canvas, in units of 1/72 inch from the top left corner."""
     if figure.points is None:
         return []
     points = figure.points[figure.points["panel"] == number]
@@ -130,7 +125,7 @@ def _places(figure: Figure, number: int, canvas: Canvas) -> list[list[float]]:
 
 
 def _adapted(svg: str) -> str:
-    """Return an SVG without what a page has itself or forbids: header, metadata, styles, sizes, fonts."""
+    """Return an SVG without header, metadata, styles, sizes and fonts, which the page has itself or forbids."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.DOTALL)
@@ -148,7 +143,7 @@ def _adapted(svg: str) -> str:
 
 
 def _attributes(styled: re.Match[str]) -> str:
-    """Return a style as attributes: a page's policy forbids styles, and the page chooses the font."""
+    """Return a style as attributes, because a page's policy forbids styles; the font is left to the page."""
     pairs = [part.split(":", 1) for part in styled[1].split(";") if ":" in part]
     kept = [(key.strip(), value.strip()) for key, value in pairs if key.strip() != "font-family"]
     return "".join(f' {key}="{value}"' for key, value in kept)

@@ -1,4 +1,4 @@
-"""A page as one HTML file: no network, light and dark, tables that sort, figures as SVG, maps that tell their texts."""
+"""A page as one HTML file that needs no network, with a dark mode, sortable tables, and figures as SVG."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 LONGEST = 300
-"""Characters of a text that is shown beside its point."""
-TOLD = 20_000
-"""Points of a figure up to which a page holds their texts."""
-LISTED = 3
-"""Sections from which on a page has a list of them."""
+"""The greatest length of a text that is shown beside its point, in characters."""
+MOST_POINTS = 20_000
+"""A figure with more points than this does not show their texts."""
+LEAST_LISTED = 3
+"""A page with so many sections has a table of contents."""
 
 
 def render(page: Page, style: Style) -> str:
-    """Return the file. Everything that comes from results is escaped by the template."""
+    """Return the file; the template escapes all texts."""
     from markupsafe import Markup
 
     environment = templates(autoescape=True, finalize=_shown)
@@ -36,17 +36,17 @@ def render(page: Page, style: Style) -> str:
         table, figure = section.table, section.figure
         notes = table_notes(table, ranked=ranked, intervals=intervals) if table is not None else []
         panels = inline(figure) if figure is not None else []
-        told = figure is not None and figure.points is not None and len(figure.points) <= TOLD
-        if told and figure is not None:
-            points[number] = _points(figure, [places for _, places in panels])
-        shown = {"notes": notes, "panels": [Markup(svg) for svg, _ in panels], "told": told}
-        parts.append({"number": number, "section": section, **shown})
+        has_texts = figure is not None and figure.points is not None and len(figure.points) <= MOST_POINTS
+        if has_texts and figure is not None:
+            points[number] = _points(figure, [positions for _, positions in panels])
+        drawings = [Markup(svg) for svg, _ in panels]
+        parts.append({"number": number, "section": section, "notes": notes, "panels": drawings, "has_texts": has_texts})
     css = _asset(environment, "page.css")
     script = _asset(environment, "sort.js") + (_asset(environment, "points.js") if points else "")
     return environment.get_template("page.html").render(
         page=page,
         parts=parts,
-        least_listed=LISTED,
+        least_listed=LEAST_LISTED,
         points=_data(points) if points else None,
         css=css,
         script=script,
@@ -57,23 +57,23 @@ def render(page: Page, style: Style) -> str:
     )
 
 
-def _points(figure: Figure, places: list[list[list[float]]]) -> dict[str, object]:
-    """Return the texts and groups of a figure's points, and for each panel ``[x, y, text, group]`` of each point."""
+def _points(figure: Figure, positions: list[list[list[float]]]) -> dict[str, object]:
+    """Return the texts and groups of a figure's points, and each panel's points ``[x, y, text, group]`` by number."""
     points = figure.points
     assert points is not None
     texts = {text: i for i, text in enumerate(dict.fromkeys(points["text"]))}
     groups = {group: i for i, group in enumerate(dict.fromkeys(points["group"]))}
     panels = []
-    for number, each in enumerate(places):
-        inside = points[points["panel"] == number]
-        named = zip(each, inside["text"], inside["group"], strict=True)
-        panels.append([[x, y, texts[text], groups[group]] for (x, y), text, group in named])
+    for number, in_panel in enumerate(positions):
+        rows = points[points["panel"] == number]
+        placed = zip(in_panel, rows["text"], rows["group"], strict=True)
+        panels.append([[x, y, texts[text], groups[group]] for (x, y), text, group in placed])
     shown = [text if len(text) <= LONGEST else f"{text[:LONGEST]}\N{HORIZONTAL ELLIPSIS}" for text in map(safe, texts)]
     return {"texts": shown, "groups": [safe(str(group)) for group in groups], "panels": panels}
 
 
 def _data(value: object) -> str:
-    """Return JSON that may stand within a script element: nothing in it ends the element or begins a comment."""
+    """Return JSON for a script element: its texts cannot end the element or begin a comment."""
     from markupsafe import Markup
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -83,17 +83,17 @@ def _data(value: object) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Make texts safe; markup and numbers stay as they are."""
+    """Make a text of a template safe; markup and numbers stay as they are."""
     return safe(value) if type(value) is str else value
 
 
 def _asset(environment: Environment, name: str) -> str:
-    """Return style or script; they hold no values, so nothing in them is escaped."""
+    """Return a style sheet or script, which holds no values that would have to be escaped."""
     from markupsafe import Markup
 
     return Markup(environment.loader.get_source(environment, name)[0]) if environment.loader else ""
 
 
 def _digest(text: str) -> str:
-    """Return what the page's own policy allows: this text and no other."""
+    """Return the entry of the page's policy that allows this script or style sheet."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -27,7 +27,7 @@ SIGNS = {
     **{sign: f"\\{sign}" for sign in "{}$&#%_"},
 }
 LIGATURES = re.compile(r"([-,'!?])(?=[-,'`!?])")
-"""Signs that TeX makes one of, such as two hyphens, which become a dash."""
+"""Signs that TeX would join, such as two hyphens to a dash."""
 LEVELS = {1: "section", 2: "subsection", 3: "subsubsection"}
 MARKS = {"": "%s", "best": r"\textbf{%s}", "second": r"\underline{%s}"}
 
@@ -36,9 +36,9 @@ def render(page: Page, style: Style, folder: str = "") -> str:
     """Return the file.
 
     Args:
-        page: what is shown.
-        style: bold, intervals.
-        folder: beside the file, with its figures as PNG; without one, figures are left out.
+        page: the page.
+        style: whether bold marks and intervals are shown.
+        folder: name of the folder beside the file that has the figures as PNG; without one, figures are left out.
     """
     filters = {"text": escape, "slug": _slug}
     return render_template("page.tex", page, style, folder, f"{RANKED}{SECOND}.", filters, levels=LEVELS, marks=MARKS)
@@ -46,8 +46,8 @@ def render(page: Page, style: Style, folder: str = "") -> str:
 
 def escape(text: str) -> str:
     """Return text that LaTeX prints as it is."""
-    apart = LIGATURES.sub("\\1\0", safe(text))
-    return "".join(SIGNS.get(sign, sign) for sign in apart).replace("\0", "{}")
+    separated = LIGATURES.sub("\\1\0", safe(text))
+    return "".join(SIGNS.get(sign, sign) for sign in separated).replace("\0", "{}")
 
 
 def _slug(title: str) -> str:

@@ -9,18 +9,18 @@ from sentcli.pages.page import RANKED, Page, Style, render_template
 from sentcli.printable import safe
 
 SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
-"""What Markdown would read as markup within a line."""
+"""Signs that are markup anywhere in a line."""
 LINE_SIGNS = re.compile(r"^(\s*)([-+=]|\d+[.)])")
-"""What it would read as a list or a rule at the start of one."""
+"""Signs that make a list or a rule at the start of a line."""
 
 
 def render(page: Page, style: Style, folder: str = "") -> str:
     """Return the file.
 
     Args:
-        page: what is shown.
-        style: bold, intervals.
-        folder: beside the file, with its figures as PNG; without one, figures are left out.
+        page: the page.
+        style: whether bold marks and intervals are shown.
+        folder: name of the folder beside the file that has the figures as PNG; without one, figures are left out.
     """
     filters = {"text": escape, "line": _line, "fence": _fence}
     return render_template("page.md", page, style, folder, f"{RANKED}.", filters)
@@ -32,10 +32,10 @@ def escape(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a line of its own."""
+    """Return an escaped text that stands on a line of its own."""
     return LINE_SIGNS.sub(lambda sign: f"{sign[1]}{sign[2][:-1]}\\{sign[2][-1]}", escape(text))
 
 
 def _fence(code: Sequence[str]) -> str:
-    """Return what stands around lines of code: longer than any row of backticks in them."""
+    """Return the fence of a block of code, which is longer than any run of backticks in it."""
     return "`" * max(3, 1 + max((len(run) for line in code for run in re.findall("`+", line)), default=0))

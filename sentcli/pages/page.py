@@ -1,4 +1,4 @@
-"""What a page is made of, whatever it is written as: a list of sections with text, a table, a figure."""
+"""The parts of a page, in any format: sections with text, a table, a figure."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ SECOND = ", second best underlined"
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels that belong together, each drawn by a function in matplotlib's own words.
+    """Panels that belong together, each drawn by a function on matplotlib's axes.
 
-    A file has the panels beside each other; a page sets each where there is room for it.
+    A file has the panels beside each other; a page puts them where there is room.
     """
 
     name: str
     """The name of its files, without a suffix."""
     title: str
     panels: Sequence[Callable[[Axes], object]]
-    """Each draws on axes of its own, in the style of `pages.style`; what has a label there comes into a legend."""
+    """Each draws on axes of its own, in the style of `pages.style`; its labelled parts make the legend."""
     data: pd.DataFrame
-    """What is drawn: the CSV beside the picture."""
+    """The data of the drawing, written as CSV beside the picture."""
     alt: str
-    """What the figure shows, for those who cannot see it."""
+    """A description for readers who cannot see the figure."""
     note: str = ""
-    """What has to be known to read it."""
+    """An explanation below the figure."""
     points: pd.DataFrame | None = None
-    """Points that tell their text where a pointer rests on them: panel (its number), x, y, group, text."""
+    """Points whose text is shown under the pointer; columns panel (its number), x, y, group, text."""
     columns: int = 2
     """Panels beside each other in the files."""
     size: tuple[float, float] = (4.6, 3.5)
-    """Inches of a panel: a page shows 4.6 on a phone, and letters keep a readable size."""
+    """Width and height of a panel in inches; with a width of 4.6, letters are readable on a phone."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ class Section:
     table: Table | None = None
     figure: Figure | None = None
     file: str = ""
-    """The name of the table's CSV, without a suffix, where one is written."""
+    """The name of the table's CSV without a suffix; empty if none is written."""
     code: Sequence[str] = ()
-    """Lines of a shell."""
+    """Lines of a shell script."""
     level: int = 2
     """The level of the heading; the page's title has 1."""
     folded: bool = False
-    """Details: HTML shows them when they are asked for."""
+    """Whether HTML hides the section until the reader unfolds it."""
 
     @property
     def caption(self) -> str:
-        """What stands above the table, where the section's title stands above that."""
+        """The title of the table without the title of the section, which stands above it."""
         caption = self.table.title if self.table is not None else ""
         rest = caption.removeprefix(f"{self.title}: ")
         return rest[:1].upper() + rest[1:] if rest[1:2].islower() else rest  # not NDCG
@@ -81,22 +81,22 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A title, what the page says in short, and its sections."""
+    """A title, a summary, and sections."""
 
     title: str
     sections: Sequence[Section]
     text: Sequence[str] = ()
-    """A short summary, in paragraphs."""
+    """Paragraphs of the summary."""
     made: str = ""
-    """What made the page."""
+    """The line that says how the page was made."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a page is written."""
+    """Which marks and intervals the tables and figures of a page show."""
 
     bold: bool = True
-    """Mark the best of each column."""
+    """Mark the best entry of each column."""
     intervals: bool | None = None
     """Show the 95 % intervals in tables and figures; None: in HTML only, where there is room."""
 
@@ -105,11 +105,11 @@ PLAIN = Style()
 
 
 def table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
-    """Return what stands below a table.
+    """Return the notes below a table.
 
     Args:
-        table: whose notes they are.
-        ranked: what the marks of the best entries are; empty where they are not shown.
+        table: the table.
+        ranked: the note that explains the marks of the best entries; empty if they are not shown.
         intervals: whether the intervals are shown.
     """
     marked = any(table.rank(i, j) for i in range(len(table.rows)) for j in range(len(table.columns)))
@@ -119,7 +119,7 @@ def table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
 
 
 def environment(**settings: Any) -> Environment:
-    """Return what renders the templates of pages."""
+    """Return the Jinja environment of the templates of pages."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("sentcli.pages", "templates")
@@ -129,16 +129,16 @@ def environment(**settings: Any) -> Environment:
 def render_template(
     name: str, page: Page, style: Style, folder: str, ranked: str, filters: dict[str, Callable[..., str]], **more: Any
 ) -> str:
-    """Return a page as a text that is no HTML.
+    """Return a page as LaTeX or Markdown.
 
     Args:
         name: of the template.
-        page: what is shown.
-        style: bold, intervals.
-        folder: beside the file, with its figures.
-        ranked: what the marks of the best entries are.
-        filters: of the template; `plain` makes text safe, and that only.
-        more: what else the template takes.
+        page: the page.
+        style: whether bold marks and intervals are shown.
+        folder: name of the folder beside the file that has the figures.
+        ranked: the note that explains the marks of the best entries.
+        filters: of the template, besides `plain`, which only makes text safe.
+        more: further variables of the template.
     """
     signs: dict[str, Any] = {}
     if name.endswith(".tex"):  # braces are LaTeX's

@@ -1,4 +1,4 @@
-"""What moves a number, in words: the evaluation's protocol, which a table shares, and the model's settings."""
+"""The protocol of scores: which part a table has in common, which belongs to a model, and both in words."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER, ModelScores, TaskScore
 
 MODEL_SETTINGS = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
-"""Of the model in a protocol: these may differ between the rows of a table, and are told with the row."""
+"""Keys of a protocol that are settings of the model: rows of one table may differ in them."""
 FUSION_SETTINGS = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
-"""Settings that only some ways of searching have."""
+"""Keys of a protocol that only some ways of searching have."""
 SEARCH_SETTINGS = ("search", "similarity", "index", "query_length", *FUSION_SETTINGS, *MODEL_SETTINGS)
 SET_FACTS = ("split", "own_document", "forums")
-"""Of each set in a protocol of retrieve; under ``sets``, where sets differ."""
+"""Keys of retrieve's protocol that are facts of the sets; they stand under ``sets`` if the sets differ in them."""
 COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
-"""These move no number of a table."""
+"""Keys of a protocol that do not change the scores."""
 SIZES = ("pairs", "test", "queries", "documents")
-"""Facts that tell how large a task is: rows of different sizes are of different data."""
+"""Facts of a task that are its size: rows with different sizes were measured on different data."""
 
 
 def single_kinds(scores: ModelScores) -> list[ModelScores]:
-    """Part the scores of a model by kind: no table holds accuracies and correlations."""
+    """Split the scores of a model by kind, since accuracies and correlations need different tables."""
     if len(scores.kinds) < 2:
         return [scores]
     parts = []
@@ -35,7 +35,7 @@ def single_kinds(scores: ModelScores) -> list[ModelScores]:
 
 
 def measure(scores: ModelScores) -> str:
-    """Return what the numbers of a table are called."""
+    """Return the name of the numbers in a table."""
     kind = scores.kinds[0]
     if kind is RETRIEVAL:
         return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
@@ -43,7 +43,7 @@ def measure(scores: ModelScores) -> str:
 
 
 def axis(scores: ModelScores, *, points: bool = True) -> str:
-    """Return what the numbers are, with their unit; without `points` they are on the scale of the command's JSON."""
+    """Return the name of the numbers with their unit; without `points` they have the scale of the command's JSON."""
     if scores.kinds[0] is TRANSFER:
         return "accuracy in %"
     name = measure(scores)
@@ -65,14 +65,14 @@ def settings(scores: ModelScores) -> dict[str, Any]:
 
 
 def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
-    """Part scores into those that may share a table: same kind, measure and protocol, tasks of the same size."""
+    """Group scores that may share a table: those of the same kind, measure and protocol, on tasks of the same size."""
     groups: list[tuple[str, dict[str, tuple[Any, ...]], list[ModelScores]]] = []
     for scores in (part for run in runs for part in single_kinds(run)):
         key = json.dumps([scores.kinds[0].name, measure(scores), evaluation(scores)], sort_keys=True, default=str)
         sizes = {task.task: _size(task, scores) for task in scores.tasks}
-        for other, known, members in groups:
-            if other == key and all(known.get(task, size) == size for task, size in sizes.items()):
-                known.update(sizes)
+        for group_key, group_sizes, members in groups:
+            if group_key == key and all(group_sizes.get(task, size) == size for task, size in sizes.items()):
+                group_sizes.update(sizes)
                 members.append(scores)
                 break
         else:
@@ -82,12 +82,12 @@ def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
 
 
 def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
-    """Return what has to be equal for a task to be the same one: its size, and what is scored of it."""
+    """Return what two scores of a task must have in common to be on the same data: its size and facts of the set."""
     sizes = tuple(task.facts.get(key) for key in SIZES)
     if scores.command != "retrieve":
         return sizes
-    own = scores.protocol.get("sets")
-    facts = {**scores.protocol, **((own.get(task.task) or {}) if isinstance(own, dict) else {})}
+    sets = scores.protocol.get("sets")
+    facts = {**scores.protocol, **((sets.get(task.task) or {}) if isinstance(sets, dict) else {})}
     return (*sizes, *(facts.get(key) for key in SET_FACTS))
 
 
@@ -134,16 +134,17 @@ def protocol_note(scores: ModelScores) -> str:
 
 
 def differing(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of each mapping what is not the same in all of them."""
+    """Return of each of some settings those in which they differ, all in the same order."""
     keys = list(dict.fromkeys(key for group in groups for key in group))
-    same = {key for key in keys if all(group.get(key) == groups[0].get(key) for group in groups)}
-    return [{key: group[key] for key in keys if key in group and key not in same} for group in groups]
+    common = {key for key in keys if all(group.get(key) == groups[0].get(key) for group in groups)}
+    return [{key: group[key] for key in keys if key in group and key not in common} for group in groups]
 
 
 def telling(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what tells some settings apart, with as little as does it.
+    """Return the settings that tell models apart, as few as are enough.
 
-    How a search fuses follows from the way of searching; backends give the same vectors, so they are a last resort.
+    The settings of a fusion follow from the way of searching, and backends give the same vectors, so these are only
+    named if the others are the same.
     """
     least = _differing_without(groups, ("backend", *FUSION_SETTINGS))
     if len({json.dumps(each, default=str) for each in least}) == len(least):
@@ -157,6 +158,6 @@ def _differing_without(groups: Sequence[Mapping[str, Any]], keys: Sequence[str])
 
 
 def shared(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is the same in all of some mappings."""
+    """Return the settings that all of some models have in common."""
     first = groups[0]
     return {key: value for key, value in first.items() if all(key in g and g[key] == value for g in groups)}

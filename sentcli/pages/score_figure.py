@@ -1,4 +1,4 @@
-"""The figure of a table of scores: dots with whiskers, a band for each task."""
+"""The figure of a table of scores: a band of dots with whiskers for each task."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINE = 0.19
-"""Inches that a line takes."""
+"""Height of the line of one score, in inches."""
 GAP = 1.4
-"""Lines between two tasks."""
+"""Space between two tasks, in lines."""
 
 
 def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
-    """Return a figure with a band for each task, or None if no score is known.
+    """Return a figure with a band for each task, or None if there is no score.
 
-    Whiskers are 95 % intervals, or of grouped models the standard deviation of the seeds, which are the small dots.
+    Whiskers are 95 % intervals. A group of seeds has its standard deviation as whiskers, and the seeds as small dots.
     """
     import pandas as pd
 
@@ -31,9 +31,9 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
     if not rows:
         return None
     data = pd.DataFrame(rows)
-    known = data["low"].notna()
-    kinds = ["95 % interval"] if (known & ~data["grouped"]).any() else []
-    if (known & data["grouped"]).any():
+    has_whiskers = data["low"].notna()
+    kinds = ["95 % interval"] if (has_whiskers & ~data["grouped"]).any() else []
+    if (has_whiskers & data["grouped"]).any():
         kinds.append("mean \N{PLUS-MINUS SIGN} standard deviation of the seeds, which are the small dots")
     whiskers = f"Whiskers: {'; of grouped models '.join(kinds)}. " if kinds else ""
     axis = protocols.axis(table.models[0])
@@ -54,28 +54,28 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
     """Yield a point for each task and model, with the height of its line."""
     y = 0.0
     for column in table.columns:
-        shown: list[dict[str, Any]] = []
-        point: dict[str, Any]
+        points: list[dict[str, Any]] = []
         for series, system in enumerate(table.systems):
             mean, sd = system.spread(column, table.columns)
             if mean is not None:
-                ends = (mean - sd, mean + sd) if sd is not None else system.interval(column, table.columns)
+                whiskers = (mean - sd, mean + sd) if sd is not None else system.interval(column, table.columns)
                 seeds = system.values(column, table.columns) if sd is not None else []
-                point = {"model": system.label, "value": mean, "ends": ends, "seeds": seeds}
-                shown.append({**point, "series": series, "grouped": system.grouped, "published": False})
+                point: dict[str, Any] = {"model": system.label, "value": mean, "whiskers": whiskers, "seeds": seeds}
+                points.append({**point, "series": series, "grouped": system.grouped, "published": False})
         for series, against in enumerate(table.published.values(), len(table.systems)):
             if (line := against["tasks"].get(column)) is not None:
-                point = {"model": published_label(against), "value": line["published"], "ends": None, "seeds": []}
-                shown.append({**point, "series": series, "grouped": False, "published": True})
-        for i, point in enumerate(shown, 1):
-            low, high = (point.pop("ends") if intervals else None) or (None, None)
+                point = {"model": published_label(against), "value": line["published"], "whiskers": None, "seeds": []}
+                points.append({**point, "series": series, "grouped": False, "published": True})
+        for i, point in enumerate(points, 1):
+            whiskers = point.pop("whiskers")
+            low, high = whiskers if intervals and whiskers else (None, None)
             scaled = {"value": point["value"], "low": low, "high": high}
             scaled = {key: table.scaled(value) for key, value in scaled.items()}
             whisker = "" if low is None else f" ({scaled['low']:.2f} to {scaled['high']:.2f})"
             text = f"{short(column)}, {point['model']}: {scaled['value']:.2f}{whisker}"
             seeds = [value * table.factor for value in point["seeds"]]
             yield {"task": short(column), **point, **scaled, "seeds": seeds, "y": y + i, "text": text}
-        y += len(shown) + GAP if shown else 0
+        y += len(points) + GAP if points else 0
 
 
 def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
@@ -97,7 +97,7 @@ def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
 
 
 def _look(series: int, *, published: bool) -> dict[str, Any]:
-    """Return marker and colour of a model; what is printed in a paper is an open mark."""
+    """Return marker and colour of a model; a published score has an open marker."""
     if published:
         return {"marker": style.marker(series), "color": style.INK, "markerfacecolor": "none", "markersize": 5.5}
     return {"marker": style.marker(series), "color": style.colour(series), "markersize": 5.5}

@@ -1,4 +1,4 @@
-"""From scores to a page: which tables there are, what stands in which, and how it was measured."""
+"""The page of scores: its tables, further sections, and how the scores were measured."""
 
 from __future__ import annotations
 
@@ -23,27 +23,24 @@ from sentcli.table import Table
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user says about a page."""
+    """The user's choices for a page of scores."""
 
     title: str | None = None
     groups: tuple[Pattern, ...] = ()
-    """Runs that are seeds of one system."""
+    """Patterns of models that are seeds of one system."""
     names: tuple[Pattern, ...] = ()
     """Labels of models."""
     style: Style = PLAIN
 
 
-NO_CHOICES = Choices()
-
-
 def score_tables_of(
-    runs: Sequence[ModelScores], choices: Choices = NO_CHOICES, *, points: bool = True
+    runs: Sequence[ModelScores], choices: Choices = Choices(), *, points: bool = True
 ) -> list[ScoreTable]:
-    """Return the tables of some scores: those of different protocols do not share one.
+    """Return the tables of scores; each table has one protocol.
 
     Args:
-        runs: of any commands and protocols.
-        choices: seeds and labels.
+        runs: scores of any commands and protocols.
+        choices: groups of seeds, and labels.
         points: show scores times 100.
 
     Raises:
@@ -56,23 +53,23 @@ def score_tables_of(
 
 
 def write_score_page(
-    runs: Sequence[ModelScores], files: Sequence[Path], choices: Choices = NO_CHOICES, inside: Sequence[Section] = ()
+    runs: Sequence[ModelScores], files: Sequence[Path], choices: Choices = Choices(), more: Sequence[Section] = ()
 ) -> None:
-    """Write a page of scores; the figure of a table goes into HTML only, where nothing has to lie beside the file."""
+    """Write a page of scores; only HTML shows the figure of a table, since other formats would need a folder for it."""
     for file in files:
-        page = score_page(runs, choices, inside, figures=file.suffix.lower() == ".html")
-        write_page(page, [file], choices.style)
+        page = score_page(runs, choices, more, figures=file.suffix.lower() == ".html")
+        write_page(page, file, choices.style)
 
 
 def score_page(
-    runs: Sequence[ModelScores], choices: Choices = NO_CHOICES, inside: Sequence[Section] = (), *, figures: bool = True
+    runs: Sequence[ModelScores], choices: Choices = Choices(), more: Sequence[Section] = (), *, figures: bool = True
 ) -> Page:
-    """Make a page of scores.
+    """Return the page of scores.
 
     Args:
-        runs: of any commands and protocols.
-        choices: title, seeds, labels, style.
-        inside: what else the page shows, between the scores and how they were measured.
+        runs: scores of any commands and protocols.
+        choices: title, groups of seeds, labels and style.
+        more: further sections, between the scores and how they were measured.
         figures: draw the scores.
     """
     tables = score_tables_of(runs, choices)
@@ -85,7 +82,7 @@ def score_page(
                 for table in tables
                 for section in _sections(table, choices.style, several=len(tables) > 1, figures=figures)
             ),
-            *inside,
+            *more,
             *(_how_measured(tables) if tables else ()),
         ),
         text=tuple(map(_summary, tables)),
@@ -101,32 +98,32 @@ def _title(tables: Sequence[ScoreTable]) -> str:
 
 
 def _summary(table: ScoreTable) -> str:
-    """Say in a sentence which model is best in a table."""
+    """Return a sentence that names the best model of a table."""
     column = table.columns[-1]
     means = {system.label: system.spread(column, table.columns)[0] for system in table.systems}
-    known = {label: mean * table.factor for label, mean in means.items() if mean is not None}
-    what = f"{'average ' if column == AVERAGE else ''}{protocols.axis(table.models[0])}"
-    of = "" if column == AVERAGE else f" on {score_tables.short(column)}"
-    if not known:
+    scores = {label: mean * table.factor for label, mean in means.items() if mean is not None}
+    if not scores:
         return f"{table.title}: no model has all scores."
-    best = max(known, key=known.__getitem__)
-    rest = f", the best of {len(known)} models" if len(known) > 1 else ""
-    return f"{table.title}: {best} has {known[best]:.2f} ({what}{of}){rest}."
+    axis = protocols.axis(table.models[0])
+    measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
+    best = max(scores, key=scores.__getitem__)
+    rest = f", the best of {len(scores)} models" if len(scores) > 1 else ""
+    return f"{table.title}: {best} has {scores[best]:.2f} ({measure}){rest}."
 
 
 def _titled(groups: Sequence[list[ModelScores]]) -> Iterator[tuple[list[ModelScores], str]]:
-    """Give each table a title, which says what sets its protocol apart from that of others of its kind."""
+    """Yield each group with a title, which names what differs from the protocols of other tables of the same kind."""
     titles = [group[0].kinds[0].title for group in groups]
     for group, title in zip(groups, titles, strict=True):
         twins = [other for other, name in zip(groups, titles, strict=True) if name == title]
         choices = [{"score": protocols.measure(twin[0]), **protocols.evaluation(twin[0])} for twin in twins]
-        own = protocols.differing(choices)[twins.index(group)]
-        mark = own.get("name") or protocols.words(own) or f"data {twins.index(group) + 1} of {len(twins)}"
+        different = protocols.differing(choices)[twins.index(group)]
+        mark = different.get("name") or protocols.words(different) or f"data {twins.index(group) + 1} of {len(twins)}"
         yield group, f"{title} ({mark})" if len(twins) > 1 else title
 
 
 def _sections(table: ScoreTable, style: Style, *, several: bool, figures: bool) -> Iterator[Section]:
-    """Yield the sections of a table of scores; their titles name it if there are several."""
+    """Yield the sections of a table of scores; their titles name the table if there are several tables."""
     of = f": {table.title}" if several else ""
     figure = score_figure(table, intervals=style.intervals is not False) if figures else None
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
@@ -146,8 +143,8 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     """Yield protocols, versions and commands."""
     yield Section("How it was measured")
     for table in tables:
-        each = [(scores.label, _settings(scores)) for scores in table.models]
-        shown = settings_table(f"Settings of {table.title}", each)
+        settings = [(scores.label, _settings(scores)) for scores in table.models]
+        shown = settings_table(f"Settings of {table.title}", settings)
         yield Section(f"Protocol: {table.title}", table=shown, level=3, folded=True)
     models = [scores for table in tables for scores in table.models]
     versions = [(scores.label, _machine(scores)) for scores in models]
@@ -159,7 +156,7 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
 
 
 def _machine(scores: ModelScores) -> dict[str, Any]:
-    """Return versions and hardware, without what the protocol says already."""
+    """Return versions and hardware, without the facts that are in the protocol as well."""
     return {key: value for key, value in scores.environment.items() if value is not None and key not in scores.protocol}
 
 
@@ -169,25 +166,25 @@ def _settings(scores: ModelScores) -> dict[str, Any]:
 
 
 def settings_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    """Return settings with their values; a setting that differs has a line for each value.
+    """Return the table of the settings of models; a setting in which they differ has a row for each value.
 
     Args:
         title: of the table.
-        labelled: the settings of each model, after its label.
+        labelled: label and settings of each model.
     """
     rows: list[list[Any]] = []
     for key in dict.fromkeys(key for _, values in labelled for key in values):
-        having = [(label, protocols.value_words(values[key])) for label, values in labelled if key in values]
-        distinct = dict.fromkeys(value for _, value in having)
+        values_of_key = [(label, protocols.value_words(values[key])) for label, values in labelled if key in values]
+        distinct = dict.fromkeys(value for _, value in values_of_key)
         for value in distinct:
-            labels = dict.fromkeys(label for label, other in having if other == value)
-            everywhere = len(distinct) == 1 and len(having) == len(labelled)
-            rows.append([key.replace("_", " "), value, "all" if everywhere else ", ".join(labels)])
+            labels = dict.fromkeys(label for label, other in values_of_key if other == value)
+            is_common = len(distinct) == 1 and len(values_of_key) == len(labelled)
+            rows.append([key.replace("_", " "), value, "all" if is_common else ", ".join(labels)])
     return Table(title, ["setting", "value", "of"], rows, wide=("value", "of"))
 
 
 def command_line(scores: ModelScores) -> str:
-    """Return a command that measures the same."""
+    """Return a command that measures the same scores."""
     protocol = scores.protocol
     parts: list[Any] = ["sentcli", scores.command]
     if scores.command == "retrieve":
@@ -209,20 +206,20 @@ def command_line(scores: ModelScores) -> str:
 
 
 def _tasks(scores: ModelScores) -> list[Any]:
-    """Return the options of sts-eval or senteval that name the tasks, and how their numbers are made."""
+    """Return the options of sts-eval or senteval that name the tasks, the aggregation and the regression."""
     protocol, tasks = scores.protocol, [task.task for task in scores.tasks]
     of_folder = scores.command == "senteval" or protocol.get("split") is not None
     named = [task for task in tasks if of_folder and (scores.command == "senteval" or task in TASKS)]
     parts: list[Any] = ["--data", "SentEval/data/downstream", "--tasks", ",".join(named)] if named else []
     parts += [part for task in tasks if task not in named for part in ("--pairs", f"{task}.tsv")]
     aggregation = {each.title: name for name, each in AGGREGATIONS.items() if name != "all"}
-    if (how := aggregation.get(str(protocol.get("aggregation")))) is not None:
-        parts += ["--aggregation", how]
+    if (name := aggregation.get(str(protocol.get("aggregation")))) is not None:
+        parts += ["--aggregation", name]
     return [*parts, "--regression"] if protocol.get("similarity") == "regression" else parts
 
 
 def _searches(scores: ModelScores) -> list[Any]:
-    """Return the options of retrieve that name model, sets and way of searching."""
+    """Return the options of retrieve that name the model, the sets and the search."""
     protocol, tasks = scores.protocol, [task.task for task in scores.tasks]
     way, index = str(protocol.get("search", "dense")), protocol.get("index", "exact")
     if tasks == ["in-domain"]:

@@ -14,17 +14,17 @@ from sentcli.table import MISSING, Table
 
 SHORT = {
     **{"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."},
-    **{alias: each.short or each.title for each in known_sets().values() for alias in (each.name, *each.aliases)},
+    **{alias: facts.short or facts.title for facts in known_sets().values() for alias in (facts.name, *facts.aliases)},
 }
-"""What papers call a task."""
+"""The short names of tasks, as papers print them."""
 ORDER = (
     *("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness"),
     *("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICKEntailment"),
     *known_sets(),
 )
-"""Of the columns; tasks that papers do not print come last, as they were read."""
-SETTINGS_HERE = 6
-"""Rows up to which the models' settings stand under the table; those of more are in the details."""
+"""The order of the columns; other tasks come last, in the order in which they were read."""
+MOST_LISTED = 6
+"""A table with more rows than this does not list the settings of each model below it."""
 SMALLEST_P = 0.001
 
 
@@ -33,14 +33,14 @@ class ScoreTable:
     """Systems under one protocol."""
 
     title: str
-    """Says also what sets the protocol apart from that of another table."""
+    """If a page has several tables of a kind, it names the difference of the protocols."""
     systems: tuple[System, ...]
     points: bool = True
-    """Whether scores are shown times 100; else on the scale of the command's JSON."""
+    """Whether scores are shown times 100, or on the scale of the command's JSON."""
 
     @property
     def models(self) -> list[ModelScores]:
-        """The models, seeds one by one."""
+        """The scores of all systems, those of each seed on their own."""
         return [scores for system in self.systems for scores in system.seeds]
 
     @property
@@ -50,16 +50,16 @@ class ScoreTable:
 
     @property
     def factor(self) -> float:
-        """What brings the scores to those that are shown."""
+        """The factor by which scores are multiplied to be shown."""
         return self.kind.scale if self.points else 1
 
     def scaled(self, value: float | None) -> float | None:
-        """Return a score as it is shown."""
+        """Return a score times `factor`; None stays None."""
         return None if value is None else value * self.factor
 
     @property
     def format(self) -> str:
-        """How scores are written."""
+        """The format specification of scores."""
         return ".2f" if self.points else f".{self.kind.digits}f"
 
     @property
@@ -75,38 +75,38 @@ class ScoreTable:
 
     @property
     def published(self) -> dict[str, dict[str, Any]]:
-        """What the models were set against, by the name of the published system."""
+        """The comparisons with published systems, by the name of the system."""
         return {scores.against["name"]: scores.against for scores in self.models if scores.against}
 
 
 def short(task: str) -> str:
-    """Return what papers call a task."""
+    """Return the short name of a task, as papers print it."""
     return SHORT.get(task, task)
 
 
 def score_table(table: ScoreTable) -> Table:
-    """Return the table that a paper prints."""
-    counted, columns = any(system.grouped for system in table.systems), table.columns
+    """Return the table as a paper prints it: a row for each system, a column for each task, and the average."""
+    has_seeds, columns = any(system.grouped for system in table.systems), table.columns
     rows: list[list[Any]] = []
     intervals, deviations = {}, {}
     for i, system in enumerate(table.systems):
-        row: list[Any] = [system.label, *([len(system.seeds)] if counted else [])]
+        row: list[Any] = [system.label, *([len(system.seeds)] if has_seeds else [])]
         for column in columns:
             mean, sd = system.spread(column, columns)
             row.append(table.scaled(mean))
             if sd is not None and system.grouped:
                 deviations[i, short(column)] = sd * table.factor
-            if (ends := system.interval(column, columns)) is not None:
-                intervals[i, short(column)] = (ends[0] * table.factor, ends[1] * table.factor)
+            if (interval := system.interval(column, columns)) is not None:
+                intervals[i, short(column)] = (interval[0] * table.factor, interval[1] * table.factor)
         rows.append(row)
     for against in table.published.values():
-        printed = against["tasks"]
-        values = [table.scaled(printed[column]["published"]) if column in printed else None for column in columns]
-        rows.append([published_label(against), *([None] if counted else []), *values])
+        tasks = against["tasks"]
+        values = [table.scaled(tasks[column]["published"]) if column in tasks else None for column in columns]
+        rows.append([published_label(against), *([None] if has_seeds else []), *values])
     gaps = any(value is None for row in rows for value in row)
     return Table(
         f"{table.title}: {protocols.axis(table.models[0], points=table.points)}",
-        ["model", *(["n"] if counted else []), *map(short, columns)],
+        ["model", *(["n"] if has_seeds else []), *map(short, columns)],
         rows,
         formats={short(column): table.format for column in columns},
         ranked=[short(column) for column in columns],
@@ -119,18 +119,18 @@ def score_table(table: ScoreTable) -> Table:
 
 
 def published_label(against: dict[str, Any]) -> str:
-    """Return what a row of published scores is called."""
+    """Return the label of the row of a published system."""
     source = f" ({against['source']})" if against.get("source") else ""
     return f"published: {against.get('title', against['name'])}{source}"
 
 
 def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
-    """Say under which protocol the numbers are, and what the words of the table mean."""
+    """Return the notes on the protocol, the settings of the models, and the signs in the table."""
     notes = [f"Protocol: {protocols.protocol_note(table.models[0])}"]
     settings = [protocols.settings(scores) for scores in table.models]
     if common := protocols.shared(settings):
         notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {protocols.words(common)}.")
-    if len(table.systems) <= SETTINGS_HERE:
+    if len(table.systems) <= MOST_LISTED:
         notes += [f"{label}: {own}." for label, own in _own_settings(table.systems)]
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind is RETRIEVAL else "tasks, each rounded to two decimals first"
@@ -145,10 +145,10 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
 
 
 def _own_settings(systems: Sequence[System]) -> list[tuple[str, str]]:
-    """Return what sets the settings of each system apart, unless its label says it."""
-    each = protocols.telling([protocols.settings(system.seeds[0]) for system in systems])
-    phrases = [(system.label, protocols.words(own)) for system, own in zip(systems, each, strict=True)]
-    return [(label, own) for label, own in phrases if own and not label.endswith(f"({own})")]
+    """Return the label of each system with the settings that tell it apart, unless the label has them."""
+    distinct = protocols.telling([protocols.settings(system.seeds[0]) for system in systems])
+    phrases = [(system.label, protocols.words(settings)) for system, settings in zip(systems, distinct, strict=True)]
+    return [(label, words) for label, words in phrases if words and not label.endswith(f"({words})")]
 
 
 def _interval_note(scores: ModelScores) -> str:
@@ -173,13 +173,12 @@ def against_tables(table: ScoreTable) -> list[Table]:
                 values = (line["measured"], line["published"], line["difference"], low, high)
                 scaled = map(table.scaled, values)
                 within = {True: "yes", False: "no"}.get(line["within"], MISSING)
-                what = f"mean of {line['runs']} models" if line["runs"] > 1 else scores.label
-                rows.append([what, short(task), *scaled, within])
-        rows = [list(row) for row in dict.fromkeys(map(tuple, rows))]  # the mean of several stands with each of them
-        means = "where 95 % of further seeds would lie, if they are normally distributed"
-        note = (
-            f"From, to: {means if runs > 1 else 'the 95 % interval'}; within: whether the published score lies in it."
-        )
+                label = f"mean of {line['runs']} models" if line["runs"] > 1 else scores.label
+                rows.append([label, short(task), *scaled, within])
+        rows = [list(row) for row in dict.fromkeys(map(tuple, rows))]  # each of several models has the row of the mean
+        of_seeds = "where 95 % of further seeds would lie, if they are normally distributed"
+        interval = of_seeds if runs > 1 else "the 95 % interval"
+        note = f"From, to: {interval}; within: whether the published score lies in it."
         source = against.get("source") or f"known as {against['name']}; its source is not known"
         columns = ["model", "task", "measured", "published", "difference", "95 % from", "to", "within"]
         numbers = ("measured", "published", "95 % from", "to")
@@ -190,13 +189,12 @@ def against_tables(table: ScoreTable) -> list[Table]:
 
 
 def comparison_table(table: ScoreTable) -> Table | None:
-    """Return what sets models apart from the first one of their run, or None if nothing was compared."""
+    """Return the differences of models from the first one of their run, or None if nothing was compared."""
     rows: list[list[Any]] = []
     texts: dict[tuple[int, int], str] = {}
     mcnemar = False
     for scores in table.models:
-        known = dict.fromkeys(table.columns)
-        tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in known}
+        tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in table.columns}
         for task, line in tasks.items():
             mcnemar = mcnemar or "only_first" in line
             factor = table.factor
@@ -209,24 +207,24 @@ def comparison_table(table: ScoreTable) -> Table | None:
     if not rows:
         return None
     heads = ("only this right", "only the other right") if mcnemar else ("95 % from", "to")
-    how = "McNemar's exact test" if mcnemar else f"paired bootstrap of the {table.kind.sampled}"
-    note = f"p: {how}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
+    test = "McNemar's exact test" if mcnemar else f"paired bootstrap of the {table.kind.sampled}"
+    note = f"p: {test}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
     signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.format}")
     return Table(
         f"{table.title}: difference of scores{' in points' if table.points else ''}",
         ["model", "less", "task", "difference", *heads, "p"],
         rows,
         formats={**signed, "p": ".3f"},
-        notes=[note if len(rows) > 1 else f"p: {how}."],
+        notes=[note if len(rows) > 1 else f"p: {test}."],
         texts=texts,
     )
 
 
 def _label_of(scores: ModelScores, table: ScoreTable) -> str:
-    """Return the label of the model that another one was compared with: one of the same file, if it is there."""
-    model = str(scores.compared.get("with"))
-    there = [other for other in table.models if other.model == model]
-    return next((other.label for other in there if other.source == scores.source and not other.compared), model)
+    """Return the label of the model that another one was compared with, or its name if the table does not have it."""
+    name = str(scores.compared.get("with"))
+    same_file = (other for other in table.models if other.model == name and other.source == scores.source)
+    return next((other.label for other in same_file if not other.compared), name)
 
 
 def subset_table(table: ScoreTable) -> Table | None:
@@ -241,37 +239,36 @@ def subset_table(table: ScoreTable) -> Table | None:
         return None
     labels = [scores.label for scores in table.models]
     rows = [[short(task), name, *(values.get(i) for i in range(len(labels)))] for (task, name), values in cells.items()]
-    what = protocols.axis(table.models[0])
-    formats = dict.fromkeys(labels, table.format)
-    return Table(f"{table.title}: {what} of each subset", ["task", "subset", *labels], rows, formats)
+    title = f"{table.title}: {protocols.axis(table.models[0])} of each subset"
+    return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, table.format))
 
 
 def measure_table(table: ScoreTable) -> Table | None:
-    """Return everything that was measured of each task, or None if that is no more than the scores."""
+    """Return all metrics and counts of each task, or None if there are no others than the scores."""
     tasks = [(scores.label, task) for scores in table.models for task in scores.tasks]
     titles = dict(table.kind.columns)
     if table.kind is RETRIEVAL:
-        shown = set(titles) & {key for _, task in tasks for key in task.metrics}
-        if not shown:  # a search that went less deep shows all that it has
+        if not set(titles) & {key for _, task in tasks for key in task.metrics}:
+            # a search with a small --top-k has other metrics than those of the table: all of them are shown
             titles |= {key: key for _, task in tasks for key in task.metrics}
     else:
         titles |= {metric: metric for _, task in tasks for metric in task.headline if metric not in titles}
-    known = [key for key in titles if any(key in task.metrics or key in task.facts for _, task in tasks)]
-    if len(known) < 2:
+    keys = [key for key in titles if any(key in task.metrics or key in task.facts for _, task in tasks)]
+    if len(keys) < 2:
         return None
     rows = [
-        [label, short(task.task), *(task.metrics.get(key, task.facts.get(key)) for key in known)]
+        [label, short(task.task), *(task.metrics.get(key, task.facts.get(key)) for key in keys)]
         for label, task in tasks
     ]
     intervals = {
-        (i, titles[metric]): ends
+        (i, titles[metric]): interval
         for i, (_, task) in enumerate(tasks)
-        for metric, ends in task.intervals.items()
-        if metric in known
+        for metric, interval in task.intervals.items()
+        if metric in keys
     }
     digits = ".4f" if table.kind is RETRIEVAL else ".2f"
-    formats = {titles[key]: digits for key in known if any(key in task.metrics for _, task in tasks)}
+    formats = {titles[key]: digits for key in keys if any(key in task.metrics for _, task in tasks)}
     formats |= {"squared error": ".4f"} if "squared error" in formats else {}
     scale = "from 0 to 1, as BEIR prints it" if table.kind is RETRIEVAL else "times 100"
     caption = f"{table.title}: everything that was measured, {scale}"
-    return Table(caption, ["model", "task", *(titles[key] for key in known)], rows, formats, intervals=intervals)
+    return Table(caption, ["model", "task", *(titles[key] for key in keys)], rows, formats, intervals=intervals)

@@ -1,4 +1,4 @@
-"""How figures look: colours of the pages, told apart also by the colour-blind (after Okabe and Ito, 2008)."""
+"""The look of figures, in the colours of the pages, which colour-blind readers can tell apart (Okabe and Ito, 2008)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 PAPER, INK, QUIET, GRID = "#ffffff", "#1b1f24", "#59636e", "#d5dae0"
 COLOURS = ("#0072b2", "#c84e00", "#00805e", "#b5478a", "#9a6700", "#6250b8")
-"""As ``--c0`` to ``--c5`` of ``templates/page.css``, where a dark page has its own."""
+"""The colours ``--c0`` to ``--c5`` of ``templates/page.css``, which has others for a dark page."""
 MARKERS = ("o", "s", "D", "^", "v")
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
-"""Colours, markers and dashes have no common factor: many series differ in one of them."""
+"""The numbers of colours and markers have no common factor, so that many series differ in at least one of them."""
 VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line", **{c: f"c{i}" for i, c in enumerate(COLOURS)}}
-"""Colour to the variable of a page that takes its place."""
+"""The variable of the page's style sheet that replaces each colour."""
 SHEET = Path(__file__).parent / "templates" / "figures.mplstyle"
-"""Matplotlib's settings."""
+"""The style sheet of matplotlib."""
 LONGEST = 40
-"""Characters of a name in a legend or beside a point."""
+"""The greatest length of a name in a legend or beside a point, in characters."""
 CENTRE: dict[str, Any] = {"s": 60, "edgecolors": INK, "linewidths": 1.2, "zorder": 3}
-"""A large point of a scatter plot that stands for many."""
+"""The look of a centroid in a scatter plot."""
 
 
 def colour(series: int) -> str:
@@ -46,26 +46,26 @@ def line(series: int, *, markers: bool = True) -> dict[str, Any]:
 
 
 def dots(series: int, count: int) -> dict[str, Any]:
-    """Return the look of so many points of a series, as ``Axes.scatter`` takes it."""
+    """Return the look of a series with `count` points, as ``Axes.scatter`` takes it."""
     size = 14 if count <= 500 else 7
     return {"color": colour(series), "marker": marker(series), "s": size, "alpha": 0.6, "linewidths": 0}
 
 
 def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str], *, markers: bool = True) -> None:
-    """Draw the lines of a frame, and a band around those that have one.
+    """Draw the lines of a frame, and the bands of those that have one.
 
     Args:
-        axes: where.
-        data: series, x and y; low and high are the ends of a band.
-        names: of all series of the figure: a series looks the same in all panels.
+        axes: of the panel.
+        data: columns series, x and y, and low and high for the ends of a band.
+        names: of all series of the figure, since a series looks the same in all panels.
         markers: draw the points, too.
     """
     for name, part in data.groupby("series", sort=False):
-        look, x = line(names.index(name), markers=markers), part["x"].infer_objects()
+        number, x = names.index(name), part["x"].infer_objects()
         if "low" in part and part["low"].notna().any():
             band = part[["low", "high"]].astype(float)
-            axes.fill_between(x, band["low"], band["high"], color=look["color"], alpha=0.2, linewidth=0)
-        axes.plot(x, part["y"], label=short(name), **look)
+            axes.fill_between(x, band["low"], band["high"], color=colour(number), alpha=0.2, linewidth=0)
+        axes.plot(x, part["y"], label=short(name), **line(number, markers=markers))
 
 
 def line_panels(
@@ -76,12 +76,12 @@ def line_panels(
     markers: bool = True,
     whole: bool = False,
 ) -> list[Callable[[Axes], None]]:
-    """Return for each panel a function that draws the lines of a frame there.
+    """Return a function for each panel that draws its lines.
 
     Args:
-        data: panel, series, x and y; low and high are the ends of a band.
-        panels: a panel of the frame to what is set on its axes, in the words of ``Axes.set``; its title is its name.
-        names: of all series, which look the same in all panels; without them, those of each panel.
+        data: columns panel, series, x and y, and low and high for the ends of a band.
+        panels: the arguments of ``Axes.set`` for each panel; its title is its name.
+        names: of all series, which look the same in all panels; if empty, each panel counts its own series.
         markers: draw the points, too.
         whole: label the x axis with whole numbers only.
     """
@@ -100,7 +100,7 @@ def line_panels(
 
 
 def short(name: object, longest: int = LONGEST) -> str:
-    """Return a name as a figure shows it: without control characters, and cut."""
+    """Return a name without control characters, cut to a length."""
     text = safe(str(name))
     return text if len(text) <= longest else f"{text[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"
 
@@ -112,14 +112,8 @@ def whole_numbers(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
 
 
-def log_axis(axes: Axes, which: str) -> None:
-    """Make the ``x`` or ``y`` axis logarithmic, with plain numbers beside it."""
-    getattr(axes, f"set_{which}scale")("log")
-    plain_log_ticks(getattr(axes, f"{which}axis"))
-
-
 def plain_log_ticks(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers; one that spans few decades also between the powers of ten."""
+    """Label a logarithmic axis with plain numbers, also between the powers of ten if it spans few of them."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     low, high = sorted(axis.get_view_interval())
@@ -129,15 +123,15 @@ def plain_log_ticks(axis: Any) -> None:
     axis.set_minor_formatter(lambda *_: "")
 
 
-def limits(*arrays: Any, room: float = 0.04) -> tuple[float, float]:
-    """Return the ends of an axis that several panels share, with some room beyond the values."""
+def limits(*arrays: Any) -> tuple[float, float]:
+    """Return the ends of an axis that several panels share, a little beyond the least and the greatest value."""
     low, high = (float(pick(pick(array) for array in arrays)) for pick in (min, max))
-    margin = room * (high - low) or room
+    margin = 0.04 * (high - low) or 0.04
     return low - margin, high + margin
 
 
 def colour_bar(axes: Axes, colours: Any, label: str, *, log: bool = False) -> None:
-    """Draw what the colours of a panel mean beside it."""
+    """Draw the scale of a panel's colours beside it."""
     bar = axes.get_figure(root=False).colorbar(colours, ax=axes, label=label)  # type: ignore[union-attr]
     bar.outline.set_visible(False)
     if log:

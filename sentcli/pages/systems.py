@@ -1,4 +1,4 @@
-"""The rows of a table of scores: models, each with its tasks put together, and seeds taken as one system."""
+"""The rows of a table of scores: models with all their tasks, and groups of seeds as one system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ class Pattern:
 
     @classmethod
     def parse(cls, option: str, value: str) -> Pattern:
-        """Read ``LABEL=GLOB`` of an option."""
+        """Parse the value ``LABEL=GLOB`` of an option.
+
+        Raises:
+            InputError: if label or pattern are missing.
+        """
         label, equals, glob = value.partition("=")
         if not (label.strip() and equals and glob):
             raise InputError(
@@ -42,11 +46,15 @@ class Pattern:
 
 
 def check_patterns(patterns: Sequence[Pattern], runs: Sequence[ModelScores]) -> None:
-    """Refuse a pattern that matches nothing, and a run that two patterns match."""
+    """Check that every pattern matches a run, and that no run is matched by two patterns.
+
+    Raises:
+        InputError: otherwise.
+    """
     for pattern in patterns:
         if not any(map(pattern.matches, runs)):
-            there = ", ".join(dict.fromkeys(run.model for run in runs))
-            raise InputError(f"{pattern} matches no model and no file; there are: {there}")
+            models = ", ".join(dict.fromkeys(run.model for run in runs))
+            raise InputError(f"{pattern} matches no model and no file; there are: {models}")
     for run in runs:
         matching = [str(pattern) for pattern in patterns if pattern.matches(run)]
         if len(matching) > 1:
@@ -59,7 +67,7 @@ class System:
 
     label: str
     seeds: tuple[ModelScores, ...]
-    """Each with a label that no other model of the table has."""
+    """Their labels are unique in the table."""
     grouped: bool = False
 
     def values(self, column: str, columns: Sequence[str]) -> list[float]:
@@ -67,22 +75,22 @@ class System:
 
         Args:
             column: a task, or ``average``.
-            columns: all of the table; an average is of all its tasks.
+            columns: all columns of the table; an average needs all of its tasks.
 
         Returns:
-            Nothing if one of the seeds lacks it.
+            One score for each seed; an empty list if one of the seeds does not have it.
         """
-        known = [_values(scores, columns).get(column) for scores in self.seeds]
-        values = [value for value in known if value is not None]
-        return values if len(values) == len(known) else []
+        scores_of_seeds = [_values(scores, columns).get(column) for scores in self.seeds]
+        values = [value for value in scores_of_seeds if value is not None]
+        return values if len(values) == len(scores_of_seeds) else []
 
     def spread(self, column: str, columns: Sequence[str]) -> tuple[float | None, float | None]:
-        """Return mean and sample standard deviation; None where there are too few values."""
+        """Return mean and sample standard deviation over the seeds; None if there are too few values."""
         values = self.values(column, columns)
         return (statistics.fmean(values) if values else None, statistics.stdev(values) if len(values) > 1 else None)
 
     def interval(self, column: str, columns: Sequence[str]) -> tuple[float, float] | None:
-        """Return the 95 % interval of a single model's score, where it is known."""
+        """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""
         scores = self.seeds[0]
         if self.grouped or column not in _values(scores, columns):
             return None
@@ -120,8 +128,8 @@ def systems(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Seque
 
 
 def _check_seeds(system: System) -> None:
-    each = [{**protocols.settings(scores), "backend": None} for scores in system.seeds]
-    different = protocols.differing(each)
+    without_backend = [{**protocols.settings(scores), "backend": None} for scores in system.seeds]
+    different = protocols.differing(without_backend)
     if any(different):
         raise InputError(
             f"--group {system.label}: its runs are no seeds of one system, they differ in "
@@ -130,7 +138,7 @@ def _check_seeds(system: System) -> None:
 
 
 def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[ModelScores]:
-    """Put the scores of one model together that have different tasks."""
+    """Join scores of the same model and settings that are of different tasks."""
     merged: list[ModelScores] = []
     for run in runs:
         label = next((pattern.label for pattern in names if pattern.matches(run)), run.model)
@@ -149,22 +157,22 @@ def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[Model
 
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:
-    """Tell models of the same name apart: by their settings, then by their files, then by number."""
+    """Make labels unique: by the settings of the models, then by their files, then by numbers."""
     together = {label: [m for m in models if m.label == label] for label in {m.label for m in models}}
     labelled = []
     for scores in models:
         twins = together[scores.label]
-        each = [protocols.settings(twin) for twin in twins]
-        own = protocols.telling(each)[next(i for i, twin in enumerate(twins) if twin is scores)]
+        distinct = protocols.telling([protocols.settings(twin) for twin in twins])
+        own = next(settings for twin, settings in zip(twins, distinct, strict=True) if twin is scores)
         labelled.append(replace(scores, label=f"{scores.label} ({protocols.words(own)})" if own else scores.label))
     labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
     return _apart(labelled, [str(i) for i, _ in enumerate(labelled, 1)])
 
 
 def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
-    """Add a mark to the labels that stand more than once."""
-    times = Counter(scores.label for scores in models)
+    """Add a mark to the labels that several models have."""
+    counts = Counter(scores.label for scores in models)
     return [
-        replace(scores, label=f"{scores.label} [{mark}]") if times[scores.label] > 1 and mark else scores
+        replace(scores, label=f"{scores.label} [{mark}]") if counts[scores.label] > 1 and mark else scores
         for scores, mark in zip(models, marks, strict=True)
     ]

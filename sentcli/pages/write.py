@@ -1,8 +1,7 @@
-"""Pages to files: the suffix says how they are written."""
+"""Writing pages to files, in the format of the suffix."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from sentcli.errors import InputError
@@ -12,7 +11,7 @@ SUFFIXES = (".html", ".md", ".tex")
 
 
 def check_suffix(target: Path) -> None:
-    """Refuse a file whose suffix says no format.
+    """Check the suffix of a file.
 
     Raises:
         InputError: if it is none of `SUFFIXES`.
@@ -25,10 +24,10 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
     """Return a page as text.
 
     Args:
-        page: what is shown.
+        page: the page.
         suffix: one of `SUFFIXES`.
-        style: bold, intervals.
-        folder: beside the file, with its figures as PNG; HTML holds them itself.
+        style: whether bold marks and intervals are shown.
+        folder: name of the folder beside the file that has the figures as PNG; HTML holds them itself.
     """
     from sentcli.pages import html, latex, markdown
 
@@ -37,24 +36,23 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
     return {".md": markdown.render, ".tex": latex.render}[suffix](page, style, folder)
 
 
-def write_page(page: Page, targets: Sequence[Path], style: Style = PLAIN) -> None:
-    """Write a page to files, each atomically; what is there is replaced. Markdown and LaTeX have figures beside them.
+def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
+    """Write a page, atomically replacing a file that exists; Markdown and LaTeX have the figures in a folder beside it.
 
     Args:
-        page: what is shown.
-        targets: files with one of `SUFFIXES`.
-        style: bold, intervals.
+        page: the page.
+        target: a file with one of `SUFFIXES`.
+        style: whether bold marks and intervals are shown.
     """
     from sentcli.io.atomic import replacing
     from sentcli.pages.figures import save_figure
 
+    target.parent.mkdir(parents=True, exist_ok=True)
     figures = [section.figure for section in page.sections if section.figure is not None]
-    for target in targets:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
-        for figure in figures if beside else ():
-            (target.parent / beside).mkdir(exist_ok=True)
-            save_figure(figure, target.parent / beside)
-        text = render(page, target.suffix.lower(), style, beside)
-        with replacing(target) as temporary:
-            temporary.write_text(text, "utf-8", newline="\n")
+    folder = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
+    for figure in figures if folder else ():
+        (target.parent / folder).mkdir(exist_ok=True)
+        save_figure(figure, target.parent / folder)
+    text = render(page, target.suffix.lower(), style, folder)
+    with replacing(target) as temporary:
+        temporary.write_text(text, "utf-8", newline="\n")

@@ -13,7 +13,7 @@ from sentcli.verbs.kinds.shared import Analysis
 
 
 def kind_of(name: str) -> Callable[..., Analysis]:
-    """Return a kind of analysis.
+    """Return the function of a kind of analysis.
 
     Raises:
         InputError: if there is no such kind.
@@ -36,7 +36,7 @@ def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, *
         The numbers: ``to_dict()`` is the JSON, ``to_frame()`` the first table.
 
     Raises:
-        SentcliError: as the command fails.
+        SentcliError: whatever error the command ends with.
     """
     function = kind_of(kind)
     if paths is not None:

@@ -123,29 +123,29 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
       sentcli data verify
       sentcli data verify scifact --json verify.json
     """  # noqa: D301
-    from sentcli.data import pins as checking
+    from sentcli.data import pins
     from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)
     outcome = Outcome("data verify", "", {"data_dir": str(folder)})
     datasets = _sets(names)
     checked = []
-    with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as finished:
+    with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as progress:
         for dataset in datasets:
-            checked += checking.verify(dataset, folder, whole=bool(names), finished=finished)
+            checked += pins.verify(dataset, folder, whole=bool(names), finished=progress)
     checked = list({file.path: file for file in reversed(checked)}.values())[::-1]  # sts is a part of senteval
     outcome.finish([file.to_dict() for file in checked])
-    counts = {state: sum(file.state == state for file in checked) for state in (checking.OK, checking.UNKNOWN)}
-    if counts[checking.UNKNOWN]:
-        console.note(f"{counts[checking.UNKNOWN]} files were put there by hand and have no known checksum")
-    if bad := [file for file in checked if file.state in (checking.WRONG, checking.MISSING)]:
+    if unknown := sum(file.state == pins.UNKNOWN for file in checked):
+        console.note(f"{unknown} files were put there by hand and have no known checksum")
+    if bad := [file for file in checked if file.state in (pins.WRONG, pins.MISSING)]:
         lines = [f"  {file.path}: {file.problem or file.state}" for file in bad]
         sets = " ".join(dict.fromkeys(file.name for file in bad))
         advice = f"'sentcli data get {sets} --overwrite' fetches them again"
         summary = f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"
         raise outcome.failed("\n".join([summary, *lines]))
     if checked:
-        console.note(f"{counts[checking.OK]} files in {folder} are what they should be")
+        good = sum(file.state == pins.OK for file in checked)
+        console.note(f"{good} files in {folder} have the right checksums")
     else:
         console.note(f"no file of a data set is in {folder}")
     return outcome
@@ -162,22 +162,22 @@ def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> Got:
 
     try:
         with console.transferring(dataset.name) as meter:
-            got = get(dataset, folder, meter, notice=console.note, **options)
+            fetched = get(dataset, folder, meter, notice=console.note, **options)
     except (KeyboardInterrupt, SystemExit):
         console.note(f"{dataset.name} is not finished: the same command continues it")
         raise
-    if not got.files:
-        console.note(f"{dataset.name} is there already: {got.folder}")
-        return got
-    console.note(f"{dataset.name}: {len(got.files)} files, {_size(got.size)}, in {got.folder}")
+    if not fetched.files:
+        console.note(f"{dataset.name} is there already: {fetched.folder}")
+        return fetched
+    console.note(f"{dataset.name}: {len(fetched.files)} files, {_size(fetched.size)}, in {fetched.folder}")
     console.note(f"licence: {dataset.licence}")
-    if got.first_use:
-        names = ", ".join(got.first_use)
+    if fetched.first_use:
+        names = ", ".join(fetched.first_use)
         console.warn(
             f"{names}: no checksum is published, so nothing says that these are the right bytes; from now on they are "
             f"compared with this download ({folder / 'datasets.lock.json'})"
         )
-    return got
+    return fetched
 
 
 def _size(size: int | None) -> str:

@@ -1,10 +1,11 @@
 """A verb is declared once: its signature gives the Python function, the flags of the command and their help.
 
-The parameters of a verb are annotated with ``Ge`` and ``Le`` (bounds) and `Flag` (how it looks on the command line,
-where its name and type do not say that); what they mean stands in the docstring, under ``Args``. A parameter whose type
-is a dataclass is a group: each of its fields becomes an argument of its own, and the verb gets the dataclass. The
-docstring of the class explains the fields under ``Attributes``, unless the verb does. So options that several verbs
-share are written down once; a single argument that several verbs share is a type with its explanation, ``Doc``.
+Parameters are annotated with their bounds (``Ge`` and ``Le``) and with a `Flag` where name and type do not say how the
+command line shows them. Their help stands in the docstring of the verb, under ``Args``.
+
+A parameter whose type is a dataclass is a group of options: each field becomes an argument of its own, and the function
+is called with the dataclass. The help of the fields stands in the docstring of the class, under ``Attributes``, unless
+the verb explains them itself. A single argument that several verbs share is an annotated type with its help, ``Doc``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from sentcli.errors import InputError, SentcliError
 
 R = TypeVar("R")
 COMMON = "common"
-"""The group that every verb has without a parameter."""
+"""The name of the group of `CommonOptions`, for which the function of a verb has no parameter."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class Flag:
     panel: str | None = None
     """The heading that ``--help`` shows it under."""
     positional: bool = False
-    """Given without a name."""
+    """Whether it is an argument without a name."""
     lists: Callable[[], None] | None = None
-    """Prints the values to choose from, and the command ends, where the value is ``list``."""
+    """Prints the choices; the command calls it and exits if the value is ``list``."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Group:
 
     panel: str | None = None
     without: Sequence[str] = ()
-    """Fields that this verb does not have: they keep their defaults."""
+    """Fields that are no options of this verb; they keep their defaults."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Argument:
     help: str
     bounds: tuple[Any, ...]
     group: str | None = None
-    """The parameter of the function that takes it, if that is a group."""
+    """The parameter of the function whose dataclass has this argument as a field."""
 
     @property
     def required(self) -> bool:
@@ -77,7 +78,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """What every verb has.
+    """The options of every verb.
 
     Attributes:
         json: Write the result as JSON; - is standard output.
@@ -101,20 +102,20 @@ class Verb:
     function: Callable[..., Any]
     arguments: tuple[Argument, ...]
     groups: dict[str, Any]
-    """By parameter of the function: the instance whose fields are the defaults."""
+    """The parameters of the function that are groups, each with the dataclass that holds the defaults."""
     help: str
-    """What the function does, with examples."""
+    """The help text of the command, with examples."""
 
     def run(self, values: dict[str, Any]) -> Any:
-        """Call the function with values for all arguments, and write what was asked for."""
+        """Call the function with values for all arguments, and write the files of ``--json`` and ``--report``."""
         from sentcli import console
 
         values = dict(values)
         common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
         _check_outputs(common, values)
         for name, defaults in self.groups.items():
-            mine = {a.name: values.pop(a.name) for a in self.arguments if a.group == name}
-            values[name] = dataclasses.replace(defaults, **mine)
+            fields = {a.name: values.pop(a.name) for a in self.arguments if a.group == name}
+            values[name] = dataclasses.replace(defaults, **fields)
         with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=common.json == "-"):
             if "json" in inspect.signature(self.function).parameters:
                 values["json"] = common.json
@@ -129,9 +130,9 @@ class Verb:
 
 
 def _check_outputs(common: CommonOptions, others: Mapping[str, Any]) -> None:
-    """Refuse a ``--json`` or ``--report`` that cannot be written before the work, not after it.
+    """Check before the work that ``--json`` and ``--report`` can be written.
 
-    A file that exists is replaced, unless it is named elsewhere among the arguments.
+    A file that exists is replaced, unless another argument names it.
     """
     values = {"json": common.json, **others}
     streams = [f"--{name} -" for name in ("json", "output", "hits") if values.get(name) == "-"]
@@ -145,18 +146,18 @@ def _check_outputs(common: CommonOptions, others: Mapping[str, Any]) -> None:
     from sentcli.pages.write import check_suffix
 
     items = [item for value in others.values() for item in (value if isinstance(value, list | tuple) else [value])]
-    taken = {Path(item).resolve(): item for item in items if isinstance(item, str | Path)}
+    named_paths = {Path(item).resolve(): item for item in items if isinstance(item, str | Path)}
     for option, path in targets:
-        if path.resolve() in taken:
-            raise InputError(f"{option} {path} would replace {taken[path.resolve()]}; choose another file")
-        taken[path.resolve()] = path
+        if path.resolve() in named_paths:
+            raise InputError(f"{option} {path} would replace {named_paths[path.resolve()]}; choose another file")
+        named_paths[path.resolve()] = path
         if option == "--report":
             check_suffix(path)
         check_output(path, overwrite=True)
 
 
 def _write_outputs(result: Any, common: CommonOptions) -> None:
-    """Write a result as JSON and as pages, unless another process does."""
+    """Write a result as JSON and as pages, unless another process of the same training does."""
     if getattr(result, "silent", False):
         return
     if common.json is not None:
@@ -171,7 +172,7 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
 
 
 def verb(name: str, *, pages: bool = False) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Make a public function of a declaration: its groups are taken apart, its arguments are checked.
+    """Make a public function of a declaration: groups become single arguments, and values are checked.
 
     Args:
         name: on the command line.
@@ -196,14 +197,14 @@ def verb(name: str, *, pages: bool = False) -> Callable[[Callable[..., R]], Call
 
 
 def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
-    """Read the arguments of a verb from its signature."""
+    """Read a verb from the signature and the docstring of its function."""
     arguments: list[Argument] = []
     groups: dict[str, Any] = {}
     text, helps = _documented(function)
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, metadata = _parts(parameter.annotation)
         if parameter.name == "json":
-            continue  # every verb has it; this one wants to know
+            continue  # it is one of `CommonOptions`, and only passed on to the function
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             group = next((item for item in metadata if isinstance(item, Group)), Group())
             groups[parameter.name] = kind() if parameter.default is inspect.Parameter.empty else parameter.default
@@ -214,9 +215,9 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
     return Verb(name, function, tuple(arguments), groups, text)
 
 
-def _documented(documented: Any) -> tuple[str, dict[str, str]]:
-    """Part a docstring into what it says, and what it says of each argument or attribute."""
-    text = inspect.cleandoc(documented.__doc__ or "")
+def _documented(function_or_class: Any) -> tuple[str, dict[str, str]]:
+    """Split a docstring into its text and the explanations of arguments or attributes by name."""
+    text = inspect.cleandoc(function_or_class.__doc__ or "")
     before, _, rest = text.replace("\nAttributes:\n", "\nArgs:\n").partition("\nArgs:\n")
     section, _, after = rest.partition("\n\n")
     helps = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
@@ -224,12 +225,14 @@ def _documented(documented: Any) -> tuple[str, dict[str, str]]:
 
 
 def _of_group(parameter: str, defaults: Any, group: Group, helps: Mapping[str, str]) -> list[Argument]:
-    """Return the fields of a group; what the verb itself says of them comes first."""
+    """Return the fields of a group as arguments; the verb's own help for a field has priority over the group's."""
     annotations = typing.get_type_hints(type(defaults), include_extras=True)
     helps = {**_documented(type(defaults))[1], **helps}
     arguments = []
-    for name in (each.name for each in dataclasses.fields(defaults) if each.name not in group.without):
-        argument = _argument(name, *_parts(annotations[name]), getattr(defaults, name), helps)
+    for field in dataclasses.fields(defaults):
+        if field.name in group.without:
+            continue
+        argument = _argument(field.name, *_parts(annotations[field.name]), getattr(defaults, field.name), helps)
         flag = dataclasses.replace(argument.flag, panel=argument.flag.panel or group.panel)
         arguments.append(dataclasses.replace(argument, flag=flag, group=parameter))
     return arguments
@@ -254,7 +257,7 @@ def _argument(name: str, kind: Any, metadata: Sequence[Any], default: Any, helps
 
 
 def _flat_signature(verb: Verb, function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature that callers see: groups are taken apart."""
+    """Return the signature that callers see, with the fields of the groups as parameters."""
     ordered = sorted(verb.arguments, key=lambda argument: not argument.required)
     parameters = [
         inspect.Parameter(
@@ -270,10 +273,10 @@ def _flat_signature(verb: Verb, function: Callable[..., Any]) -> inspect.Signatu
 
 
 def _checked(argument: Argument, value: Any) -> Any:
-    """Return a value of Python as the command line would give it: one value or a list, a path or its name.
+    """Convert a value from Python to the type of an argument: a list may be one value, a path may be text.
 
     Raises:
-        InputError: if it is of another type, no choice, or out of bounds.
+        InputError: if it is of another type, none of the choices, or out of bounds.
     """
     if value is None and argument.default is None:
         return None
@@ -298,6 +301,6 @@ def _checked(argument: Argument, value: Any) -> Any:
 
 
 def alternatives(kind: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the type itself."""
+    """Return the members of a union; of any other type the type itself."""
     is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     return typing.get_args(kind) if is_union else (kind,)

@@ -19,14 +19,14 @@ def doctor() -> Outcome:
     from sentcli import diagnosis
 
     outcome = Outcome("doctor")
-    state = diagnosis.examine()
-    outcome.ran_on(state.device, "fp32")
-    models = [[m.name, m.source, m.pooling, m.licence, m.where or "no"] for m in state.models]
+    facts = diagnosis.examine()
+    outcome.ran_on(facts["device"], "fp32")
+    models = [[value or "no" for value in model.values()] for model in facts["models"]]
     tables = [
-        Table("Versions", ["library", "version"], list(state.versions.items())),
-        Table("Devices", ["device", "what"], list(state.devices.items())),
-        Table("Extras", ["extra", "state"], list(state.extras.items())),
+        Table("Versions", ["library", "version"], list(facts["versions"].items())),
+        Table("Devices", ["device", "what"], list(facts["devices"].items())),
+        Table("Extras", ["extra", "state"], list(facts["extras"].items())),
         Table("Models by short name", ["name", "hub id", "pooling", "licence", "at hand"], models),
-        Table("What runs where", ["work", "runs on"], list(state.plan.items())),
+        Table("What runs where", ["work", "runs on"], list(facts["plan"].items())),
     ]
-    return outcome.finish(state.to_dict(), tables)
+    return outcome.finish(facts, tables)

@@ -40,7 +40,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """What is kept of a vector.
+    """How vectors are made smaller before they are written.
 
     Attributes:
         output_dtype: Elements of the vectors; binary packs eight signs into a byte.
@@ -127,25 +127,25 @@ def encode(
     if devices is not None and options.device != "auto":
         raise InputError("--device and --devices: give one of them")
     names = parse_devices(devices) if devices is not None else []
-    part = ShardShare.parse(writing.shard) if writing.shard is not None else ShardShare()
+    share = ShardShare.parse(writing.shard) if writing.shard is not None else ShardShare()
     resume, append = writing.resume, writing.append
-    bulk.check_target(output, overwrite=writing.overwrite, resume=resume, append=append, part=part)
+    bulk.check_target(output, overwrite=writing.overwrite, resume=resume, append=append, part=share)
     hint = "; --on-null empty or skip accepts such rows"
     read_options = ReadOptions(reading.text_field, reading.id_field, reading.on_null, hint)
-    read = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
-    console.detail(f"{read.survey.rows} rows in {len(inputs)} inputs")
+    parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
+    console.detail(f"{parsed_inputs.survey.rows} rows in {len(inputs)} inputs")
     outcome = Outcome("encode", model)
     encoder = load_encoder(model, replace(options, device=names[0]) if names else options)
     outcome.protocol = encoder.describe()
     outcome.ran_on(encoder.backend.device, encoder.backend.precision)
     prefix = encoder.prompt_text(prompt_name, prompt)
-    smaller = _smaller(encoder, read, prefix, vectors, goes_on=resume or append)
+    smaller = _smaller(encoder, parsed_inputs, prefix, vectors, continues=resume or append)
     loaded = {"model": model, **vars(options), "backend": encoder.backend.name, "precision": encoder.backend.precision}
     settings = bulk.EncodeSettings(
         shard_rows=writing.shard_rows,
         resume=resume,
         append=append,
-        part=part,
+        part=share,
         prompt=prefix,
         batch_tokens=batch_tokens,
         on_long=reading.on_long,
@@ -154,20 +154,20 @@ def encode(
         load={key: value for key, value in loaded.items() if key != "device"},
     )
     directory = output_kind(output) == "directory"
-    with console.resumable(output, can=directory), console.encoding("encoding", read.survey.rows) as bar:
-        summary = bulk.encode_files(encoder, read, output, settings, progress=bar)
-    _say(summary, encoder, reading.on_long)
-    chosen = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
-    outcome.protocol |= {"prompt": prefix, **chosen, "devices": names or None, **smaller.described()}
+    with console.resumable(output, can=directory), console.encoding("encoding", parsed_inputs.survey.rows) as bar:
+        summary = bulk.encode_files(encoder, parsed_inputs, output, settings, progress=bar)
+    _print_summary(summary, encoder, reading.on_long)
+    choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
+    outcome.protocol |= {"prompt": prefix, **choices, "devices": names or None, **smaller.described()}
     return outcome.finish(_results(summary))
 
 
 def _smaller(
-    encoder: SentenceEncoder, inputs: Inputs, prompt: str, options: VectorOptions, *, goes_on: bool
+    encoder: SentenceEncoder, inputs: Inputs, prompt: str, options: VectorOptions, *, continues: bool
 ) -> Smaller:
-    """Put together what makes the vectors smaller; principal components are learned here if that is asked for.
+    """Return what makes the vectors smaller, after learning the principal components of ``--pca-dim``.
 
-    A run that continues an earlier one takes the components that the earlier one has learned.
+    A run that continues an earlier one uses the components that the earlier one has learned.
     """
     from sentcli.smaller import Smaller, read_pca
 
@@ -175,7 +175,7 @@ def _smaller(
     if options.pca_dim is not None:
         if file is None:
             raise InputError("--pca-dim needs --pca FILE, where the components are kept")
-        if file.exists() and not goes_on:
+        if file.exists() and not continues:
             raise InputError(f"{file} exists; leave --pca-dim out to use it")
         if not file.exists():
             from sentcli.bulk.encode import learn_components
@@ -191,7 +191,7 @@ def _smaller(
     )
 
 
-def _say(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> None:
+def _print_summary(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> None:
     rows, counts = summary.counts.rows, summary.counts
     for problem in summary.damaged:
         console.warn(f"{problem}: its shard was made again")
@@ -222,7 +222,11 @@ def _results(summary: EncodeSummary) -> dict[str, Any]:
 
 
 def _check(folder: Path) -> Outcome:
-    """Verify a directory of shards; what is wrong is an error whose outcome is the JSON."""
+    """Verify a directory of shards.
+
+    Raises:
+        SentcliError: if something is wrong; its outcome becomes the JSON.
+    """
     from sentcli.io.dataset import check_dataset, require_whole
 
     outcome = Outcome("encode")

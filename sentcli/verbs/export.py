@@ -59,7 +59,7 @@ def export(
     outcome = Outcome("export", model)
     check_output(output, overwrite=overwrite, folder=True)
     encoder = load_encoder(model, LoadOptions(**vars(options), backend="torch", precision="fp32", device="cpu"))
-    with console.working("exporting") as say:
+    with console.working("exporting") as show_step:
         written = export_model(
             encoder.loaded,
             output,
@@ -68,31 +68,31 @@ def export(
             scorer=_sts_b_scorer(data) if verify and data is not None else None,
             weights=torch_weights,
             overwrite=overwrite,
-            say=say,
+            say=show_step,
         )
-    described, checked = written.export, written.verification
+    manifest, verification = written.export, written.verification
     console.note(
-        f"{model} -> {output}: {described.precision}, graph {described.graph}, {written.size / 1e6:.1f} MB, "
-        f"[{described.dimension}], {described.pooling} pooling"
+        f"{model} -> {output}: {manifest.precision}, graph {manifest.graph}, {written.size / 1e6:.1f} MB, "
+        f"[{manifest.dimension}], {manifest.pooling} pooling"
     )
-    if checked is None:
+    if verification is None:
         console.warn("not compared with the model (--no-verify)")
     outcome.protocol = encoder.describe() | {"verify": verify, "data": str(data) if data else None}
     outcome.ran_on("cpu", precision)
     results = {
-        "precision": described.precision,
+        "precision": manifest.precision,
         "min_cosine": None,
         "mean_cosine": None,
-        **(checked.to_dict() if checked is not None else {}),
+        **(verification.to_dict() if verification is not None else {}),
         "size_bytes": written.size,
-        "graph": described.graph,
-        "quantisation": described.quantisation,
+        "graph": manifest.graph,
+        "quantisation": manifest.quantisation,
     }
-    return outcome.finish(results, _tables(described.precision, checked) if checked is not None else [])
+    return outcome.finish(results, _tables(manifest.precision, verification) if verification is not None else [])
 
 
 def _sts_b_scorer(data: Path) -> Scorer:
-    """Return what scores a model on STS-B, dev and test, from a SentEval ``downstream`` folder."""
+    """Return a function that scores a model on dev and test of STS-B, read from a SentEval ``downstream`` folder."""
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.evaluation import sts
 

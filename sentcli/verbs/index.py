@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,23 +24,24 @@ if TYPE_CHECKING:
     from sentcli.search.index import IndexRequest
     from sentcli.search.store import IndexManifest, Store
 
-    Encoded = Callable[[Callable[[int, int], None]], SentenceEncoder | None]
+    Prepare = Callable[[Callable[[int, int], None]], SentenceEncoder | None]
+    """Encodes files of text, if there are any, after a check of rows and dimension, and returns the model or None."""
 
 WORDS = "bm25"
 
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """What is built.
+    """The kind of the index and its settings.
 
     Attributes:
         type: flat (exact), hnsw, ivf, ivfpq, sq8, bm25, or a faiss factory string such as IVF4096,Flat.
         recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
         set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
         queries: Measure with these queries, instead of rows of the corpus.
-        similarity: Of query and document.
+        similarity: Similarity of query and document.
         file_rows: Rows in one file of the index; default: about 4 GiB.
-        language: Of bm25: english, or another that Snowball stems, or none.
+        language: Language of bm25: english, or another that Snowball stems, or none.
     """
 
     type: Annotated[str, Flag(metavar="KIND")] = "flat"
@@ -53,7 +55,7 @@ class IndexOptions:
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Files of text that are encoded first.
+    """How files of text are read, which are encoded before they are indexed.
 
     Attributes:
         append: Add the rows of INPUT to the directory and its index.
@@ -98,37 +100,45 @@ def index(
     """  # noqa: D301
     from sentcli.search.index import IndexRequest
 
-    settings = dict(_setting(each) for each in what.set or [])
+    settings = dict(map(_setting, what.set or []))
     folder = Path(inputs[0]) if len(inputs) == 1 and Path(inputs[0]).is_dir() else None
-    _check_usage(folder, output, text, check=check)
+    _check_usage(folder, output, model, text, check=check)
     if what.type == WORDS:
-        of_vectors = {"--set": settings, "--queries": what.queries, "--file-rows": what.file_rows}
-        if given := [name for name, value in (of_vectors | {"--query-prompt": query_prompt}).items() if value]:
-            raise InputError(f"{given[0]} is of vectors; --type bm25 has none")
+        vector_options = {
+            "--set": settings,
+            "--queries": what.queries,
+            "--file-rows": what.file_rows,
+            "--query-prompt": query_prompt,
+        }
+        if misplaced := [name for name, value in vector_options.items() if value]:
+            raise InputError(f"{misplaced[0]} is of vectors; --type bm25 has none")
     elif what.language is not None:
         raise InputError("--language goes with --type bm25")
     if check:
         return _check(Path(inputs[0]))
 
-    def load() -> SentenceEncoder | None:
+    def prepare(check: Callable[[int, int], None]) -> SentenceEncoder | None:
+        if model is None:
+            return None
         from sentcli.encoder.announce import load_encoder
 
-        return None if model is None else load_encoder(model, options)
+        if output is None:
+            return load_encoder(model, options)
+        load = partial(load_encoder, model, options)
+        return _encode(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
 
-    def encoded(check: Callable[[int, int], None]) -> SentenceEncoder | None:
-        """Load the model, and encode files of text if there are any."""
-        return load() if output is None else _encode(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
-
-    place = folder or output or Path()
+    store_folder = folder or output or Path()
     if what.type == WORDS:
-        return _index_words(place, what.language or "english", encoded if output is not None else None)
+        return _index_words(store_folder, what.language or "english", prepare if output is not None else None)
     request = IndexRequest(
         what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
     )
-    return _index_vectors(place, request, what.queries, encoded, doc_prompt, append=text.append)
+    return _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, append=text.append)
 
 
-def _check_usage(folder: Path | None, output: Path | None, text: TextOptions, *, check: bool) -> None:
+def _check_usage(
+    folder: Path | None, output: Path | None, model: str | None, text: TextOptions, *, check: bool
+) -> None:
     if check and folder is None:
         raise InputError("--check reads the indexes of a directory, and builds nothing: name the directory alone")
     if folder is None and output is None:
@@ -137,6 +147,8 @@ def _check_usage(folder: Path | None, output: Path | None, text: TextOptions, *,
         raise InputError("-o DIR goes with files of text; the index of a directory stands in it")
     if folder is not None and text != TextOptions():
         raise InputError("--append, --text-field and --id-field go with files of text, not with a directory")
+    if output is not None and model is None:
+        raise InputError("files of text are encoded first: give the model with -m")
 
 
 def _setting(text: str) -> tuple[str, int]:
@@ -146,8 +158,8 @@ def _setting(text: str) -> tuple[str, int]:
     return key.strip(), int(value)
 
 
-def _index_words(place: Path, language: str, encoded: Encoded | None) -> Outcome:
-    """Build the BM25 index."""
+def _index_words(folder: Path, language: str, prepare: Prepare | None) -> Outcome:
+    """Build the BM25 index of a directory of vectors, after encoding files of text into it if there are any."""
     from sentcli.search.bm25 import check_language, described, require_bm25s
     from sentcli.search.store import Store
 
@@ -155,9 +167,9 @@ def _index_words(place: Path, language: str, encoded: Encoded | None) -> Outcome
     outcome.ran_on(None, None)
     require_bm25s()
     check_language(language)
-    if encoded is not None:
-        encoded(lambda rows, dimension: None)
-    store = Store.open(place)
+    if prepare is not None:
+        prepare(lambda rows, dimension: None)
+    store = Store.open(folder)
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
         built = store.build_words(language)
@@ -166,9 +178,9 @@ def _index_words(place: Path, language: str, encoded: Encoded | None) -> Outcome
 
 
 def _index_vectors(
-    place: Path, request: IndexRequest, queries: str | None, encoded: Encoded, doc_prompt: str | None, *, append: bool
+    folder: Path, request: IndexRequest, queries: str | None, prepare: Prepare, doc_prompt: str | None, *, append: bool
 ) -> Outcome:
-    """Build an index of faiss; what cannot be built is refused before text is encoded."""
+    """Build an index of faiss; an index that cannot be built is refused before text is encoded."""
     from sentcli.io.sources import open_source
     from sentcli.search import ann
     from sentcli.search import index as indexing
@@ -180,13 +192,13 @@ def _index_vectors(
     require_faiss()
     source = open_source(queries) if queries is not None else None
 
-    def fits(rows: int, dimension: int) -> None:
-        enough = max(rows, ann.LEAST * 256) if append else rows  # others are there
-        recipe = ann.recipe(request.kind, enough, dimension)
+    def check(rows: int, dimension: int) -> None:
+        least_rows = max(rows, ann.LEAST * 256) if append else rows  # the directory has rows already
+        recipe = ann.recipe(request.kind, least_rows, dimension)
         indexing.check_recipe(recipe, dimension, request.similarity, request.settings)
 
-    encoder = encoded(fits)
-    store = Store.open(place)
+    encoder = prepare(check)
+    store = Store.open(folder)
     if encoder is not None:
         store.check_encoder(encoder, store.prompt if doc_prompt is None else doc_prompt)
     if source is not None:
@@ -216,7 +228,7 @@ def _encode(
     folder: Path,
     text: TextOptions,
     doc_prompt: str | None,
-    load: Callable[[], SentenceEncoder | None],
+    load: Callable[[], SentenceEncoder],
     check: Callable[[int, int], None],
     *,
     overwrite: bool,
@@ -224,12 +236,12 @@ def _encode(
     """Encode files of text as `encode` does; an interrupted directory is resumed.
 
     Args:
-        files: what is encoded.
-        folder: the directory.
+        files: of text.
+        folder: the directory of vectors that is written.
         text: how the files are read.
-        doc_prompt: text in front of each; None is the model's own.
-        load: loads the model, if one was named.
-        check: called with rows and dimension before anything is encoded.
+        doc_prompt: text in front of each document; None is the model's own.
+        load: loads the model, after the files have been read.
+        check: is called with the numbers of rows and dimensions before anything is encoded.
         overwrite: replace a directory that exists.
     """
     from sentcli import bulk
@@ -240,8 +252,6 @@ def _encode(
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
     inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field), output=output)
     encoder = load()
-    if encoder is None:
-        raise InputError("files of text are encoded first: give the model with -m")
     check(inputs.survey.rows, encoder.dimension)
     prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
     settings = bulk.EncodeSettings(resume=resume, append=text.append, prompt=prompt)
@@ -259,7 +269,7 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
     if request.similarity == "dot" and request.kind == "hnsw":
         console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
     if repeated := store.rows.repeated_ids():
-        console.warn(f"{repeated} rows have an id that another row has, too: hits do not say which")
+        console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
     rows = len(store.blocks)
     with console.counting(f"indexing ({request.kind})", rows) as progress:
         manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"))
@@ -271,10 +281,10 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
         f"{store.folder}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
         f"{manifest.bytes / 1e6:,.1f} MB"
     )
-    measured = manifest.recall
-    if measured is not None and measured["chosen"]["recall"] < request.target:
+    recall = manifest.recall
+    if recall is not None and recall["chosen"]["recall"] < request.target:
         console.warn(
-            f"recall@{measured['k']} is {measured['chosen']['recall']:.3f}, not the {request.target:g} aimed at; "
+            f"recall@{recall['k']} is {recall['chosen']['recall']:.3f}, not the {request.target:g} aimed at; "
             "another kind, or a factory string with more clusters or longer codes, may reach it"
         )
     if manifest.rows > GROWN * manifest.built_for:
@@ -300,7 +310,7 @@ def _recall_table(manifest: IndexManifest) -> Table:
 
 
 def _check(folder: Path) -> Outcome:
-    """Compare all files of the indexes with their checksums."""
+    """Compare the files of all indexes of a directory with their checksums."""
     from sentcli.search.store import Store
 
     outcome, store = Outcome("index"), Store.open(folder)

@@ -1,4 +1,4 @@
-"""The result of a verb that scores no models: what it did, with every choice that moved it."""
+"""The result of a verb that scores no models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """What a verb did. Made when it starts, filled as it goes."""
+    """The result of a verb, which is made when the verb starts and filled while it works."""
 
     command: str
     model: str = ""
@@ -27,23 +27,23 @@ class Outcome:
     results: Any = None
     environment: dict[str, Any] = field(default_factory=dict)
     tables: Sequence[Table] = ()
-    """For people."""
+    """Printed by `show`."""
     silent: bool = False
-    """Another process of the same work shows and writes the result."""
+    """Whether another process of the same training prints and writes the result."""
     started: float = field(default_factory=time.perf_counter, repr=False)
     seconds: float | None = None
 
     def finish(self, results: Any, tables: Sequence[Table] = ()) -> Outcome:
-        """Take the results and stop the clock."""
+        """Set the results and stop the clock."""
         self.results, self.tables, self.seconds = results, tables, time.perf_counter() - self.started
         return self
 
     def ran_on(self, device: str | None, precision: str | None, seed: int | None = None) -> None:
-        """Take where and how it ran, beside the versions of this machine; None is what had no part in it."""
+        """Set the environment; None stands for a device, a precision or a seed that was not used."""
         self.environment = environment(device, precision, seed)
 
     def failed(self, message: str) -> SentcliError:
-        """Return the error of work that was partly done: ``--json`` is written although it ends so."""
+        """Return the error to end with after work that was partly done; ``--json`` is written all the same."""
         error = SentcliError(message)
         error.outcome = self
         return error
@@ -60,7 +60,7 @@ class Outcome:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the first table, or else the results, a row for each entry."""
+        """Return the first table, or a row for each of the results if there is no table."""
         import pandas as pd
 
         if self.tables:
@@ -68,7 +68,7 @@ class Outcome:
         return pd.json_normalize(self.results)
 
     def show(self) -> None:
-        """Print the tables as the command does."""
+        """Print the tables, as the command does."""
         for table in () if self.silent else self.tables:
             console.show(table)
 

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.systems import Pattern
 
-MAPPED, LISTED = 2000, 5
-"""Texts on a map, and pairs of a list."""
+MAP_TEXTS = 2000
+"""Texts of ``--texts`` that are mapped."""
+LISTED_PAIRS = 5
+"""Pairs in each list of the section on similarity."""
 RESULTS = {
     "start_dev_spearman": "dev at the start",
     "best_dev_spearman": "best dev",
@@ -40,19 +42,19 @@ RESULTS = {
     "steps": "steps",
     "sentences_per_second": "sentences/s",
 }
-WHOLE = ("best_step", "steps", "sentences_per_second")
-"""Results that are shown as whole numbers."""
+WHOLE_NUMBERS = ("best_step", "steps", "sentences_per_second")
+"""Results that are shown without decimals."""
 
 
 @dataclass(frozen=True)
 class PageOptions:
-    """How the page looks and what it calls models.
+    """The look of the page and the labels of models.
 
     Attributes:
-        title: Of the page.
+        title: Title of the page.
         group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and
             may have *.
-        name: What to call a model or file.
+        name: Label of a model or file.
         bold: Mark the best of each column.
         intervals: 95 % intervals; default: in HTML only, where there is room.
     """
@@ -66,7 +68,7 @@ class PageOptions:
 
 @dataclass
 class Reported(Outcome):
-    """A page that was written, with its tables, and the scores on it."""
+    """The tables and the scores of a page that was written."""
 
     scores: list[ModelScores] = field(default_factory=list, repr=False)
 
@@ -75,7 +77,7 @@ class Reported(Outcome):
         return Evaluation(self.scores).to_frame()
 
     def show(self) -> None:
-        """Print nothing: the page is what there is to see."""
+        """Print nothing, since the page shows the tables."""
 
 
 @verb("report")
@@ -116,7 +118,7 @@ def report(
     from sentcli.pages.write import check_suffix
 
     reported = Reported("report")
-    files, runs, named = _sort(names)
+    files, runs, model_names = _sort(names)
     for target in output:
         check_suffix(target)
         if target.resolve() in {file.resolve() for file in files}:
@@ -125,25 +127,26 @@ def report(
     groups = [Pattern.parse("--group", value) for value in choices.group or []]
     labels = [Pattern.parse("--name", value) for value in choices.name or []]
     scores = read_scores(files)
-    measured = data is not None or texts is not None
-    if named and not (measured or runs):
+    has_inputs = data is not None or texts is not None
+    if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    models = shared.models(named, options, rerun=scoring.rerun) if measured else []
+    models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
     if data is not None:
         scores += _sts_scores(models, data, scoring)
-    inside = [*_of_models(models, data, texts), *(_of_runs(runs) if runs else [])]
-    labels += _short_names(named, scores, [*groups, *labels])
-    chosen = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
-    write_score_page(scores, output, chosen, inside)
+    more_sections = [*_model_sections(models, data, texts), *(_run_sections(runs) if runs else [])]
+    labels += _short_names(model_names, scores, [*groups, *labels])
+    page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
+    write_score_page(scores, output, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, output))}")
     reported.scores = scores
-    tables = [s.table for s in score_page(scores, chosen, inside).sections if s.table is not None and not s.folded]
-    reported.finish({"files": list(map(str, output)), "scores": [each.to_dict() for each in scores]}, tables)
+    sections = score_page(scores, page_choices, more_sections).sections
+    tables = [section.table for section in sections if section.table is not None and not section.folded]
+    reported.finish({"files": list(map(str, output)), "scores": [score.to_dict() for score in scores]}, tables)
     return reported
 
 
 def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
-    """Tell files of results, folders of training runs, and models apart; finished runs are models, too."""
+    """Return files of results, folders of training runs, and models; a finished run is a model, too."""
     from sentcli.analysis.runs import is_run
 
     if twice := next((name for name in names if list(names).count(name) > 1), None):
@@ -161,13 +164,13 @@ def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
     return files, runs, models
 
 
-def _short_names(models: Sequence[str], scores: Sequence[ModelScores], given: Sequence[Pattern]) -> list[Pattern]:
-    """Return labels for models that are paths, unless the user calls them otherwise."""
+def _short_names(models: Sequence[str], scores: Sequence[ModelScores], patterns: Sequence[Pattern]) -> list[Pattern]:
+    """Return short labels for models that are paths, unless one of the user's patterns labels them."""
     from sentcli.pages.systems import Pattern
 
     short = shared.short_names(models)
-    paths = {each.model for each in scores if short.get(each.model, each.model) != each.model}
-    labelled = {each.model for each in scores if any(pattern.matches(each) for pattern in given)}
+    paths = {score.model for score in scores if short.get(score.model, score.model) != score.model}
+    labelled = {score.model for score in scores if any(pattern.matches(score) for pattern in patterns)}
     return [Pattern("--name", short[model], glob.escape(model)) for model in sorted(paths - labelled)]
 
 
@@ -183,8 +186,8 @@ def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOp
     return Evaluation([score_similarity(model, tasks) for model in models]).compared(published, SIMILARITY).models
 
 
-def _of_models(models: Sequence[EvaluatedModel], data: Path | None, texts: str | None) -> list[Section]:
-    """Return what is inside models: their geometry, with data cosines against gold scores, with texts a map."""
+def _model_sections(models: Sequence[EvaluatedModel], data: Path | None, texts: str | None) -> list[Section]:
+    """Return the geometry of models; with data also cosines against gold scores, and with texts maps of them."""
     from sentcli.analysis.maps import MapSettings
     from sentcli.verbs.kinds import geometry, similarity
     from sentcli.verbs.kinds import map as mapping
@@ -193,65 +196,66 @@ def _of_models(models: Sequence[EvaluatedModel], data: Path | None, texts: str |
         return []
     names = shared.short_names([model.name for model in models])
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
-    own = shared.read_texts(texts) if texts is not None else []
-    inputs = geometry.GeometryInputs(pairs, own, sts=shared.sts_tasks(data) if data is not None else {})
-    made = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
+    lines = shared.read_texts(texts) if texts is not None else []
+    inputs = geometry.GeometryInputs(pairs, lines, sts=shared.sts_tasks(data) if data is not None else {})
+    sections = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
     if data is not None:
         ((name, subsets),) = shared.read_stsb(data, None, "test").items()
-        scored = similarity.GoldPairs(f"{name} test", subsets, str(data), LISTED)
+        gold_pairs = similarity.GoldPairs(f"{name} test", subsets, str(data), LISTED_PAIRS)
         for model in models:
-            scored.measure(model, names[model.name])
-        made += scored.sections()
+            gold_pairs.measure(model, names[model.name])
+        sections += gold_pairs.sections()
     if texts is not None:
-        maps = mapping.Maps(own[:MAPPED], None, MapSettings())
+        maps = mapping.Maps(lines[:MAP_TEXTS], None, MapSettings())
         for model in models:
             maps.add(model, names[model.name])
-        words = f"The first {len(maps.texts):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
-        made += maps.sections(f"{words} of k-means.")
-    return made
+        note = f"The first {len(maps.texts):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
+        sections += maps.sections(f"{note} of k-means.")
+    return sections
 
 
-def _of_runs(folders: Sequence[Path]) -> list[Section]:
+def _run_sections(folders: Sequence[Path]) -> list[Section]:
     """Return results, curves, terms of the loss, configuration and environment of training runs."""
     from sentcli.analysis.runs import read_config, read_metrics, read_terms
     from sentcli.pages.score_page import settings_table
 
     short = shared.short_names([str(folder) for folder in folders])
-    named = {short[str(folder)]: folder for folder in folders}
-    metrics = {name: read_metrics(folder) for name, folder in named.items()}
-    configs = {name: read_config(folder) for name, folder in named.items()}
-    made = [Section("Training", table=_results(metrics, configs), file="training")]
+    runs = {short[str(folder)]: folder for folder in folders}
+    metrics = {name: read_metrics(folder) for name, folder in runs.items()}
+    configs = {name: read_config(folder) for name, folder in runs.items()}
+    sections = [Section("Training", table=_results(metrics, configs), file="training")]
     if any(run.evaluations for run in metrics.values()):
-        made.append(Section("While training", figure=training_curves(metrics), level=3))
-    made += term_sections({name: read_terms(folder) for name, folder in named.items() if metrics[name].steps})
+        sections.append(Section("While training", figure=training_curves(metrics), level=3))
+    sections += term_sections({name: read_terms(folder) for name, folder in runs.items() if metrics[name].steps})
     finished = {name: dict(config) for name, config in configs.items() if config}
     environments = [(name, _flat(config.pop("environment", {}))) for name, config in finished.items()]
-    configured = [(name, _flat(config)) for name, config in finished.items()]
-    for title, settings in (("Configuration", configured), ("Training environment", environments)):
+    configurations = [(name, _flat(config)) for name, config in finished.items()]
+    for title, settings in (("Configuration", configurations), ("Training environment", environments)):
         if settings:
-            made.append(Section(title, table=settings_table(title, settings), level=3, folded=True))
-    return made
+            sections.append(Section(title, table=settings_table(title, settings), level=3, folded=True))
+    return sections
 
 
 def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> Table:
-    results = {name: {**_so_far(run), **(configs[name].get("results") or {})} for name, run in metrics.items()}
-    known = [key for key in RESULTS if key != "held_out_perplexity" or any(each.get(key) for each in results.values())]
+    results = {name: {**_results_so_far(run), **(configs[name].get("results") or {})} for name, run in metrics.items()}
+    has_perplexity = any(values.get("held_out_perplexity") for values in results.values())
+    keys = [key for key in RESULTS if key != "held_out_perplexity" or has_perplexity]
     rows = [
         {
             "run": name,
             "method": (configs[name].get("method") or {}).get("name", ""),
-            **{RESULTS[key]: each[key] if isinstance(each.get(key), int | float) else None for key in known},
+            **{RESULTS[key]: values[key] if isinstance(values.get(key), int | float) else None for key in keys},
         }
-        for name, each in results.items()
+        for name, values in results.items()
     ]
     unfinished = [name for name, config in configs.items() if not config]
     notes = (f"Not finished: {', '.join(unfinished)}.",) if unfinished else ()
-    formats = {RESULTS[key]: ",.0f" for key in WHOLE}
+    formats = {RESULTS[key]: ",.0f" for key in WHOLE_NUMBERS}
     return Table.of_rows("What training came to (Spearman × 100)", rows, formats=formats, notes=notes)
 
 
-def _so_far(metrics: RunMetrics) -> dict[str, Any]:
-    """Return what can be said of a run that has not finished."""
+def _results_so_far(metrics: RunMetrics) -> dict[str, Any]:
+    """Return those results that the metrics of a run tell, also before it has finished."""
     steps, scores = metrics.column("dev_spearman")
     results: dict[str, Any] = {"steps": metrics.steps[-1]["step"] if metrics.steps else 0}
     if scores:
@@ -261,7 +265,7 @@ def _so_far(metrics: RunMetrics) -> dict[str, Any]:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name, without the results."""
+    """Return nested settings by dotted names, without the results."""
     flat: dict[str, Any] = {}
     for key, item in value.items():
         if key == "results" and not prefix:

@@ -53,8 +53,8 @@ def retrieve(
         return score_pairs(model or [], pairs, search, options, scoring)
     if scoring.against:
         raise InputError("--against goes with --beir or --in-domain: hits have no scores")
-    keep = corpus.hits is None or json is not None
-    return search_corpus(model or [], corpus, search, options, overwrite=overwrite, keep=keep)
+    keep_all = corpus.hits is None or json is not None
+    return search_corpus(model or [], corpus, search, options, overwrite=overwrite, keep_all=keep_all)
 
 
 def _check_combination(
@@ -66,13 +66,13 @@ def _check_combination(
     options: LoadOptions,
 ) -> None:
     """Refuse options that do not go together."""
-    modes = {"--beir": sets.beir, "--corpus": corpus.corpus, "--in-domain": pairs.in_domain}
-    given = [name for name, value in modes.items() if value]
-    if len(given) != 1:
-        both = f", not {' and '.join(given)}" if given else ""
+    inputs = {"--beir": sets.beir, "--corpus": corpus.corpus, "--in-domain": pairs.in_domain}
+    chosen = [name for name, value in inputs.items() if value]
+    if len(chosen) != 1:
+        several = f", not {' and '.join(chosen)}" if chosen else ""
         raise InputError(
             "give --beir DIR to score a set, --in-domain FILE to score pairs, or --corpus FILE with --query TEXT to "
-            f"search{both}"
+            f"search{several}"
         )
     fused, weighted = search.search != "dense", "weighted" in search.search
     other_rule = pairs.exclude != PairOptions().exclude
@@ -90,14 +90,18 @@ def _check_combination(
             raise InputError(f"{wrong[0]} goes with {name}")
     if sets.from_run and fused:
         raise InputError("--from-run scores what was found before; --search does not go with it")
-    without = "--from-run scores what was found before" if sets.from_run else ""
-    without = without or ("--search bm25 needs no model" if search.ways == ["bm25"] else "")
-    of_model = {"-m": models or None}
-    of_model |= _flags(search, "index", "similarity", "query_prompt", "doc_prompt", "query_length")
-    of_model |= _flags(options, "max_length", "pooling") | {"--run": sets.run if sets.from_run else None}
-    if without and (wrong := [flag for flag, value in of_model.items() if value is not None]):
-        raise InputError(f"{without}; {wrong[0]} does not go with it")
+    reason = ""
+    if sets.from_run:
+        reason = "--from-run scores what was found before"
+    elif search.ways == ["bm25"]:
+        reason = "--search bm25 needs no model"
+    model_flags = {"-m": models or None}
+    model_flags |= _flags(search, "index", "similarity", "query_prompt", "doc_prompt", "query_length")
+    model_flags |= _flags(options, "max_length", "pooling") | {"--run": sets.run if sets.from_run else None}
+    if reason and (wrong := [flag for flag, value in model_flags.items() if value is not None]):
+        raise InputError(f"{reason}; {wrong[0]} does not go with it")
 
 
 def _flags(options: Any, *names: str) -> dict[str, Any]:
+    """Return the values of some options by the names of their flags."""
     return {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}

@@ -28,37 +28,40 @@ if TYPE_CHECKING:
     from sentcli.search.store import Store
     from sentcli.verbs.options import CorpusOptions, SearchOptions
 
-TOGETHER = 4096
-"""Queries that are encoded and searched at a time."""
+QUERIES_AT_A_TIME = 4096
+"""Queries that are encoded and searched together."""
 SHOWN = 20
 """Queries whose hits are printed as tables."""
 
 
 @dataclass
 class Hits(Outcome):
-    """The hits of all queries; where they are written to a file, of the first ones."""
+    """The hits of all queries, or of the first ones if all are written to a file."""
 
     written: bool = False
-    first: list[tuple[str, list[Hit]]] = field(default_factory=list, repr=False)
+    """Whether the hits are written to a file."""
+    printed: list[tuple[str, list[Hit]]] = field(default_factory=list, repr=False)
+    """The first queries with their hits, which `show` prints."""
     queries: int = 0
+    """The number of queries."""
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each hit: query, rank, id, score, text."""
         import pandas as pd
 
-        return pd.DataFrame([{"query": each["query"], **hit} for each in self.results for hit in each["hits"]])
+        return pd.DataFrame([{"query": result["query"], **hit} for result in self.results for hit in result["hits"]])
 
     def show(self) -> None:
         """Print the hits of the first queries, unless all are written to a file."""
         if self.written:
             return
-        for query, hits in self.first:
+        for query, hits in self.printed:
             print_hits(query, hits)
         if self.queries > SHOWN:
             console.note(f"the hits of {SHOWN} of {self.queries} queries are shown; --hits FILE or --json FILE has all")
 
     def write_pages(self, files: Sequence[Path]) -> None:
-        """Refuse: there are no scores."""
+        """Raise an InputError, because there are no scores."""
         raise InputError("--report goes with --beir or --in-domain: hits have no scores")
 
     def _repr_html_(self) -> str:
@@ -67,8 +70,8 @@ class Hits(Outcome):
 
 SNIPPET = 300
 """Characters of a hit's text that a table shows."""
-MARKED = 4
-"""Letters of a query's word, at least, for it to be marked in a hit."""
+LEAST_LETTERS = 4
+"""A word of the query is marked in the hits if it has so many letters."""
 
 
 def print_hits(query: str, hits: Sequence[Hit]) -> None:
@@ -76,11 +79,11 @@ def print_hits(query: str, hits: Sequence[Hit]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=Text(safe(query)), title_justify="left")
-    drawn.add_column("rank", justify="right")
-    drawn.add_column("id", overflow="fold")
-    drawn.add_column("score", justify="right")
-    drawn.add_column("text", overflow="fold", ratio=1)
+    table = Table(title=Text(safe(query)), title_justify="left")
+    table.add_column("rank", justify="right")
+    table.add_column("id", overflow="fold")
+    table.add_column("score", justify="right")
+    table.add_column("text", overflow="fold", ratio=1)
     words = _word_pattern(query)
     for hit in hits:
         text = Text(safe(_short(hit.row.text)))
@@ -89,8 +92,8 @@ def print_hits(query: str, hits: Sequence[Hit]) -> None:
                 text.append(f"\n{safe(name)}: {safe(_short(str(value)))}", "dim")
         if words is not None:
             text.highlight_regex(words, "bold yellow")
-        drawn.add_row(str(hit.rank), Text(safe(hit.row.id)), f"{hit.score:.4f}", text)
-    console.output().print(drawn)
+        table.add_row(str(hit.rank), Text(safe(hit.row.id)), f"{hit.score:.4f}", text)
+    console.output().print(table)
 
 
 def _short(text: str) -> str:
@@ -98,8 +101,8 @@ def _short(text: str) -> str:
 
 
 def _word_pattern(query: str) -> re.Pattern[str] | None:
-    """Match the words of a query that are long enough to mean something, also with an ending."""
-    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= MARKED}
+    """Return a pattern of the longer words of a query, also with other endings; None if there are no such words."""
+    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= LEAST_LETTERS}
     longest_first = sorted(words, key=lambda word: (-len(word), word))
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\w*", re.IGNORECASE) if words else None
 
@@ -111,17 +114,17 @@ def search_corpus(
     load_options: LoadOptions,
     *,
     overwrite: bool,
-    keep: bool,
+    keep_all: bool,
 ) -> Hits:
-    """Search, and write the hits if that is asked for.
+    """Search a corpus, and write the hits to the file of ``--hits``.
 
     Args:
         models: the one to search with; none for BM25.
         options: the corpus and the queries.
-        search: how they are compared.
+        search: how queries and documents are compared.
         load_options: how the model is loaded.
         overwrite: replace a file of hits.
-        keep: return all hits, also where they are written to a file.
+        keep_all: return all hits, even if they are written to a file.
     """
     from sentcli.encoder.announce import load_encoder
     from sentcli.search.exact import require_faiss
@@ -136,44 +139,44 @@ def search_corpus(
         outcome.model = models[0]
         encoder = load_encoder(models[0], load_options)
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
-    is_folder = Path(str(options.corpus)).is_dir()
-    corpus, chosen = (_open_directory if is_folder else _read_file)(options, search, encoder, way)
+    open_corpus = _open_directory if Path(str(options.corpus)).is_dir() else _read_file
+    corpus, choices = open_corpus(options, search, encoder, way)
     if top_k > len(corpus.rows):
         console.detail(f"--top-k {top_k}: there are {len(corpus.rows)} rows")
-    outcome.protocol = _protocol(corpus, chosen, search, encoder, top_k)
+    outcome.protocol = _protocol(corpus, choices, search, encoder, top_k)
     if encoder is not None and search.query_length is not None:
         encoder = encoder.with_max_length(search.query_length)
     outcome.written, outcome.queries = options.hits is not None, len(queries)
     results = []
     with console.counting("searching", len(queries)) as progress, _lines(options.hits) as lines:
-        for start in range(0, len(queries), TOGETHER):
-            together = queries[start : start + TOGETHER]
-            texts = [text for _, text in together]
-            vectors = encoder.encode(texts, prompt=chosen["query_prompt"]) if encoder is not None else None
-            answers = corpus.search(way, texts, vectors, top_k, search.weight)
-            for number, ((key, text), hits) in enumerate(zip(together, answers, strict=True), start):
+        for start in range(0, len(queries), QUERIES_AT_A_TIME):
+            block = queries[start : start + QUERIES_AT_A_TIME]
+            texts = [text for _, text in block]
+            vectors = encoder.encode(texts, prompt=choices["query_prompt"]) if encoder is not None else None
+            hits_by_query = corpus.search(way, texts, vectors, top_k, search.weight)
+            for number, ((key, text), hits) in enumerate(zip(block, hits_by_query, strict=True), start):
                 result = {"query": text, "hits": [hit.to_dict() for hit in hits]}
                 result = result if key is None else {"id": key, **result}
-                if keep or number < SHOWN:
+                if keep_all or number < SHOWN:
                     results.append(result)
                 if lines is not None:
                     lines.write(json.dumps(result, ensure_ascii=False, default=str) + "\n")
                 elif number < SHOWN:
-                    outcome.first.append((text, hits))
+                    outcome.printed.append((text, hits))
             progress(len(texts))
     outcome.finish(results)
     return outcome
 
 
 def _protocol(
-    corpus: Corpus, chosen: dict[str, Any], search: SearchOptions, encoder: SentenceEncoder | None, top_k: int
+    corpus: Corpus, choices: dict[str, Any], search: SearchOptions, encoder: SentenceEncoder | None, top_k: int
 ) -> dict[str, Any]:
-    """Return every choice that moves a score; `chosen` are the index and the prompts."""
+    """Return every choice that moves a score; `choices` are the index and the prompts."""
     from sentcli.search.fusion import described
 
     protocol: dict[str, Any] = {"search": search.ways[0], "top_k": top_k}
     if encoder is not None and corpus.searcher is not None:
-        protocol |= {"similarity": corpus.searcher.similarity, **encoder.describe(), **chosen}
+        protocol |= {"similarity": corpus.searcher.similarity, **encoder.describe(), **choices}
         protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
     if corpus.bm25 is not None:
         protocol["bm25"] = corpus.bm25.described()
@@ -196,7 +199,7 @@ def _check_usage(models: Sequence[str], options: CorpusOptions, search: SearchOp
 
 
 def _queries(options: CorpusOptions) -> list[tuple[str | None, str]]:
-    """Return the queries with their ids; those that were typed have none."""
+    """Return the ids and texts of the queries; those of ``--query`` have no id."""
     from sentcli.io.sources import open_source
 
     queries: list[tuple[str | None, str]] = [(None, text) for text in options.query or []]
@@ -224,7 +227,7 @@ def _prompts(search: SearchOptions, encoder: SentenceEncoder) -> tuple[str, str]
 def _open_directory(
     options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
 ) -> tuple[Corpus, dict[str, Any]]:
-    """Return a directory of vectors with what finds rows in it, and the index and the prompts for the protocol."""
+    """Return a directory of vectors as a corpus to search, and its index and prompts for the protocol."""
     from sentcli.search.corpus import Corpus
     from sentcli.search.store import Store
 
@@ -234,8 +237,8 @@ def _open_directory(
         return Corpus(store.rows, None, bm25), {}
     query, document = _prompts(search, encoder)
     store.check_encoder(encoder, document)
-    device, own = encoder.backend.device, encoder.role_prompt("query")
-    opened = store.open_index(search.index, search.similarity, search.query_prompt, device, own)
+    device, default_prompt = encoder.backend.device, encoder.role_prompt("query")
+    opened = store.open_index(search.index, search.similarity, search.query_prompt, device, default_prompt)
     if opened.recall is not None:
         name = opened.searcher.recipe.kind
         console.note(f"index {name}: recall@{opened.k} {opened.recall:.3f} against exact search when it was built")
@@ -244,26 +247,27 @@ def _open_directory(
     if search.query_prompt is None and opened.query_prompt is not None:
         query = opened.query_prompt
     index = opened.searcher.described() if opened.searcher.parts else "exact"
-    chosen = {"index": index, "query_prompt": query, "document_prompt": document}
-    return Corpus(store.rows, opened.searcher, bm25), chosen
+    choices = {"index": index, "query_prompt": query, "document_prompt": document}
+    return Corpus(store.rows, opened.searcher, bm25), choices
 
 
 def _words(store: Store, language: str | None) -> BM25:
+    """Return the BM25 index of a directory, built now if the directory has none."""
     from sentcli.search.bm25 import BM25, LANGUAGE
 
-    kept = store.words(language)
-    if kept is not None:
-        return kept
+    index = store.words(language)
+    if index is not None:
+        return index
     option = f" --language {language}" if language not in (None, LANGUAGE) else ""
-    keep = f"sentcli index {store.folder} --type bm25{option}"
-    console.note(f"BM25 of {len(store.rows)} rows is made now; {keep} keeps it")
+    command = f"sentcli index {store.folder} --type bm25{option}"
+    console.note(f"BM25 of {len(store.rows)} rows is made now; {command} keeps it")
     return BM25.build(store.rows.texts(), language=language or LANGUAGE)
 
 
 def _read_file(
     options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
 ) -> tuple[Corpus, dict[str, Any]]:
-    """Return a file of texts as `_open_directory` returns a directory."""
+    """Encode a file of texts and return what `_open_directory` returns for a directory."""
     from sentcli.encoder.announce import warn_truncated
     from sentcli.io.readers import ReadOptions
     from sentcli.search import searcher
@@ -272,7 +276,7 @@ def _read_file(
 
     rows = read_rows(str(options.corpus), ReadOptions(options.text_field, options.id_field))
     if repeated := len(rows) - len({row.id for row in rows.rows}):
-        console.warn(f"{repeated} rows have an id that another row has, too: hits do not say which")
+        console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
     bm25 = None if way == "dense" else BM25.build(rows.texts(), language=search.language or LANGUAGE)
     if encoder is None:
         return Corpus(rows, None, bm25), {}
@@ -281,15 +285,15 @@ def _read_file(
     with console.encoding("encoding", len(set(texts))) as bar:
         vectors, stats = encoder.encode_counted(texts, prompt=document, progress=bar)
     warn_truncated(encoder.spec.max_length, stats.truncated, stats.tokens_lost)
-    built = searcher.build(search.index or "flat", vectors, search.similarity or "cosine")
-    built.device = encoder.backend.device
-    index = built.described() if built.parts else "exact"
-    return Corpus(rows, built, bm25), {"index": index, "query_prompt": query, "document_prompt": document}
+    vector_searcher = searcher.build(search.index or "flat", vectors, search.similarity or "cosine")
+    vector_searcher.device = encoder.backend.device
+    index = vector_searcher.described() if vector_searcher.parts else "exact"
+    return Corpus(rows, vector_searcher, bm25), {"index": index, "query_prompt": query, "document_prompt": document}
 
 
 @contextmanager
 def _lines(target: str | None) -> Iterator[IO[str] | None]:
-    """Open where hits are written, if anywhere; a file appears when it is whole."""
+    """Open the file of ``--hits``, if there is one; it appears when it is complete."""
     if target is None:
         yield None
     elif target == "-":

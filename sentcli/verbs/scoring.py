@@ -1,4 +1,4 @@
-"""What the verbs that score models share: their options, and the result that they return."""
+"""The options and the result of the verbs that score models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _list_published() -> None:
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """What is set beside the scores, and what is measured anew.
+    """Comparison with published scores, and whether kept scores are used.
 
     Attributes:
         against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list
@@ -44,13 +44,17 @@ class ScoringOptions:
     rerun: bool = False
 
     def models(self, names: Sequence[str], options: LoadOptions) -> list[EvaluatedModel]:
-        """Return models, which are loaded when something has to be encoded."""
+        """Return models, each of which is loaded when something has to be encoded with it."""
         from sentcli.evaluation.evaluated import EvaluatedModel
 
         return [EvaluatedModel(name, options, rerun=self.rerun) for name in names]
 
     def published(self, kind: ScoreKind, tasks: Iterable[str]) -> Published | None:
-        """Return the system to compare with; it is an error if nothing is printed of it for these tasks."""
+        """Return the system of ``--against``, or None.
+
+        Raises:
+            InputError: if there is no such system, or no published score of it for these tasks.
+        """
         from sentcli.evaluation import published
 
         if self.against is None:
@@ -67,15 +71,16 @@ class Evaluation:
     models: list[ModelScores]
 
     def compared(self, system: Published | None, kind: ScoreKind) -> Evaluation:
-        """Compare the models with the first one and with what is printed, and return the same scores with that."""
+        """Add to the scores their comparison with the first model and with a published system, and return them."""
         from sentcli.evaluation.published import compare
 
         first, *others = self.models
         for scores in others:
             scores.compared = {"with": first.model, "tasks": scores.compare(first)}
         if system is not None:
-            each = [scores.values(kind) for scores in self.models]
-            against = compare(system, kind, {key: [v[key] for v in each] for key in each[0]}, first.intervals(kind))
+            by_model = [scores.values(kind) for scores in self.models]
+            by_task = {task: [values[task] for values in by_model] for task in by_model[0]}
+            against = compare(system, kind, by_task, first.intervals(kind))
             for scores in self.models:
                 scores.against = against
         return self
@@ -98,8 +103,8 @@ class Evaluation:
 
         for table in score_tables_of(self.models, points=False):
             scores = score_tables.score_table(table)
-            average = {key: ends for key, ends in scores.intervals.items() if key[1] == "Avg."}
-            yield replace(scores, intervals=average or scores.intervals)  # those of all tasks would not fit a screen
+            of_average = {key: interval for key, interval in scores.intervals.items() if key[1] == "Avg."}
+            yield replace(scores, intervals=of_average or scores.intervals)  # a screen has no room for all tasks' ones
             if len(self.models) == 1 and (measures := score_tables.measure_table(table)) is not None:
                 yield replace(measures, intervals={})
             if (differences := score_tables.comparison_table(table)) is not None:
@@ -116,14 +121,18 @@ class Evaluation:
         return "".join(table._repr_html_() for table in self.tables())
 
     def write_pages(self, files: Sequence[Path]) -> None:
-        """Write the scores as pages for people."""
+        """Write the scores as HTML, Markdown or LaTeX."""
         from sentcli.pages.score_page import write_score_page
 
         write_score_page(self.models, files)
 
 
 def names(tasks: str | None) -> list[str] | None:
-    """Read ``A,B`` of ``--tasks``."""
+    """Return the names in ``--tasks A,B``; None for None.
+
+    Raises:
+        InputError: if there is no name.
+    """
     chosen = [name.strip() for name in tasks.split(",") if name.strip()] if tasks is not None else None
     if chosen == []:
         raise InputError("--tasks names no task")

@@ -54,8 +54,8 @@ def senteval(
     published = scoring.published(TRANSFER, [task.name for task in examples])
     if published is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")
-    read: list[Task] = [*(transfer.TransferTask(each, protocol) for each in examples), *graded]
-    read.sort(key=lambda task: chosen.index(task.name))
+    all_tasks: list[Task] = [*(transfer.TransferTask(task, protocol) for task in examples), *graded]
+    all_tasks.sort(key=lambda task: chosen.index(task.name))
     settings = {
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
@@ -63,5 +63,5 @@ def senteval(
         **({"regression": relatedness.PROTOCOL} if graded else {}),
     }
     models = scoring.models(model, replace(options, normalize=False))
-    scores = [score_model(each, read, "senteval", settings, seed=probe.SEED) for each in models]
+    scores = [score_model(evaluated, all_tasks, "senteval", settings, seed=probe.SEED) for evaluated in models]
     return Evaluation(scores).compared(published, TRANSFER)

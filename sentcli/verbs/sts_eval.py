@@ -68,8 +68,8 @@ def sts_eval(
     from sentcli.evaluation.scores import SIMILARITY
 
     draws = significance.DRAWS if intervals else 0
-    read = _tasks(data, pairs or [], names(tasks), split, aggregation, regression=regression, draws=draws)
-    published = scoring.published(SIMILARITY, [task.name for task in read])
+    chosen = _tasks(data, pairs or [], names(tasks), split, aggregation, regression=regression, draws=draws)
+    published = scoring.published(SIMILARITY, [task.name for task in chosen])
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
         raise InputError(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
@@ -77,7 +77,7 @@ def sts_eval(
     if regression:
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
-    scores = [score_model(each, read, "sts-eval", protocol) for each in scoring.models(model, options)]
+    scores = [score_model(evaluated, chosen, "sts-eval", protocol) for evaluated in scoring.models(model, options)]
     return Evaluation(scores).compared(published, SIMILARITY)
 
 
@@ -86,8 +86,8 @@ def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]
     from sentcli.evaluation import significance, sts
     from sentcli.evaluation.evaluated import score_model
 
-    read = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
-    return score_model(model, read, "sts-eval", _protocol("all", "test", significance.DRAWS))
+    scored = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    return score_model(model, scored, "sts-eval", _protocol("all", "test", significance.DRAWS))
 
 
 def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regression: bool = False) -> dict[str, Any]:
@@ -106,31 +106,31 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
 def _tasks(
     data: Path | None,
     pairs: list[str],
-    chosen: list[str] | None,
+    names: list[str] | None,
     split: Split,
     aggregation: Aggregation,
     *,
     regression: bool,
     draws: int,
 ) -> list[Task]:
-    """Read the tasks of a SentEval folder, and those of tables of one's own."""
+    """Read the tasks of a SentEval folder and of the user's own tables."""
     from sentcli.data import located
     from sentcli.evaluation import relatedness, sts
     from sentcli.evaluation.scores import SIMILARITY
 
     if data is None and not pairs:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    if data is None and (chosen or split != "test"):
+    if data is None and (names or split != "test"):
         raise InputError("--tasks and --split are of --data")
     data = located(data) if data is not None else None
     if regression:
         if data is None or pairs or split != "test":
             raise InputError("--regression trains on the training split of --data and scores its test split")
-        return list(relatedness.load_tasks(data, chosen or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
-    subsets = sts.load_tasks(data, chosen, split) if data is not None else {}
+        return list(relatedness.load_tasks(data, names or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
+    subsets_by_task = sts.load_tasks(data, names, split) if data is not None else {}
     for file in pairs:
-        own = sts.read_pairs(file)
-        if own.keys() & subsets.keys():
-            raise InputError(f"{file}: there is a task {next(iter(own))} already; rename the file")
-        subsets |= own
-    return [sts.SimilarityTask(name, each, draws, aggregation) for name, each in subsets.items()]
+        own_tasks = sts.read_pairs(file)
+        if repeated := next((name for name in own_tasks if name in subsets_by_task), None):
+            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
+        subsets_by_task |= own_tasks
+    return [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in subsets_by_task.items()]

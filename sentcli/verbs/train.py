@@ -24,7 +24,7 @@ METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """What is learned.
+    """The method and its settings.
 
     Attributes:
         recipe: A paper's method, model and settings, such as micse-bert-base (docs/recipes.md lists them).
@@ -44,7 +44,7 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What is trained and tested on.
+    """The texts of training and evaluation.
 
     Attributes:
         text_field: Column of a table that holds the text.
@@ -76,11 +76,11 @@ class TrainingOptions:
     """Settings of the training that have a flag of their own.
 
     Attributes:
-        batch_size: Sentences a step.
+        batch_size: Sentences in a step.
         learning_rate: Peak rate.
         epochs: Passes over the data.
         max_steps: Optimiser steps, instead of epochs.
-        max_length: Tokens a sentence in training. Encoding keeps the start model's length.
+        max_length: Maximum length of a sentence in training, in tokens; encoding keeps the start model's.
         eval_every: Steps between two scores.
         seed: Same seed, machine and versions: same weights.
     """
@@ -96,12 +96,12 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Several runs.
+    """Several runs with different seeds or settings.
 
     Attributes:
-        seeds: One run a seed, with mean and sd.
+        seeds: One run for each seed, with mean and standard deviation.
         sweep: Many runs: a grid over any setting (docs/sweeps.md).
-        results: A line a finished run; runs with a line are not run again. DIR/results.jsonl by default.
+        results: File with a line for each finished run, which is not run again; default: DIR/results.jsonl.
     """
 
     seeds: Annotated[str | None, Flag(metavar="N,N,...")] = None
@@ -111,7 +111,7 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What is kept and told of a run.
+    """Logs and checkpoints of a run.
 
     Attributes:
         log_geometry: Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).
@@ -231,15 +231,26 @@ def train(
 
 
 def _choice(
-    what: str, given: str | None, recipe: Recipe | None, *, replaceable: bool = False, varied: bool = False
+    option: str, value: str | None, recipe: Recipe | None, *, replaceable: bool = False, varied: bool = False
 ) -> str:
-    """Return the option, or what the recipe says; a recipe's method cannot be replaced, a sweep may say it."""
-    of_recipe = getattr(recipe, what, None)
-    if given is not None and of_recipe is not None and given != of_recipe and not replaceable:
-        raise InputError(f"--{what} {given}: the recipe is for {of_recipe}")
-    chosen = given or of_recipe
+    """Return the value of ``--method`` or ``--model``, or else the recipe's.
+
+    Args:
+        option: ``method`` or ``model``.
+        value: what the command line says.
+        recipe: of ``--recipe``.
+        replaceable: whether the value may differ from the recipe's.
+        varied: whether a sweep sets it, so that it may be missing here.
+
+    Raises:
+        InputError: if it is missing, or differs from the recipe's.
+    """
+    recipe_value = getattr(recipe, option, None)
+    if value is not None and recipe_value is not None and value != recipe_value and not replaceable:
+        raise InputError(f"--{option} {value}: the recipe is for {recipe_value}")
+    chosen = value or recipe_value
     if chosen is None and not varied:
-        raise InputError(f"--{what} is missing (or a --recipe that says it)")
+        raise InputError(f"--{option} is missing (or a --recipe that says it)")
     return chosen or ""
 
 

@@ -1,4 +1,4 @@
-"""What ``train`` does with its options: one run, or several with one table at the end."""
+"""One training run, or several with one table at the end, as ``train`` starts them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
-    """Train once, and say and return what came of it."""
+    """Train once, and print and return the results."""
     from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare
@@ -41,8 +41,12 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     training_view.summary(result, request.output)
     recipe = request.recipe
     if recipe is not None and recipe.published and request.model == recipe.model:
-        several = tuple(PREFIXES.values())  # of each set
-        usual = {n: s for n, s in recipe.published.items() if n in AVERAGES.values() or not n.startswith(several)}
+        of_single_sets = tuple(PREFIXES.values())
+        usual = {
+            name: score
+            for name, score in recipe.published.items()
+            if name in AVERAGES.values() or not name.startswith(of_single_sets)
+        }
         scores = ", ".join(f"{name} {score.value:.2f}" for name, score in usual.items())
         console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
     if result.truncated:
@@ -53,7 +57,7 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
 def run_many(
     request: TrainRequest, points: list[dict[str, Any]], seeds: list[int], results: Path, log_to: list[str]
 ) -> Outcome:
-    """Run what has not been run of a sweep, and return one table."""
+    """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
     from sentcli.training import sweep
 
@@ -71,15 +75,16 @@ def run_many(
     where = f"; their results are in {results}" if ran.records else ""
     console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")
     summaries = sweep.summarize(ran.records)
-    told: dict[str, Any] = {"points": [summary.to_dict() for summary in summaries]}
+    results_by_point = [summary.to_dict() for summary in summaries]
+    report: dict[str, Any] = {"points": results_by_point}
     if len(points) == 1 and summaries:
-        told = told["points"][0]
+        report = results_by_point[0]
     if means := sweep.held_out_means(summaries):
-        told = {**told, "held_out": [mean.to_dict() for mean in means]}
+        report = {**report, "held_out": [mean.to_dict() for mean in means]}
     outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
     outcome.ran_on(request.device, "")
     title = "runs" if len(points) > 1 else "seeds"
-    outcome.finish(told, [training_view.sweep_table(title, summaries)] if summaries else [])
+    outcome.finish(report, [training_view.sweep_table(title, summaries)] if summaries else [])
     if ran.failed:
         outcome.show()
         others = f"; the others are in {results}" if ran.records else ""
@@ -88,31 +93,38 @@ def run_many(
 
 
 class SweepView:
-    """Says which run of a sweep is on, and shows its steps until the next one starts."""
+    """Prints which run of a sweep starts, and shows its steps until the next one starts.
 
-    def __init__(self, planned: list[SweepRun], log_to: list[str], shown: ExitStack) -> None:
-        self.planned, self.log_to, self.shown = planned, log_to, shown
+    Args:
+        runs: of the sweep.
+        log_to: names of trackers.
+        views: closes the view of the run that is shown.
+    """
+
+    def __init__(self, runs: list[SweepRun], log_to: list[str], views: ExitStack) -> None:
+        self.runs, self.log_to, self.views = runs, log_to, views
 
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
-        """Say which run starts, and show it."""
-        console.note(self._number(run))
-        return self.shown.enter_context(training_view.training(prepared, self.log_to))
+        """Print which run starts, and show its steps."""
+        console.note(self._title(run))
+        return self.views.enter_context(training_view.training(prepared, self.log_to))
 
     def skipped(self, run: SweepRun) -> None:
-        """Say that a run has finished before."""
-        console.note(f"{self._number(run)}: finished before")
+        """Print that a run has finished before."""
+        console.note(f"{self._title(run)}: finished before")
 
     def failed(self, run: SweepRun, message: str) -> None:
-        """Say why a run ended."""
-        console.warn(f"{self._number(run)}: {message}")
+        """Print why a run ended."""
+        console.warn(f"{self._title(run)}: {message}")
 
-    def _number(self, run: SweepRun) -> str:
-        self.shown.close()
-        return f"run {self.planned.index(run) + 1} of {len(self.planned)}, {run.name}"
+    def _title(self, run: SweepRun) -> str:
+        """Close the view of the last run, and return the number and the name of this one."""
+        self.views.close()
+        return f"run {self.runs.index(run) + 1} of {len(self.runs)}, {run.name}"
 
 
 def _protocol(prepared: Prepared) -> dict[str, Any]:
-    """Return every choice that moved the result of a run."""
+    """Return every choice on which the result of a run depends."""
     encoder, method = prepared.encoder, prepared.method
     return {
         **encoder.describe(),
@@ -131,13 +143,16 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
 def points_and_seeds(
     sweep_file: Path | None, seeds: str | None, hold_out: str | None, data: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the points and the seeds of a run of several; no points for a single one.
+    """Return the points of a sweep and its seeds; for a single run there are no points.
 
     Args:
-        sweep_file: a grid.
-        seeds: with commas.
-        hold_out: ``topics`` or ``10-fold`` are several points.
-        data: whose topics they are.
+        sweep_file: the grid of ``--sweep``.
+        seeds: of ``--seeds``, separated by commas.
+        hold_out: of ``--hold-out``; ``topics`` and ``10-fold`` make several points.
+        data: files whose topics are held out.
+
+    Raises:
+        InputError: if the seeds are no whole numbers, or one is repeated; as `sweep.read_sweep`.
     """
     from sentcli.training import sweep
     from sentcli.training.data import every_hold_out
@@ -154,6 +169,6 @@ def points_and_seeds(
         if len(set(listed)) < len(listed):
             raise InputError(f"--seeds {seeds}: a seed stands twice")
         points = points or [{}]
-    if hold_out is not None and len(left_out := every_hold_out(hold_out, data)) > 1:
-        points = [{**point, "hold_out": each} for point in points or [{}] for each in left_out]
+    if hold_out is not None and len(held_out := every_hold_out(hold_out, data)) > 1:
+        points = [{**point, "hold_out": part} for point in points or [{}] for part in held_out]
     return points, listed

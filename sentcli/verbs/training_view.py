@@ -1,4 +1,4 @@
-"""What ``train`` shows: a live table on a terminal, lines in a log file, tables of results at the end."""
+"""The output of ``train``: a live table on a terminal, lines in a log file, and tables of results at the end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from sentcli.training.sweep import Summary
 
 LOG_EVERY = 100
-"""Steps between two lines where no live table is shown."""
+"""Steps between two lines if there is no live table."""
 
 
 class TrainingView:
-    """Shows one run, and tells experiment trackers; an `Observer` of the training loop.
+    """An `Observer` of the training loop that shows one run and passes everything on to experiment trackers.
 
     Args:
-        trackers: also observers.
-        live: the live table, where there is a terminal.
+        trackers: observers of the same run.
+        live: the live table on a terminal.
         progress: the bar below it.
     """
 
@@ -37,7 +37,7 @@ class TrainingView:
         self.dev = ""
 
     def resumed(self, step: int, notes: list[str]) -> None:
-        """Say where the run continues."""
+        """Print where the run continues."""
         for note in notes:
             console.warn(note)
         console.note(f"going on from the checkpoint of step {step}" if step else "no checkpoint: starting anew")
@@ -60,14 +60,14 @@ class TrainingView:
             tracker.step(info)
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
-        """Say the numbers of an evaluation on a line of their own."""
+        """Print the numbers of an evaluation."""
         from sentcli.training.observer import SCORE
 
-        told = [f"{name.replace('_', '-')} {value:.3f}" for name, value in values.items() if name != SCORE]
+        parts = [f"{name.replace('_', '-')} {value:.3f}" for name, value in values.items() if name != SCORE]
         if SCORE in values:
             self.dev = f"dev {values[SCORE]:.2f}, "
-            told.insert(0, f"STS-B dev {values[SCORE]:.2f}{' (best so far)' if best and step else ''}")
-        console.note(f"step {step}: {', '.join(told)}")
+            parts.insert(0, f"STS-B dev {values[SCORE]:.2f}{' (best so far)' if best and step else ''}")
+        console.note(f"step {step}: {', '.join(parts)}")
         for tracker in self.trackers:
             tracker.scored(step, values, best)
 
@@ -87,7 +87,7 @@ class TrainingView:
 
 @contextmanager
 def training(prepared: Prepared, log_to: Sequence[str], *, finished: bool = False) -> Iterator[TrainingView]:
-    """Say what will be trained, and show it: a live table with a bar on a terminal, else a line now and then."""
+    """Print what will be trained, and show it: by a live table with a bar on a terminal, else by lines."""
     from rich.live import Live
 
     from sentcli.training import trackers
@@ -104,7 +104,7 @@ def training(prepared: Prepared, log_to: Sequence[str], *, finished: bool = Fals
 
 
 def _introduce(prepared: Prepared) -> None:
-    """Say what will be trained."""
+    """Print method, data, settings and warnings before the training."""
     encoder, method, request = prepared.encoder, prepared.method, prepared.request
     settings = method.settings
     batch = f"{settings.batch_size}{f' x {settings.accumulate}' if settings.accumulate > 1 else ''}"
@@ -125,7 +125,7 @@ def _introduce(prepared: Prepared) -> None:
 
 
 def summary(result: TrainResult, output: Path) -> None:
-    """Say what a run came to."""
+    """Print the results of a run."""
     scores = ""
     if result.best_dev_spearman is not None:
         scores = (
@@ -141,7 +141,7 @@ def summary(result: TrainResult, output: Path) -> None:
     if result.best_step == 0 < result.steps:
         console.warn(
             "no step was better than the start, whose weights are in the model. Try another --learning-rate; "
-            "sentcli analyze similarity on the start says what its vectors set sentences apart by"
+            "sentcli analyze similarity shows by what the vectors of the start model distinguish sentences"
         )
 
 
@@ -152,10 +152,10 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
     points = [summary.point for summary in summaries]
     varied = dict.fromkeys(key for point in points for key in point)
     keys = [key for key in varied if all(key in point for point in points)]
-    others = [key for key in varied if key not in keys]  # share a column: a run has few of them
+    others = [key for key in varied if key not in keys]  # these share a column, since a run has few of them
     head = [*keys, *(["settings"] if others else [])] or ["run"]
 
-    def named(point: Mapping[str, Any]) -> list[Any]:
+    def settings(point: Mapping[str, Any]) -> list[Any]:
         rest = ", ".join(f"{key} {point[key]}" for key in others if key in point)
         return [*(point[key] for key in keys), *([rest] if others else [])] or ["all"]
 
@@ -166,16 +166,16 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
         "final_dev_spearman": "last dev",
     }
     more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
-    tested = {key: name for key, name in more.items() if any(each.mean.get(key) is not None for each in summaries)}
+    columns |= {key: name for key, name in more.items() if any(s.mean.get(key) is not None for s in summaries)}
     rows = []
     for summary in summaries:
-        cells = [_mean_and_sd(summary, key) for key in (*columns, *tested)]
-        rows.append([*named(summary.point), ", ".join(map(str, summary.seeds)), *cells])
+        cells = [_mean_and_sd(summary, key) for key in columns]
+        rows.append([*settings(summary.point), ", ".join(map(str, summary.seeds)), *cells])
     for mean in held_out_means(summaries):
         of_all = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
-        cells = [of_all.get(key, "") for key in (*columns, *tested)]
-        rows.append([*named({**mean.point, "hold_out": "mean"}), "", *cells])
-    return Table(title, [*head, "seeds", *columns.values(), *tested.values()], rows)
+        cells = [of_all.get(key, "") for key in columns]
+        rows.append([*settings({**mean.point, "hold_out": "mean"}), "", *cells])
+    return Table(title, [*head, "seeds", *columns.values()], rows)
 
 
 def _mean_and_sd(summary: Summary, key: str) -> str:

@@ -58,7 +58,7 @@ def test_occurrences_are_those_of_scikit_learn(rows, k, block, together, monkeyp
     from sklearn.neighbors import NearestNeighbors
 
     monkeypatch.setattr("sentcli.evaluation.pair_geometry.BLOCK", block)
-    monkeypatch.setattr("sentcli.evaluation.pair_geometry.TOGETHER", together)
+    monkeypatch.setattr("sentcli.evaluation.pair_geometry.CHUNK", together)
     vectors = normal(rows, 8)
     neighbours = NearestNeighbors(n_neighbors=min(k, rows - 1), metric="cosine").fit(vectors)
     found = neighbours.kneighbors(return_distance=False)

@@ -174,7 +174,7 @@ def test_a_run_that_is_killed_leaves_what_it_had(tiny_bert, own_cache, tmp_path)
 import os, signal
 from sentcli import SentenceEncoder
 from sentcli.evaluation import stores
-stores.TOGETHER = 100
+stores.TEXTS_AT_A_TIME = 100
 encoder = SentenceEncoder.load({str(tiny_bert)!r}, backend="torch")
 seen = 0
 def progress(added):

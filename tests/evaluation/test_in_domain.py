@@ -66,7 +66,7 @@ PAIRS = st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.bo
 def test_ranks_are_those_of_a_loop(pairs, exclude, similarity):
     table = table_of([pair[:2] for pair in pairs], [True, *(pair[2] for pair in pairs[1:])])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_domain, "TOGETHER", 3)
+        patch.setattr(in_domain, "QUERY_BLOCK", 3)
         ranks, best = in_domain.rank(table, found(VECTORS), exclude, similarity)
         facts = in_domain.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).facts
     assert ranks.tolist() == ranks_by_loop(table, VECTORS, exclude, similarity)

@@ -110,7 +110,7 @@ def test_lbfgs_in_parts_is_the_same(monkeypatch):
     x, y = examples(300, 3)
     folds = [probe.Fold(fit, dev) for fit, dev in probe.split(y, 5)]
     whole = transfer.PROTOCOLS["lbfgs"].train(probe.Grid(x, y, 3, folds, [(0.5, 4.0)] * 5), lambda count: None)
-    monkeypatch.setattr(logistic, "SCORES_TOGETHER", 3000)
+    monkeypatch.setattr(logistic, "MOST_SCORES", 3000)
     parts = transfer.PROTOCOLS["lbfgs"].train(probe.Grid(x, y, 3, folds, [(0.5, 4.0)] * 5), lambda count: None)
     np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-3)
 

@@ -229,6 +229,12 @@ def test_names_of_tasks_of_ones_own(own, tiny_bert, tmp_path, invoke):
         (tmp_path / name).write_text(text if name.endswith("tsv") else text.replace("\t", ","))
         failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", own, "--pairs", tmp_path / name, check=2)
         assert words in " ".join(failed.stderr.split())
+    folder = tmp_path / "topics"
+    folder.mkdir()
+    for name in ("a.tsv", "mine.tsv"):
+        (folder / name).write_text(own.read_text())
+    failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", own, "--pairs", folder, check=2)
+    assert "there is a task mine already" in " ".join(failed.stderr.split())
     assert list(sts.read_pairs(str(own.rename(tmp_path / "sts.dev.tsv")))) == ["sts.dev"]
 
 

@@ -214,7 +214,8 @@ def test_latex_compiles(tmp_path):
 
 
 def test_figures_stand_beside_markdown_and_latex(tmp_path):
-    write_page(page(figure=plot("p")), [tmp_path / name for name in ("a.md", "b.tex", "c.HTML")])
+    for name in ("a.md", "b.tex", "c.HTML"):
+        write_page(page(figure=plot("p")), tmp_path / name)
     names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     figures = {f"{stem}-figures/plot{end}" for stem in "ab" for end in (".png", ".svg", ".csv")}
     assert names == {"a.md", "b.tex", "c.HTML"} | figures

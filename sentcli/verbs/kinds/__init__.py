@@ -10,4 +10,4 @@ KINDS = {
     "sweep": "sweeps:sweep",
     "compare": "compare:compare",
 }
-"""A kind of analysis to the module of `sentcli.verbs.kinds` and the function there."""
+"""The ``module:function`` of each kind of analysis."""

@@ -1,4 +1,4 @@
-"""The attention of two dropout views of a text: of one sentence, of every head, and to tell texts apart (miCSE)."""
+"""``analyze attention``: the attention of two dropout views of a text, after miCSE (Klein and Nabi, ACL 2023)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel
 
 HEADS, LAYERS = 3, 4
-"""The histograms are those of three adjacent heads in four adjacent layers (miCSE, fig. 8)."""
-ENOUGH = 8
-"""If no sentence is chosen, the histograms are of the first with so many tokens, special ones included."""
+"""The histograms show three adjacent heads in four adjacent layers (miCSE, fig. 8)."""
+LEAST_TOKENS = 8
+"""Unless the user chooses a sentence, the histograms show the first with so many tokens, special ones included."""
 COSINE, NATS = "cosine of the sentence vectors", "attention mutual information (nats)"
 CENTROIDS = "Large marks are centroids"
 MINUS = "\N{MINUS SIGN}"
@@ -38,15 +38,15 @@ MINUS = "\N{MINUS SIGN}"
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Which attention of which views is compared.
+    """Which views, layers and heads are compared.
 
     Attributes:
-        sentence: Whose histograms are drawn: a text's number from 1, or a text; default: the first of 8 tokens.
-        layers: Whose attention makes the MI of a pair, as ami.layers of training: from 0, from the end, or shares.
+        sentence: The text of the histograms, by its number from 1 or as a text; default: the first of 8 tokens.
+        layers: Layers of the MI of a pair, as ami.layers of training: from 0, from the end, or shares.
         slicing: A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper).
-        first_head: Of the three heads of the histograms, from 1.
-        seed: Of dropout and of the negatives.
-        dropout: Of the views, everywhere, instead of the model's own.
+        first_head: First of the three heads of the histograms, from 1.
+        seed: Seed of dropout and of the negatives.
+        dropout: Dropout rate of the views, instead of the model's own.
     """
 
     sentence: Annotated[str | None, Flag(metavar="N|TEXT")] = None
@@ -82,7 +82,7 @@ def attention(
     Args:
         texts: Texts, one a line or a row of a table.
         trees: Split pairs of texts by their dependency trees: a CoNLL-U file, whose texts are taken, or spaCy.
-        max_length: Tokens a text; miCSE trains on 32.
+        max_length: Maximum length of a text in tokens; miCSE trains on 32.
 
     \b
     Examples:
@@ -97,25 +97,25 @@ def attention(
     inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit), trees, options)
     short = shared.short_names(model)
     pairs, figures, reports = {}, [], []
-    for each in shared.models(model, load):
-        name = short[each.name]
-        pairs[name], slices, report = inputs.measure(each)
+    for evaluated in shared.models(model, load):
+        name = short[evaluated.name]
+        pairs[name], slices, report = inputs.measure(evaluated)
         reports.append(report)
         file = "attention-views" if len(model) == 1 else f"attention-views-{len(reports)}"
         title = "One sentence" if len(model) == 1 else f"One sentence: {name}"
         sentence = report.results["sentence"]
         figures.append(Section(title, figure=attention_heads.histograms(name, slices, file, sentence)))
-    made = [*_pair_sections(pairs, inputs), *attention_heads.sections(pairs), *figures]
-    return shared.write("attention", output, made, reports)
+    sections = [*_pair_sections(pairs, inputs), *attention_heads.sections(pairs), *figures]
+    return shared.write("attention", output, sections, reports)
 
 
 def _texts_and_trees(
     texts: str | None, trees: str | None, text_field: str, limit: int
 ) -> tuple[list[str], list[str] | None]:
-    """Return the texts, and their trees if they are asked for.
+    """Return the texts, and the tree of each if ``--trees`` is given.
 
     Raises:
-        InputError: also if no two texts share a tree.
+        InputError: if texts or trees are missing, or the trees are all different or all the same.
     """
     from sentcli.analysis.trees import is_spacy, parse_with_spacy, read_conllu
 
@@ -130,8 +130,9 @@ def _texts_and_trees(
     else:
         if texts is not None:
             raise InputError(f"--trees {trees} brings its own texts: leave {texts} out")
-        read = read_conllu(Path(trees), limit)
-        lines, parsed = shared.enough(list(read), trees, len(read)), list(read.values())
+        tree_of_text = read_conllu(Path(trees), limit)
+        lines, parsed = list(tree_of_text), list(tree_of_text.values())
+        shared.check_texts(lines, trees, len(lines))
     if len(set(parsed)) == len(parsed):
         raise InputError(f"no two of the {len(lines):,} texts share a tree: take more (--limit), or shorter ones")
     if len(set(parsed)) == 1:
@@ -141,18 +142,18 @@ def _texts_and_trees(
 
 @dataclass
 class AttentionInputs:
-    """What the models are measured on, the same for all."""
+    """Texts, trees and options, the same for all models."""
 
     texts: list[str]
     trees: list[str] | None
     parser: str | None
-    """Where the trees come from."""
+    """The CoNLL-U file, or the model of spaCy, that the trees come from."""
     options: ViewOptions
     shown: str = ""
-    """The sentence of the histograms: the first model chooses it where the user does not."""
+    """The sentence of the histograms; unless the user chooses it, its length in tokens of the first model does."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The choices in words."""
         slices = {"layer-pairs": "one head in every second layer", "head-pairs": "two adjacent heads of a layer"}
         dropout = self.options.dropout
@@ -164,19 +165,19 @@ class AttentionInputs:
         )
 
     def measure(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Outcome]:
-        """Measure a model: its pairs, and the slices of the sentence that is shown."""
+        """Return the pairs of a model, the slices of the sentence that is shown, and the report."""
         from sentcli.analysis.attention_views import DropoutViews, attention_pairs, slices_of, tree_pairs
         from sentcli.io.weights import has_weights
         from sentcli.model.exported import read_export
 
         report, options, count = Outcome("analyze", model.name), self.options, len(self.texts)
         if read_export(model.spec.folder) is not None and not has_weights(model.spec.folder):
-            raise InputError(f"{model.name} is an export, which gives no attention weights: name what it was made of")
-        own = [options.sentence] if options.sentence is not None and not options.sentence.isdecimal() else []
-        texts = [*self.texts, *own]
+            raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
+        typed = [options.sentence] if options.sentence is not None and not options.sentence.isdecimal() else []
+        texts = [*self.texts, *typed]
         views = DropoutViews(model.encoder, texts, options.seed, options.dropout)
         layers = self._layers(views)
-        number = texts.index(self.shown) if self.shown else self._chosen(texts, views.lengths)
+        number = texts.index(self.shown) if self.shown else self._sentence_number(texts, views.lengths)
         self.shown = texts[number]
         weights = views.of(number).weights
         heads = range(options.first_head - 1, min(options.first_head - 1 + HEADS, weights.shape[2]))
@@ -186,7 +187,7 @@ class AttentionInputs:
             pairs = attention_pairs(views, count, layers, options.slicing, options.seed, self.trees, tick)
         views.close()
         model.release()
-        sentence = {"text": self.shown, "tokens": weights.shape[-1], "slices": [each.to_dict() for each in slices]}
+        sentence = {"text": self.shown, "tokens": weights.shape[-1], "slices": [part.to_dict() for part in slices]}
         protocol = {
             "kind": "attention",
             "texts": count,
@@ -203,10 +204,10 @@ class AttentionInputs:
         return pairs, slices, shared.finish(report, protocol, results, model, options.seed)
 
     def _layers(self, views: DropoutViews) -> tuple[int, ...]:
-        """Return the chosen layers.
+        """Return the layers of ``--layers``.
 
         Raises:
-            InputError: if they are not inside the model, or the slices cannot be cut.
+            InputError: if the model does not have them, or their number or that of the heads does not suit the slices.
         """
         from sentcli.objectives.attention_mi import chosen_layers
 
@@ -224,11 +225,11 @@ class AttentionInputs:
             raise InputError(f"--first-head {self.options.first_head}: {views.name} has {heads} heads")
         return layers
 
-    def _chosen(self, texts: list[str], lengths: list[int]) -> int:
-        """Return the number of the sentence that is shown."""
+    def _sentence_number(self, texts: list[str], lengths: list[int]) -> int:
+        """Return the number of the sentence of the histograms, from 0."""
         sentence = self.options.sentence
         if sentence is None:
-            return next((i for i, length in enumerate(lengths) if length >= ENOUGH), lengths.index(max(lengths)))
+            return next((i for i, length in enumerate(lengths) if length >= LEAST_TOKENS), lengths.index(max(lengths)))
         if not sentence.isdecimal():
             return texts.index(sentence)
         if not 1 <= int(sentence) <= len(self.texts):
@@ -240,27 +241,31 @@ def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) ->
     about = "; ".join(
         "{}: positive pairs lie around cosine {:.2f} and {:.2f} nats, negative pairs around {:.2f} and {:.2f}; cosine "
         "tells them apart with AUC {:.3f}, mutual information with {:.3f}".format(
-            name, *each.centroid("positives"), *each.centroid("negatives"), each.auc("cosine"), each.auc("information")
+            name,
+            *model_pairs.centroid("positives"),
+            *model_pairs.centroid("negatives"),
+            model_pairs.auc("cosine"),
+            model_pairs.auc("information"),
         )
-        for name, each in pairs.items()
+        for name, model_pairs in pairs.items()
     )
     kinds = {"positives": "positives", "negatives": "negatives"}
     note = ": their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
     data, panels = _clouds(pairs, kinds, 0, (COSINE, NATS))
     title = "Cosine against attention mutual information"
-    made = [
-        Section("Positives and negatives", (inputs.words,), _pairs_table(pairs), file="pairs"),
+    sections = [
+        Section("Positives and negatives", (inputs.description,), _pairs_table(pairs), file="pairs"),
         Section(
             "Cosine against mutual information",
             figure=Figure("cosine-mi", title, panels, data, about, CENTROIDS + note),
         ),
     ]
     if inputs.trees is None:
-        return made
-    words = []
-    for name, each in pairs.items():
-        x, y = each.centroid("equal") - each.centroid("unequal")
-        words.append(
+        return sections
+    differences = []
+    for name, model_pairs in pairs.items():
+        x, y = model_pairs.centroid("equal") - model_pairs.centroid("unequal")
+        differences.append(
             f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
             f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
         )
@@ -268,9 +273,9 @@ def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) ->
     note = ". Each group is drawn relative to the centroid of the other, so that they mirror each other"
     data, panels = _clouds(pairs, {"equal": "equal trees", "unequal": "unequal trees"}, 2, labels, mirrored=True)
     title = "Pairs of different texts, by whether their dependency trees are equal"
-    figure = Figure("trees", title, panels, data, "; ".join(words), CENTROIDS + note)
+    figure = Figure("trees", title, panels, data, "; ".join(differences), CENTROIDS + note)
     return [
-        *made,
+        *sections,
         Section("Trees", table=_trees_table(pairs), file="trees-table"),
         Section("Negatives by their dependency trees", figure=figure),
     ]
@@ -280,15 +285,15 @@ def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
     rows = [
         {
             "model": name,
-            "cosine +": float(each.centroid("positives")[0]),
-            f"cosine {MINUS}": float(each.centroid("negatives")[0]),
-            "MI +": float(each.centroid("positives")[1]),
-            f"MI {MINUS}": float(each.centroid("negatives")[1]),
-            "centroids apart": each.distance("positives", "negatives"),
-            "AUC cosine": each.auc("cosine"),
-            "AUC MI": each.auc("information"),
+            "cosine +": float(model_pairs.centroid("positives")[0]),
+            f"cosine {MINUS}": float(model_pairs.centroid("negatives")[0]),
+            "MI +": float(model_pairs.centroid("positives")[1]),
+            f"MI {MINUS}": float(model_pairs.centroid("negatives")[1]),
+            "centroids apart": model_pairs.distance("positives", "negatives"),
+            "AUC cosine": model_pairs.auc("cosine"),
+            "AUC MI": model_pairs.auc("information"),
         }
-        for name, each in pairs.items()
+        for name, model_pairs in pairs.items()
     ]
     notes = (
         f"Means of {len(next(iter(pairs.values())).of('positives')):,} positive pairs (+, two dropout views of a "
@@ -302,11 +307,11 @@ def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
 def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
     others = {"equal": "unequal", "unequal": "equal", "unequal_as_long": "equal"}
     rows = []
-    for name, each in pairs.items():
+    for name, model_pairs in pairs.items():
         for kind, other in others.items():
-            if count := len(each.of(kind)):
-                centroid = each.centroid(kind)
-                values = (*centroid, *(centroid - each.centroid(other)))
+            if count := len(model_pairs.of(kind)):
+                centroid = model_pairs.centroid(kind)
+                values = (*centroid, *(centroid - model_pairs.centroid(other)))
                 rows.append([name, kind.replace("_", ", ", 1).replace("_", " "), count, *map(float, values)])
     last = list(pairs.values())[-1]
     notes = (
@@ -327,23 +332,23 @@ def _clouds(
     *,
     mirrored: bool = False,
 ) -> tuple[pd.DataFrame, list[Callable[[Axes], None]]]:
-    """Return the points of two kinds of pairs with their centroids, and a panel with both clouds for each model.
+    """Return the points of two kinds of pairs with their centroids, and for each model a panel with both clouds.
 
     Args:
         pairs: of each model.
-        kinds: a kind to its name.
+        kinds: the names of the two kinds by their keys in `AttentionPairs`.
         first: number of the colour of the first kind.
-        labels: of the axes.
-        mirrored: each kind is drawn relative to the centroid of the other.
+        labels: of the two axes.
+        mirrored: draw each kind relative to the centroid of the other.
     """
     import pandas as pd
 
     parts = []
-    for name, each in pairs.items():
-        panel = f"{name}: {each.distance(*kinds):.2f} apart"
+    for name, model_pairs in pairs.items():
+        panel = f"{name}: {model_pairs.distance(*kinds):.2f} apart"
         for kind, other in zip(kinds, reversed(kinds), strict=True):
-            origin = each.centroid(other) if mirrored else 0.0
-            points = (each.of(kind)[["cosine", "information"]] - origin).set_axis(["x", "y"], axis=1)
+            origin = model_pairs.centroid(other) if mirrored else 0.0
+            points = (model_pairs.of(kind)[["cosine", "information"]] - origin).set_axis(["x", "y"], axis=1)
             centre = points.mean().to_frame().T
             parts.append(points.assign(panel=panel, series=kinds[kind]))
             parts.append(centre.assign(panel=panel, series=f"centroid, {kinds[kind]}"))
@@ -352,10 +357,11 @@ def _clouds(
 
     def draw(panel: str, axes: Axes) -> None:
         for number, (series, cloud) in enumerate(data[data["panel"] == panel].groupby("series", sort=False)):
-            i = first + number // 2  # a kind, then its centroid
-            look: Any = style.CENTRE | {"color": style.colour(i), "marker": style.marker(i)}
-            look = look if number % 2 else style.dots(i, len(cloud))
-            axes.scatter(cloud["x"], cloud["y"], label=series, **look)
+            i = first + number // 2  # the series are a kind, its centroid, the other kind and its centroid
+            centroid: Any = style.CENTRE | {"color": style.colour(i), "marker": style.marker(i)}
+            axes.scatter(
+                cloud["x"], cloud["y"], label=series, **(centroid if number % 2 else style.dots(i, len(cloud)))
+            )
         axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
 
     return data, [partial(draw, panel) for panel in data["panel"].unique()]

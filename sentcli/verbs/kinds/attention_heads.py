@@ -1,4 +1,4 @@
-"""What ``analyze attention`` shows of layers, heads, and of one sentence: how far two dropout views agree."""
+"""The sections of ``analyze attention`` on layers, heads and one sentence: how far two dropout views agree."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     Doubles = npt.NDArray[np.float64]
 
 BINS = 24
-"""A histogram has so many bins in each direction."""
+"""Bins of a histogram in each direction."""
 
 
 def sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
-    """Return what is shown of every layer and head of some models."""
+    """Return the sections on the layers and heads of models."""
     import numpy as np
 
     nats, rho = "nats", "rho of the log weights"
     grids, about = {}, []
-    for name, each in pairs.items():
-        grids[f"{name}: mutual information"] = (nats, each.information)
-        grids[f"{name}: rho"] = (rho, each.correlation)
-        by_layer = ", ".join(f"{value:.2f}" for value in each.information.mean(axis=1))
+    for name, model_pairs in pairs.items():
+        grids[f"{name}: mutual information"] = (nats, model_pairs.information)
+        grids[f"{name}: rho"] = (rho, model_pairs.correlation)
+        by_layer = ", ".join(f"{value:.2f}" for value in model_pairs.information.mean(axis=1))
         about.append(f"{name}: mutual information by layer, from the first to the last: {by_layer} nats")
     title = "Agreement of the attention of two dropout views, for each layer and head"
-    made = [
+    page_sections = [
         Section("Layers and heads", table=_table(pairs), file="heads-table"),
         Section("Two views, head by head", figure=_grids_figure("heads", title, grids, about)),
     ]
@@ -54,17 +54,17 @@ def sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
     if changes:
         title = f"Mutual information of two views in each head, minus that of {first}"
         figure = _grids_figure("heads-change", title, changes, about)
-        made.append(Section("Heads that differ from the first model's", figure=figure))
-    return made
+        page_sections.append(Section("Heads that differ from the first model's", figure=figure))
+    return page_sections
 
 
 def _table(pairs: dict[str, AttentionPairs]) -> Table:
-    """Return how alike the views are in the heads of each model."""
+    """Return the table of the heads in which the views agree least and most, for each model."""
     rows = []
-    for name, each in pairs.items():
-        mi = each.information
+    for name, model_pairs in pairs.items():
+        mi = model_pairs.information
         row = {"model": name, "layers": mi.shape[0], "heads": mi.shape[1]}
-        row |= {"mean MI": float(mi.mean()), "mean rho": float(each.correlation.mean())}
+        row |= {"mean MI": float(mi.mean()), "mean rho": float(model_pairs.correlation.mean())}
         for head, value, place in (("least", "least", mi.argmin()), ("most", "greatest", mi.argmax())):
             layer, number = divmod(int(place), mi.shape[1])
             row[f"{head} alike head"] = f"layer {layer + 1}, head {number + 1}"
@@ -115,8 +115,8 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     import pandas as pd
     from matplotlib.colors import LogNorm
 
-    every = np.concatenate([part for each in slices for part in (each.first, each.second)])
-    edges = np.linspace(every.min(), every.max(), BINS + 1)
+    logarithms = np.concatenate([view for part in slices for view in (part.first, part.second)])
+    edges = np.linspace(logarithms.min(), logarithms.max(), BINS + 1)
     counts = [np.histogram2d(part.second, part.first, bins=(edges, edges))[0] for part in slices]
     most = max(2.0, float(np.max(counts)))
     centres = (edges[1:] + edges[:-1]) / 2

@@ -1,4 +1,4 @@
-"""Texts whose nearest neighbours differ most between two models."""
+"""``analyze compare``: texts whose nearest neighbours differ most between two models."""
 
 from __future__ import annotations
 
@@ -65,42 +65,43 @@ def compare(
     from sentcli.analysis.neighbourhoods import compare as compare_vectors
 
     shared.check(output, overwrite=overwrite)
-    given = [*(sides or []), *(model or [])]
-    if len(given) != 2:
-        raise InputError(f"compare needs two models or vectors, and {len(given)} were given: A B, or -m A -m B")
-    if given[0] == given[1]:
-        raise InputError(f"{given[0]} is given twice")
-    on_disk = [name for name in given if Path(name).suffix == ".npy" or (Path(name) / "manifest.json").is_file()]
-    models = {each.name: each for each in shared.models([x for x in given if x not in on_disk], load, rerun=rerun)}
+    names = [*(sides or []), *(model or [])]
+    if len(names) != 2:
+        raise InputError(f"compare needs two models or vectors, and {len(names)} were given: A B, or -m A -m B")
+    shared.check_distinct(names)
+    on_disk = [name for name in names if Path(name).suffix == ".npy" or (Path(name) / "manifest.json").is_file()]
+    model_names = [name for name in names if name not in on_disk]
+    models = {evaluated.name: evaluated for evaluated in shared.models(model_names, load, rerun=rerun)}
     stored = {name: shared.stored_vectors(Path(name)) for name in on_disk}
     first_rows, total = shared.read_rows(texts, text_field, limit, whole=bool(stored))
     for name, vectors in stored.items():
         if len(vectors) != total:
             raise InputError(f"{name} has {len(vectors):,} vectors, {texts} has {total:,} texts: not the same texts")
-    lines, places = list(first_rows), [row.place for row in first_rows.values()]
-    reports = [Outcome("analyze", name) for name in given]
+    lines, positions = list(first_rows), [row.position for row in first_rows.values()]
+    reports = [Outcome("analyze", name) for name in names]
     first, second = (
-        stored[name][places] if name in stored else shared.vectors_of(models[name], lines).of(lines) for name in given
+        stored[name][positions] if name in stored else shared.vectors_of(models[name], lines).of(lines)
+        for name in names
     )
     with console.working(f"neighbours of {len(lines):,} texts"):
         compared = compare_vectors(first, second, neighbours)
-    short = shared.short_names(given)
-    comparison = ComparedNeighbours(compared, (short[given[0]], short[given[1]]), lines, top)
+    short = shared.short_names(names)
+    comparison = ComparedNeighbours(compared, (short[names[0]], short[names[1]]), lines, top)
     for side, report in enumerate(reports):
         protocol = {
             "kind": "compare",
-            "compared_with": given[1 - side],
+            "compared_with": names[1 - side],
             "similarity": "cosine",
             "neighbours": compared.k,
         }
         shared.finish(report, protocol, comparison.results(side), models.get(report.model))
-    words = f"{len(lines):,} distinct texts of {texts}; their {compared.k} nearest others by cosine."
-    return shared.write("compare", output, comparison.sections(words), reports)
+    note = f"{len(lines):,} distinct texts of {texts}; their {compared.k} nearest others by cosine."
+    return shared.write("compare", output, comparison.sections(note), reports)
 
 
 @dataclass(frozen=True)
 class ComparedNeighbours:
-    """The neighbours of some texts in two models, as they are shown."""
+    """The sections and results of a comparison of neighbours in two models."""
 
     compared: NeighbourComparison
     names: tuple[str, str]
@@ -110,7 +111,7 @@ class ComparedNeighbours:
     """Texts to list, of the most and of the least changed."""
 
     def results(self, side: int) -> dict[str, Any]:
-        """Return the numbers of one of the two models for JSON: what they share, and its own neighbours."""
+        """Return the JSON of model 0 or 1: the numbers that both share, and the neighbours in this one."""
         compared, texts = self.compared, self.texts
         neighbours, cosines = compared.neighbours[side].tolist(), compared.cosines[side].tolist()
 
@@ -135,11 +136,11 @@ class ComparedNeighbours:
             "least_changed": listed(compared.least_changed(self.top)),
         }
 
-    def sections(self, words: str) -> list[Section]:
-        """Return figure and tables; `words` say which texts they are."""
+    def sections(self, note: str) -> list[Section]:
+        """Return figure and tables under a note on the texts."""
         most, least = self.compared.most_changed(self.top), self.compared.least_changed(self.top)
         return [
-            Section("Shared neighbours", (words,), self._numbers(), file="overlap"),
+            Section("Shared neighbours", (note,), self._numbers(), file="overlap"),
             Section("How many neighbours texts share", figure=self._figure()),
             Section("Most changed", table=self._listed("Most changed", most), file="most-changed"),
             *map(self._neighbours, most),
@@ -226,12 +227,14 @@ class ComparedNeighbours:
 
     def _neighbours(self, row: int) -> Section:
         """Return both lists of neighbours of one text, side by side; those in both are marked."""
-        near = [each[row].tolist() for each in self.compared.neighbours]
-        cosines = [each[row].tolist() for each in self.compared.cosines]
+        near = [numbers[row].tolist() for numbers in self.compared.neighbours]
+        cosines = [numbers[row].tolist() for numbers in self.compared.cosines]
         both = set(near[0]) & set(near[1])
-        told = [[short_text(self.texts[i]) + (" (in both)" if i in both else "") for i in each] for each in near]
+        marked = [
+            [short_text(self.texts[i]) + (" (in both)" if i in both else "") for i in numbers] for numbers in near
+        ]
         ranks = range(1, self.compared.k + 1)
-        lines = list(zip(ranks, told[0], cosines[0], told[1], cosines[1], strict=True))
+        lines = list(zip(ranks, marked[0], cosines[0], marked[1], cosines[1], strict=True))
         columns = ["rank", *(column for name in self.names for column in (name, f"cosine in {name}"))]
         title = f"Neighbours of: {short_text(self.texts[row], 90)}"
         return Section(title, table=Table(title, columns, lines, wide=self.names), level=3, folded=True)

@@ -1,8 +1,8 @@
-"""Alignment, uniformity, spectrum and hubs of models, runs or vectors."""
+"""``analyze geometry``: alignment, uniformity, spectrum and hubs of models, runs or vectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +67,7 @@ def geometry(
     Args:
         paths: Folders of training runs, whose curves are drawn too; or vectors: .npy files, directories of encode.
         positives_above: Pairs with a higher gold score are the positives of alignment; all takes every pair.
-        neighbours: Nearest ones that hubness counts.
+        neighbours: Nearest neighbours that hubness counts.
         sts: Score the seven STS tasks of --data, for the colours.
 
     \b
@@ -89,17 +89,17 @@ def geometry(
     trained = [run for run in runs if (Path(run) / "config.json").exists()]
     names = [*(model or []), *(trained if data or pairs or texts else [])]
     tasks = shared.read_stsb(data, pairs, split) if data or pairs else {}
-    own = shared.read_texts(texts, text_field, limit) if texts else []
-    if model and not (tasks or own):
+    lines = shared.read_texts(texts, text_field, limit) if texts else []
+    if model and not (tasks or lines):
         raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
     models = shared.models(names, load, rerun=rerun)
-    inputs = GeometryInputs(tasks, own, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
-    reports = [inputs.of_model(each) for each in models]
+    inputs = GeometryInputs(tasks, lines, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
+    reports = [inputs.of_model(evaluated) for evaluated in models]
     reports += [inputs.of_vectors(Outcome("analyze", name), vectors) for name, vectors in stored.items()]
     labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
-    made = sections({labels[report.model]: report.results for report in reports}, inputs)
+    page_sections = sections({labels[report.model]: report.results for report in reports}, inputs)
     for name, run in runs.items():
         if name not in names:
             evaluations = {"evaluations": list(run.evaluations)}
@@ -110,26 +110,26 @@ def geometry(
             console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
     if runs:
         curves = training_curves({labels[name]: run for name, run in runs.items()})
-        made.append(Section("While training", figure=curves))
-    return shared.write("geometry", output, made, reports)
+        page_sections.append(Section("While training", figure=curves))
+    return shared.write("geometry", output, page_sections, reports)
 
 
 @dataclass(frozen=True)
 class GeometryInputs:
-    """What the models are measured on, the same for all."""
+    """Pairs, texts and options, the same for all models."""
 
     pairs: dict[str, list[Pairs]]
     """STS-B or a table of pairs, for alignment and uniformity."""
     texts: list[str] = field(default_factory=list)
-    """Texts for everything but alignment; without them, the sentences of the pairs are taken."""
+    """Texts for all other measures, and for uniformity without pairs; if empty, the sentences of the pairs."""
     above: float | None = 4.0
     """Pairs with a higher gold score are positives; None takes all."""
     neighbours: int = 10
     sts: dict[str, list[Pairs]] = field(default_factory=dict)
-    """STS tasks that are scored."""
+    """STS tasks, whose average colours the models."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The choices in words."""
         which = "every pair" if self.above is None else f"the pairs with a gold score above {self.above:g}"
         parts = [
@@ -149,11 +149,11 @@ class GeometryInputs:
         report = Outcome("analyze", model.name)
         subsets = [subset for task in self.pairs.values() for subset in task]
         sentences = sts.sentences(subsets)
-        with console.encoding_texts(len({*sentences, *self.texts})) as progress:
+        with console.encoding("encoding", len({*sentences, *self.texts})) as progress:
             vectors = model.encode([*sentences, *self.texts], progress)
         average = shared.sts_average(model, self.sts)
         model.release()
-        aligned = pair_geometry(vectors, subsets, self.above).to_dict() if subsets else {}
+        aligned = asdict(pair_geometry(vectors, subsets, self.above)) if subsets else {}
         return self.of_vectors(report, vectors.of(self.texts or sentences), model, aligned, average)
 
     def of_vectors(
@@ -164,7 +164,15 @@ class GeometryInputs:
         aligned: dict[str, Any] | None = None,
         average: float | None = None,
     ) -> Outcome:
-        """Measure vectors, those of a model or some without one."""
+        """Measure vectors.
+
+        Args:
+            report: receives the numbers.
+            vectors: ``[n, d]``.
+            model: that made the vectors; None for vectors from a file.
+            aligned: alignment and uniformity of the pairs.
+            average: of the STS tasks.
+        """
         from sentcli.analysis.spectrum import geometry
 
         with console.working(f"{report.model}: geometry of {len(vectors):,} vectors"):
@@ -182,20 +190,20 @@ def sections(rows: dict[str, dict[str, Any]], inputs: GeometryInputs) -> list[Se
     """Return tables and figures.
 
     Args:
-        rows: the results of each model, by its short name.
-        inputs: what they were measured on.
+        rows: the results of each model by its short name.
+        inputs: the pairs and texts of the measurements.
     """
     import pandas as pd
 
     if not rows:
         return []
     frame = pd.DataFrame([{"model": name, "alignment": None, **results} for name, results in rows.items()])
-    made = [Section("Geometry of the vectors", (inputs.words,), _table(frame), file="geometry")]
+    page_sections = [Section("Geometry of the vectors", (inputs.description,), _table(frame), file="geometry")]
     aligned = frame[frame["alignment"].notna()]
     if len(aligned):
-        made.append(Section("Alignment against uniformity", figure=_scatter(aligned)))
-    made.append(Section("Spectrum", figure=_spectrum(frame)))
-    return [*made, Section("Hubs", table=_hubs(rows), file="hubs")]
+        page_sections.append(Section("Alignment against uniformity", figure=_scatter(aligned)))
+    page_sections.append(Section("Spectrum", figure=_spectrum(frame)))
+    return [*page_sections, Section("Hubs", table=_hubs(rows), file="hubs")]
 
 
 def _table(frame: pd.DataFrame) -> Table:
@@ -262,7 +270,7 @@ def _scatter(frame: pd.DataFrame) -> Figure:
 
 
 def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None:
-    """Write a name beside each point, on the side where there is room, and above the names that are in its way."""
+    """Write a name beside each point, on the side with more room, and raised above names that it would overlap."""
     import numpy as np
 
     def shares(values: list[float]) -> Any:
@@ -273,15 +281,15 @@ def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None
     placed: list[tuple[float, float]] = []
     for i in np.argsort(up, kind="stable"):
         height = up[i]
-        for other, taken in sorted(placed, key=lambda place: place[1]):
-            if abs(other - across[i]) < NAME[0] and height - taken < NAME[1]:
-                height = taken + NAME[1]
+        for other_x, other_height in sorted(placed, key=lambda place: place[1]):
+            if abs(other_x - across[i]) < NAME[0] and height - other_height < NAME[1]:
+                height = other_height + NAME[1]
         placed.append((across[i], height))
         side = -1 if across[i] > 0.5 else 1
-        raised = 4 + (height - up[i]) * 3.5 * 72 * 0.6  # points; axes take about so much of a panel
-        where: Any = {"xytext": (7 * side, raised), "textcoords": "offset points"}
-        where["ha"] = "right" if side < 0 else "left"
-        axes.annotate(style.short(names[i]), (x[i], y[i]), fontsize=8, **where).set_in_layout(False)
+        raised = 4 + (height - up[i]) * 3.5 * 72 * 0.6  # in points; the axes take about 0.6 of a panel of 3.5 inches
+        offset: Any = {"xytext": (7 * side, raised), "textcoords": "offset points"}
+        offset["ha"] = "right" if side < 0 else "left"
+        axes.annotate(style.short(names[i]), (x[i], y[i]), fontsize=8, **offset).set_in_layout(False)
     axes.margins(x=0.15, y=0.12)
 
 
@@ -302,7 +310,7 @@ def _spectrum(frame: pd.DataFrame) -> Figure:
 
 
 def training_curves(runs: dict[str, RunMetrics]) -> Figure:
-    """Return how what was logged at evaluations changes over the steps of some runs (WhitenedCSE, fig. 3)."""
+    """Return the curves of what runs logged at evaluations over their steps (WhitenedCSE, fig. 3)."""
     import pandas as pd
 
     parts, words, axes = [pd.DataFrame(columns=["panel", "series", "x", "y"])], [], {}

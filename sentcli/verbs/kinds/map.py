@@ -1,4 +1,4 @@
-"""Maps of the same texts by several models: positions, clusters, shared neighbours."""
+"""``analyze map``: maps of the same texts by several models, with clusters and shared neighbours."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel
 
 LABELS_SHOWN = 12
-"""Labels at most that have colours; where there are more, clusters have them."""
-AROUND = 0.08
-"""Radius around a point, of the width of a map, in which the most texts of a cluster make the place of its number."""
+"""The greatest number of labels that are shown as colours; with more labels, the colours are the clusters."""
+RADIUS = 0.08
+"""The number of a cluster stands at the point with most others of the cluster in this radius, of the map's width."""
 
 
 @verb("map")
@@ -64,7 +64,7 @@ def map_(
         perplexity: Neighbours that t-SNE attends to.
         neighbours: Nearest texts and points that are compared.
         whiten: A second map of each model: all columns whitened together, or in N shuffled groups (WhitenedCSE).
-        seed: Of clusters, map and groups of columns.
+        seed: Seed of clusters, map and groups of columns.
 
     \b
     Examples:
@@ -85,22 +85,22 @@ def map_(
         raise InputError(f"--clusters {clusters}: {texts} has only {len(maps.texts)} distinct texts")
     require(len(maps.texts))
     names = shared.short_names(model)
-    reports = [maps.add(each, names[each.name]) for each in models]
+    reports = [maps.add(evaluated, names[evaluated.name]) for evaluated in models]
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
-    words = (
+    note = (
         f"{len(maps.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "
         f"k-means with {clusters} clusters; seed {seed}.{whitened}"
     )
     for report in reports:
         report.results["shared_neighbours"] = maps.shared_with(names[report.model])
-    return shared.write("map", output, maps.sections(words), reports)
+    return shared.write("map", output, maps.sections(note), reports)
 
 
 def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tuple[list[str], pd.Series | None]:
-    """Return distinct texts and their labels.
+    """Return the distinct texts of a file and their labels, as a categorical with the most frequent label first.
 
     Raises:
-        DataError: for a text without a label, and for a file that cannot be read.
+        DataError: for a row without the column of labels, and for a file that cannot be read.
     """
     import pandas as pd
 
@@ -110,8 +110,8 @@ def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tu
         return texts, None
     for row in rows.values():
         if label_field not in row.columns:
-            has = ", ".join([text_field, *row.columns])
-            raise DataError(file, f"no column {label_field!r} for labels; it has: {has}", line=row.line, unit="row")
+            columns = ", ".join([text_field, *row.columns])
+            raise DataError(file, f"no column {label_field!r} for labels; it has: {columns}", line=row.line, unit="row")
         labels.append("" if row.columns[label_field] is None else str(row.columns[label_field]))
     if len(set(labels)) == 1:
         console.warn(f"all texts have the same label {labels[0]!r} in {label_field}")
@@ -120,13 +120,13 @@ def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tu
 
 
 class Maps:
-    """The maps of the same texts by several models, with clusters that are matched with those of the first.
+    """The maps of the same texts by several models, whose clusters are matched with those of the first model.
 
     Args:
         texts: ``[n]``.
-        labels: what is known about the texts; the categories are ordered, the most frequent first.
-        settings: the choices.
-        whitening: makes a second map of each model.
+        labels: a label of each text, as a categorical with the most frequent label first ``[n]``.
+        settings: of clusters and maps.
+        whitening: how vectors are whitened for a second map of each model.
     """
 
     def __init__(
@@ -137,11 +137,11 @@ class Maps:
 
     @property
     def perplexity(self) -> float:
-        """The perplexity that so many texts allowed."""
+        """The perplexity of the maps, which is lower than that of the settings for few texts."""
         return next(iter(self.maps.values())).layout.perplexity
 
     def add(self, model: EvaluatedModel, name: str) -> Outcome:
-        """Map the texts with a model, and with its whitened vectors."""
+        """Map the texts by the vectors of a model, and by its whitened vectors."""
         report = Outcome("analyze", model.name)
         vectors = shared.vectors_of(model, self.texts).of(self.texts)
         if self.whitening is not None:
@@ -163,86 +163,85 @@ class Maps:
     def _map(self, name: str, vectors: Any) -> Map:
         from sentcli.analysis.maps import mapped
 
-        groups = [each.groups for each in self.maps.values()]
-        free = 1 + max((int(each.max()) for each in groups), default=-1)
-        numbers = self.labels.cat.codes.to_numpy() if self.labels is not None else None
+        earlier_groups = [map_.groups for map_ in self.maps.values()]
+        reference = earlier_groups[0] if earlier_groups else None
+        free = 1 + max((int(groups.max()) for groups in earlier_groups), default=-1)
+        labels = self.labels.cat.codes.to_numpy() if self.labels is not None else None
         with console.working(f"{name}: clusters and map of {len(vectors):,} vectors"):
             try:
-                made = mapped(vectors, self.texts, self.settings, numbers, groups[0] if groups else None, free)
+                self.maps[name] = mapped(vectors, self.texts, self.settings, labels, reference, free)
             except InputError as error:
                 raise InputError(f"{name}: {error}") from error
-        self.maps[name] = made
-        console.detail(f"{name}: t-SNE took {made.layout.seconds:.1f} s")
-        return made
+        console.detail(f"{name}: t-SNE took {self.maps[name].layout.seconds:.1f} s")
+        return self.maps[name]
 
     def shared_with(self, name: str) -> dict[str, float]:
-        """Return the mean share of neighbours that a map has in common with every other, 0 to 1."""
+        """Return the mean share of neighbours by cosine that a model has in common with each other one, 0 to 1."""
         from sentcli.analysis.neighbourhoods import overlap
 
         own = self.maps[name].neighbours
-        return {other: overlap(own, each.neighbours) for other, each in self.maps.items() if other != name}
+        return {other: overlap(own, map_.neighbours) for other, map_ in self.maps.items() if other != name}
 
-    def sections(self, words: str) -> list[Section]:
-        """Return figure and tables of at least one map; `words` say which texts were taken, and how."""
-        made = [Section("Maps", (words,), figure=_figure(self)), Section("Numbers", table=_numbers(self), file="maps")]
+    def sections(self, note: str) -> list[Section]:
+        """Return figure and tables of at least one map, under a note on texts and settings."""
+        numbers = Section("Numbers", table=_numbers(self), file="maps")
+        sections = [Section("Maps", (note,), figure=_figure(self)), numbers]
         if len(self.maps) > 1:
-            made.append(Section("Shared neighbours", table=_shared(self), file="shared-neighbours"))
-        for i, (name, each) in enumerate(self.maps.items(), 1):
+            sections.append(Section("Shared neighbours", table=_shared(self), file="shared-neighbours"))
+        for i, (name, map_) in enumerate(self.maps.items(), 1):
             title = f"Clusters of {name}"
-            made.append(Section(title, table=_clusters(title, each), file=f"clusters-{i}", folded=True))
-        return made
+            sections.append(Section(title, table=_clusters(title, map_), file=f"clusters-{i}", folded=True))
+        return sections
 
 
 def _figure(maps: Maps) -> Figure:
     import pandas as pd
 
     labels = maps.labels if maps.labels is not None and len(maps.labels.cat.categories) <= LABELS_SHOWN else None
-    dots = {name: _dots(each, maps.texts, labels) for name, each in maps.maps.items()}
-    places = {} if labels is not None else {name: _places(each) for name, each in dots.items()}
+    dots = {name: _dots(map_, maps.texts, labels) for name, map_ in maps.maps.items()}
+    places = {} if labels is not None else {name: _places(frame) for name, frame in dots.items()}
     about = "; ".join(
-        f"{name}: of 10 nearest points, {10 * each.measures['map_purity']:.1f} are in the same cluster, and of 10 "
-        f"nearest texts by cosine {10 * each.measures['neighbour_overlap']:.1f} are among the nearest points"
-        for name, each in maps.maps.items()
+        f"{name}: of 10 nearest points, {10 * map_.measures['map_purity']:.1f} are in the same cluster, and of 10 "
+        f"nearest texts by cosine {10 * map_.measures['neighbour_overlap']:.1f} are among the nearest points"
+        for name, map_ in maps.maps.items()
     )
     note = f"Colour and marker: {'cluster of the vectors (k-means)' if labels is None else labels.name}"
     if labels is None:
         note += ", the same in all panels where they share texts enough; words: what sets a cluster apart"
-    panels = [partial(_draw, name, each, places.get(name)) for name, each in dots.items()]
-    shown = [each.assign(panel=name) for drawn in (dots, places) for name, each in drawn.items()]
-    told = [each.assign(panel=number) for number, each in enumerate(dots.values())]
-    points = pd.concat(told).rename(columns={"series": "group", "group": "number", "label": "text"})
-    data, points = (
-        pd.concat(shown)[["panel", "series", "x", "y", "label"]],
-        points[["panel", "x", "y", "group", "text"]],
-    )
+    panels = [partial(_draw, name, frame, places.get(name)) for name, frame in dots.items()]
+    by_panel = [frame.assign(panel=name) for frames in (dots, places) for name, frame in frames.items()]
+    data = pd.concat(by_panel)[["panel", "series", "x", "y", "label"]]
+    points = pd.concat([frame.assign(panel=number) for number, frame in enumerate(dots.values())])
+    points = points.drop(columns="group").rename(columns={"series": "group", "label": "text"})
+    points = points[["panel", "x", "y", "group", "text"]]
     return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, points, size=(4.6, 4.375))
 
 
-def _dots(each: Map, texts: Sequence[str], labels: pd.Series | None) -> pd.DataFrame:
+def _dots(map_: Map, texts: Sequence[str], labels: pd.Series | None) -> pd.DataFrame:
     """Return the place, the text and the cluster or label of each point of a map."""
     import pandas as pd
 
     if labels is None:
-        groups = each.groups
-        titles = {row.number - 1: f"{row.number} {', '.join(row.words)}".strip() for row in each.clusters.itertuples()}
+        groups = map_.groups
+        titles = {row.number - 1: f"{row.number} {', '.join(row.words)}".strip() for row in map_.clusters.itertuples()}
     else:
         groups = labels.cat.codes.to_numpy()
         titles = {i: name or "(none)" for i, name in enumerate(labels.cat.categories)}
-    x, y = each.layout.positions.T
+    x, y = map_.layout.positions.T
     frame = pd.DataFrame({"group": groups, "x": x, "y": y, "label": texts})
     return frame.assign(series=frame["group"].map(titles)).sort_values("group", kind="stable")
 
 
 def _places(dots: pd.DataFrame) -> pd.DataFrame:
-    """Return where the number of each cluster stands: amid most of its points."""
+    """Return the place of the number of each cluster: its point with the most others of the cluster around it."""
     import pandas as pd
     from scipy.spatial import KDTree
 
-    near = AROUND * max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
+    radius = RADIUS * max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
     rows = []
     for group, part in dots.groupby("group"):
         points = part[["x", "y"]].to_numpy()
-        x, y = points[KDTree(points).query_ball_point(points, near, return_length=True).argmax()]
+        x, y = points[KDTree(points).query_ball_point(points, radius, return_length=True).argmax()]
         rows.append({"series": "clusters", "x": x, "y": y, "label": str(group + 1)})
     return pd.DataFrame(rows)
 
@@ -251,8 +250,7 @@ def _draw(name: str, dots: pd.DataFrame, places: pd.DataFrame | None, axes: Axes
     from matplotlib.patheffects import withStroke
 
     for group, part in dots.groupby("group"):
-        look = style.dots(group, len(part))
-        axes.scatter(part["x"], part["y"], label=style.short(part["series"].iloc[0]), **look)
+        axes.scatter(part["x"], part["y"], label=style.short(part["series"].iloc[0]), **style.dots(group, len(part)))
     halo: Any = [withStroke(linewidth=2.5, foreground=style.PAPER)]
     for place in [] if places is None else places.itertuples():
         text = axes.text(place.x, place.y, place.label, ha="center", va="center", weight="bold", zorder=4)
@@ -264,12 +262,12 @@ def _numbers(maps: Maps) -> Table:
     import pandas as pd
 
     first = next(iter(maps.maps.values()))
-    frame = pd.DataFrame([{"model": name, **each.measures} for name, each in maps.maps.items()])
+    frame = pd.DataFrame([{"model": name, **map_.measures} for name, map_ in maps.maps.items()])
     shares = {"map_purity": "map purity %", "neighbour_overlap": "neighbours kept %", "label_purity": "label purity %"}
     for key in shares.keys() & set(frame):
         frame[key] *= 100
     heads = {**shares, "dimension": "dimensions", "adjusted_mutual_information": "label information"}
-    k, clusters = first.neighbours.shape[1], max(len(each.clusters) for each in maps.maps.values())
+    k, clusters = first.neighbours.shape[1], max(len(map_.clusters) for map_ in maps.maps.values())
     notes = [
         f"Map purity: of the {k} nearest points on the map, those in the same cluster of the vectors. Neighbours kept: "
         f"of the {k} nearest texts by cosine, those among the {k} nearest on the map. What is not kept, the map cannot "
@@ -300,9 +298,9 @@ def _shared(maps: Maps) -> Table:
     return Table("Neighbours that models share", ["model", *names], rows, formats=formats, notes=(note,))
 
 
-def _clusters(title: str, each: Map) -> Table:
+def _clusters(title: str, map_: Map) -> Table:
     heads = {"number": "cluster", "size": "texts", "example": "nearest to its centre"}
-    frame = each.clusters.assign(words=each.clusters["words"].str.join(", ")).rename(columns=heads)
+    frame = map_.clusters.assign(words=map_.clusters["words"].str.join(", ")).rename(columns=heads)
     note = (
         "Words: the highest mean tf-idf in the cluster, less that of all other texts; English function words left out."
     )

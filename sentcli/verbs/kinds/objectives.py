@@ -1,4 +1,4 @@
-"""The terms of training runs, their shares of the gradient, and the groups of columns that whitening works on."""
+"""``analyze objectives``: loss terms of training runs, their shares of the gradient, and the groups of whitening."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def objectives(
     Args:
         runs: Folders of training runs, finished or not.
         groups: Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.
-        seed: Of the order of the columns.
+        seed: Seed of the order of the columns.
 
     \b
     Examples:
@@ -67,8 +67,7 @@ def objectives(
     from sentcli.analysis.spectrum import group_spectra
 
     shared.check(output, overwrite=overwrite)
-    if twice := next((path for path in runs if runs.count(path) > 1), None):
-        raise InputError(f"{twice} is given twice")
+    shared.check_distinct(list(map(str, runs)))
     if model and texts is None:
         raise InputError("-m is for the whitening groups, which need --texts")
     terms = {str(path): read_terms(path) for path in runs}
@@ -81,36 +80,36 @@ def objectives(
             console.warn(f"{name} logged no shares of the gradient: train with --set share_every=50")
     names = [*(model or []), *(name for name, run in terms.items() if run.finished)] if texts else []
     if texts and not names:
-        raise InputError("--texts: none of the runs is finished, so there is no model: -m names one")
+        raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
     lines = shared.read_texts(texts, text_field, limit) if texts else []
     short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
     reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
-    for each in shared.models(names, load, rerun=rerun):
-        report = reports.setdefault(each.name, Outcome("analyze", each.name, {"kind": "objectives"}, {}))
-        vectors = shared.vectors_of(each, lines).of(lines)
+    for evaluated in shared.models(names, load, rerun=rerun):
+        report = reports.setdefault(evaluated.name, Outcome("analyze", evaluated.name, {"kind": "objectives"}, {}))
+        vectors = shared.vectors_of(evaluated, lines).of(lines)
         measured = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
-        chosen = {"texts": len(lines), "groups": len(measured.eigenvalues), "seed": seed}
+        choices = {"texts": len(lines), "groups": len(measured.eigenvalues), "seed": seed}
         results = report.results | {"whitening": measured.to_dict()}
-        shared.finish(report, report.protocol | chosen, results, each, seed)
-        spectra[short[each.name]] = measured
+        shared.finish(report, report.protocol | choices, results, evaluated, seed)
+        spectra[short[evaluated.name]] = measured
     poolings = dict.fromkeys(r.protocol["pooling"] for r in reports.values() if "pooling" in r.protocol)
     if len(poolings) > 1:
         console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
-    words = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
-    made = [*term_sections({short[name]: run for name, run in terms.items()}), *_group_sections(spectra, words)]
-    return shared.write("objectives", output, made, list(reports.values()))
+    note = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
+    sections = [*term_sections({short[name]: run for name, run in terms.items()}), *_group_sections(spectra, note)]
+    return shared.write("objectives", output, sections, list(reports.values()))
 
 
 def term_sections(runs: dict[str, LossTerms]) -> list[Section]:
-    """Return tables and figures of the terms of runs, which have short names."""
+    """Return tables and figures of the loss terms of runs by their short names."""
     if not runs:
         return []
-    made = [Section("Terms of the loss", table=_terms_table(runs), file="terms")]
+    sections = [Section("Terms of the loss", table=_terms_table(runs), file="terms")]
     if any(run.measured for run in runs.values()):
-        made.append(Section("Shares of the gradient", figure=_shares_figure(runs)))
-    return [*made, Section("Terms over the steps", figure=_terms_figure(runs))]
+        sections.append(Section("Shares of the gradient", figure=_shares_figure(runs)))
+    return [*sections, Section("Terms over the steps", figure=_terms_figure(runs))]
 
 
 def _terms_table(runs: dict[str, LossTerms]) -> Table:
@@ -120,16 +119,16 @@ def _terms_table(runs: dict[str, LossTerms]) -> Table:
     for name, run in runs.items():
         for term in run.terms:
             tenth = max(1, len(term.values) // 10)
-            share, values = 100 * pd.Series(term.shares, dtype=float), pd.Series(term.values, dtype=float)
+            shares, values = 100 * pd.Series(term.shares, dtype=float), pd.Series(term.values, dtype=float)
             rows.append(
                 {
                     "run": name,
                     "term": term.name,
                     "weight": term.weight,
-                    "share %": share.mean(),
-                    "least %": share.min(),
-                    "greatest %": share.max(),
-                    "measured": len(share),
+                    "share %": shares.mean(),
+                    "least %": shares.min(),
+                    "greatest %": shares.max(),
+                    "measured": len(shares),
                     "term, first steps": values[:tenth].mean(),
                     "term, last steps": values[-tenth:].mean(),
                 }
@@ -188,12 +187,12 @@ def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
     return Figure("loss-terms", "Terms of the loss over the steps", drawn, data, "; ".join(about))
 
 
-def _group_sections(spectra: dict[str, GroupSpectra], words: str) -> list[Section]:
-    """Return tables and figure of the whitening groups of models, which have short names."""
+def _group_sections(spectra: dict[str, GroupSpectra], note: str) -> list[Section]:
+    """Return tables and figure of the whitening groups of models by their short names."""
     if not spectra:
         return []
     return [
-        Section("Whitening groups", (words,), table=_groups_table(spectra), file="groups"),
+        Section("Whitening groups", (note,), table=_groups_table(spectra), file="groups"),
         Section("Eigenvalues of the whitening groups", figure=_groups_figure(spectra)),
         Section("Every group", table=_every_group(spectra), file="every-group", folded=True),
     ]
@@ -205,15 +204,15 @@ def _groups_table(spectra: dict[str, GroupSpectra]) -> Table:
     rows = [
         {
             "model": name,
-            "groups": len(each.eigenvalues),
-            "columns": each.eigenvalues.shape[1],
-            "largest eigenvalue": float(each.eigenvalues.max()),
-            "smallest": float(each.eigenvalues.min()),
-            "condition, median": float(np.median(each.conditions)),
-            "condition, largest": float(each.conditions.max()),
-            "condition of all columns": float(each.by_count[1][0]) if 1 in each.by_count else None,
+            "groups": len(spectrum.eigenvalues),
+            "columns": spectrum.eigenvalues.shape[1],
+            "largest eigenvalue": float(spectrum.eigenvalues.max()),
+            "smallest": float(spectrum.eigenvalues.min()),
+            "condition, median": float(np.median(spectrum.conditions)),
+            "condition, largest": float(spectrum.conditions.max()),
+            "condition of all columns": float(spectrum.by_count[1][0]) if 1 in spectrum.by_count else None,
         }
-        for name, each in spectra.items()
+        for name, spectrum in spectra.items()
     ]
     note = (
         "Condition number: largest over smallest eigenvalue of a group's covariance; 1 is white. Of all columns: as if "
@@ -225,8 +224,8 @@ def _groups_table(spectra: dict[str, GroupSpectra]) -> Table:
 def _every_group(spectra: dict[str, GroupSpectra]) -> Table:
     rows = [
         [name, i, float(values[0]), float(values[-1]), float(condition)]
-        for name, each in spectra.items()
-        for i, (values, condition) in enumerate(zip(each.eigenvalues, each.conditions, strict=True), 1)
+        for name, spectrum in spectra.items()
+        for i, (values, condition) in enumerate(zip(spectrum.eigenvalues, spectrum.conditions, strict=True), 1)
     ]
     columns = ("model", "group", "largest eigenvalue", "smallest", "condition")
     return Table("Every group", columns, rows, number=".3g")
@@ -243,8 +242,8 @@ def _groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
         ranked = pd.DataFrame({"x": np.arange(1, len(conditions) + 1), "y": conditions})
         values = _banded(range(1, each.eigenvalues.shape[1] + 1), list(each.eigenvalues.T))
         sizes = _banded(list(each.by_count), list(each.by_count.values()))
-        named = zip(titles, (values, ranked, sizes), strict=True)
-        parts += [part.assign(panel=title, series=name) for title, part in named]
+        by_panel = zip(titles, (values, ranked, sizes), strict=True)
+        parts += [frame.assign(panel=title, series=name) for title, frame in by_panel]
         about.append(
             f"{name}: the median condition number of {len(each.eigenvalues)} groups is "
             f"{np.median(each.conditions):.3g}, the largest {each.conditions.max():.3g}"
@@ -271,7 +270,12 @@ def _groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
 
 
 def _banded(x: Sequence[int], groups: Sequence[npt.NDArray[np.floating[Any]]]) -> pd.DataFrame:
-    """Return medians with a band, where they can stand on a logarithmic axis."""
+    """Return the median and the band of each group of values, without those that a logarithmic axis cannot show.
+
+    Args:
+        x: of each group.
+        groups: the values of each.
+    """
     import numpy as np
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""What the kinds of analysis share: their options, models, texts and pairs, and the folder that they write."""
+"""Shared by the kinds of analysis: options, models, texts and pairs, and writing the folder."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
 LEAST = 10
-"""Distinct texts that an analysis needs."""
-SHORT = 400
-"""Characters of a summary that is made of what a figure shows."""
+"""The least number of distinct texts, vectors or pairs of an analysis."""
+SUMMARY_LENGTH = 400
+"""The greatest length in characters of a summary that is made from the description of a figure."""
 RESULT, PAGE = "analysis.json", "index.html"
 
 Models = Annotated[list[str] | None, Doc(f"{options.MODEL_HELP}; several are compared."), Flag("-m")]
@@ -46,27 +46,27 @@ PairsFile = Annotated[
     Doc("A table of your own with the columns sentence1, sentence2 and score, instead of --data."),
     Flag(metavar="FILE", panel=INPUT),
 ]
-Split = Annotated[Literal["dev", "test", "train"], Doc("Of STS-B."), Flag(panel=INPUT)]
+Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(panel=INPUT)]
 TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
-Limit = Annotated[int, Ge(LEAST), Doc("Texts at most, the first."), Flag(panel=INPUT)]
+Limit = Annotated[int, Ge(LEAST), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
 Overwrite = options.Overwrite
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
 
 
 NOT_LOADED_SO = ("normalize", "allow_cpu_fallback")
-"""Options of loading that no kind of analysis has."""
+"""Fields of `LoadOptions` that no kind of analysis has."""
 Load = Annotated[LoadOptions, Group(without=NOT_LOADED_SO)]
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What was measured, and the folder that shows it."""
+    """The result of ``analyze``: the sections of its page, the numbers, and the folder that was written."""
 
     folder: Path
     sections: Sequence[Section]
     reports: Sequence[Outcome]
-    """Of each model or run."""
+    """One for each model or run."""
 
     @property
     def tables(self) -> list[Table]:
@@ -102,26 +102,31 @@ class Analysis:
 
 
 def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> list[EvaluatedModel]:
-    """Return models, which are loaded when their vectors are not known.
+    """Return models, each of which is loaded when something has to be encoded with it.
 
     Raises:
-        InputError: if one does not exist, or is named twice.
+        InputError: if a model does not exist or is named twice.
     """
     from sentcli.evaluation.evaluated import EvaluatedModel
 
-    if twice := next((name for name in names if list(names).count(name) > 1), None):
-        raise InputError(f"-m {twice} is given twice")
+    check_distinct(names)
     return [EvaluatedModel(name, load, rerun=rerun) for name in names]
 
 
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise an InputError if a model, run or file of vectors is named more than once."""
+    if repeated := next((name for name in names if list(names).count(name) > 1), None):
+        raise InputError(f"{repeated} is given twice")
+
+
 def short_names(models: Sequence[str]) -> dict[str, str]:
-    """Return names for tables and figures: the last part of a path, if no other model has it."""
+    """Return the names for tables and figures: the last part of a path, unless two models would share it."""
     last = {model: Path(model).name or model for model in models}
     return {model: name if list(last.values()).count(name) == 1 else model for model, name in last.items()}
 
 
 def vectors_of(model: EvaluatedModel, texts: Iterable[str]) -> TextVectors:
-    """Return the vectors of some texts, which are kept for later runs, and let go of the model."""
+    """Return the vectors of texts, from the cache or encoded now, and release the model."""
     texts = list(texts)
     with console.encoding(f"encoding with {model.name}", len(set(texts))) as progress:
         vectors = model.encode(texts, progress)
@@ -138,19 +143,19 @@ def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
 
 
 def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:
-    """Return the mean of Spearman's correlations, times 100, of some STS tasks; None if there are no tasks."""
+    """Return the mean of Spearman's correlations, times 100, over STS tasks; None if there are no tasks."""
     from sentcli.evaluation import significance, sts
     from sentcli.evaluation.scores import SIMILARITY, average
 
-    each = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
-    return average(model.measure(each), SIMILARITY, least=1)
+    scored_tasks = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    return average(model.measure(scored_tasks), SIMILARITY, least=1)
 
 
 def stored_vectors(path: Path) -> npt.NDArray[Any]:
     """Return the vectors of a ``.npy`` file or of a directory of ``encode`` ``[n, d]``.
 
     Raises:
-        InputError: if there are none, or too few; DataError for a damaged file.
+        InputError: if there are no vectors or too few; DataError for a damaged file.
     """
     import numpy as np
 
@@ -195,16 +200,16 @@ def finish(
     model: EvaluatedModel | None = None,
     seed: int | None = None,
 ) -> Outcome:
-    """Write into a report how its numbers were made, and stop its clock.
+    """Set protocol, environment and results of a report, and stop its clock.
 
     Args:
         report: of one model, run or file of vectors.
         protocol: the choices of the analysis.
-        results: what was measured.
-        model: how it was loaded becomes a part of the protocol.
-        seed: of what is random.
+        results: the numbers.
+        model: the one that was measured; how it was loaded becomes a part of the protocol.
+        seed: of the random numbers.
     """
-    described = dict(model.described) if model is not None else {}
+    described = dict(model.description) if model is not None else {}
     report.ran_on(described.pop("device", None), described.get("precision"), seed)
     report.protocol = protocol | described
     return report.finish(results)
@@ -212,29 +217,29 @@ def finish(
 
 @dataclass(frozen=True)
 class FirstRow:
-    """The first row with a text."""
+    """The first row of a file that has a certain text."""
 
     line: int
-    """From 1."""
-    place: int
-    """Among the rows that have a text, from 0."""
+    """Number of the row, from 1."""
+    position: int
+    """Number of the row among those that have a text, from 0: its row in the vectors of ``encode --on-null skip``."""
     columns: dict[str, Any]
-    """The others."""
+    """Values of the columns other than the text."""
 
 
 def read_rows(
     file: str, text_field: str = "text", limit: int | None = None, *, whole: bool = False
 ) -> tuple[dict[str, FirstRow], int]:
-    """Read the distinct texts of a file that are not blank, in their order.
+    """Read the distinct texts of a file that are not blank, in the order of the file.
 
     Args:
         file: texts, one a line or a row of a table.
         text_field: the column of a table.
-        limit: texts at most.
-        whole: read on when there are so many, to count the rows.
+        limit: the greatest number of distinct texts.
+        whole: read to the end of the file to count the rows, also after `limit` texts.
 
     Returns:
-        The first row of each text, and the number of rows that have one, as far as they were read.
+        The first row of each text, and the number of rows with a text that were read.
 
     Raises:
         DataError: for a file that cannot be read.
@@ -246,14 +251,14 @@ def read_rows(
     first: dict[str, FirstRow] = {}
     total = 0
     for line, row in enumerate(rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip")), 1):
-        if row is None:  # encode --on-null skip makes no vector of it
+        if row is None:  # a null, of which encode --on-null skip makes no vector
             continue
         if row.text.strip() and len(first) != limit:
             first.setdefault(row.text, FirstRow(line, total, row.extras))
         total += 1
         if len(first) == limit and not whole:
             break
-    enough(list(first), file, total)
+    check_texts(list(first), file, total)
     return first, total
 
 
@@ -262,8 +267,13 @@ def read_texts(file: str, text_field: str = "text", limit: int | None = None) ->
     return list(read_rows(file, text_field, limit)[0])
 
 
-def enough(texts: list[str], source: str, total: int) -> list[str]:
-    """Return distinct texts, or refuse too few of them.
+def check_texts(texts: Sequence[str], source: str, total: int) -> None:
+    """Check that there are enough distinct texts.
+
+    Args:
+        texts: the distinct texts.
+        source: the file, for the message.
+        total: the number of texts in it, with repetitions.
 
     Raises:
         InputError: if there are fewer than `LEAST`.
@@ -272,14 +282,13 @@ def enough(texts: list[str], source: str, total: int) -> list[str]:
         raise InputError(f"{source}: all {total} texts are the same; an analysis compares different ones")
     if len(texts) < LEAST:
         raise InputError(f"{source}: {len(texts)} distinct texts; an analysis needs at least {LEAST}")
-    return texts
 
 
 def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:
-    """Read STS-B of a SentEval folder, or a table of pairs, as the single task of an analysis.
+    """Read STS-B of a SentEval folder, or a table of pairs, as a dict with one task.
 
     Raises:
-        InputError: if neither or both are given; DataError for a file that cannot be read.
+        InputError: unless exactly one of `data` and `pairs` is given; DataError for a file that cannot be read.
     """
     from sentcli.data import located
     from sentcli.evaluation import sts
@@ -294,10 +303,10 @@ def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, lis
 
 
 def check(output: Path, *, overwrite: bool) -> None:
-    """Refuse to start where the folder cannot be written.
+    """Check before the work that the output folder can be written.
 
     Raises:
-        InputError: also for a folder that no analysis wrote.
+        InputError: if it cannot, or the folder that ``--overwrite`` would replace was not written by an analysis.
     """
     from sentcli.io.atomic import check_output
 
@@ -314,14 +323,14 @@ def write(
     reports: Sequence[Outcome],
     summary: Sequence[str] | None = None,
 ) -> Analysis:
-    """Write the folder of an analysis, which appears whole or not at all.
+    """Write the folder of an analysis, which appears complete or not at all.
 
     Args:
         kind: the name of the analysis.
         output: the folder.
         sections: of the page.
-        reports: of each model or run; they become the JSON.
-        summary: what the page says in short; None takes what its first figure shows, in words.
+        reports: one for each model or run; they become the JSON.
+        summary: paragraphs at the top of the page; None makes them of the description of the first figure.
     """
     from sentcli import __version__
     from sentcli.io.atomic import replacing
@@ -334,7 +343,7 @@ def write(
     page = Page(f"Analysis: {kind}", sections, _summary(sections) if summary is None else summary, made)
     with replacing(output) as folder, console.working("drawing"):
         folder.mkdir()
-        write_page(page, [folder / PAGE])
+        write_page(page, folder / PAGE)
         for section in sections:
             if section.figure is not None:
                 save_figure(section.figure, folder)
@@ -347,10 +356,10 @@ def write(
 
 
 def _summary(sections: Sequence[Section]) -> list[str]:
-    """Return what the first figure shows, as the summary of a page: as many of its parts as are short together."""
+    """Return the description of the first figure, cut after the last part that fits into `SUMMARY_LENGTH`."""
     first = next((section.figure for section in sections if section.figure is not None), None)
     if first is None or not first.alt:
         return []
     parts = first.alt.split("; ")
-    kept = [part for i, part in enumerate(parts) if i == 0 or len("; ".join(parts[: i + 1])) <= SHORT]
+    kept = [part for i, part in enumerate(parts) if i == 0 or len("; ".join(parts[: i + 1])) <= SUMMARY_LENGTH]
     return [f"{first.title}: {'; '.join(kept)}{'.' if len(kept) == len(parts) else '; ...'}"]

@@ -1,4 +1,4 @@
-"""Cosine against gold score of sentence pairs, and the pairs that a model sees otherwise than people do."""
+"""``analyze similarity``: cosine against gold score of sentence pairs, and the pairs in which they disagree most."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 GOLD, COSINE = "gold score", "cosine"
 RIDGE = 0.9
-"""Height of the highest density, where 1 is the distance between two."""
+"""Height of the highest density; the baselines of two densities are 1 apart."""
 FEATURES = {
     "gold": "gold score",
     "length": "same length",
@@ -61,7 +61,7 @@ def similarity(
     word, function words and other words.
 
     Args:
-        top: Pairs to list, of those least and of those most agreed with.
+        top: Pairs to list, of those with the greatest and with the smallest disagreement.
 
     \b
     Examples:
@@ -73,10 +73,10 @@ def similarity(
         raise InputError("give models (-m) whose cosines are to be compared with gold scores")
     models = shared.models(model, load, rerun=rerun)
     ((name, subsets),) = shared.read_stsb(data, pairs, split).items()
-    scored = GoldPairs(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
+    gold_pairs = GoldPairs(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
     names = shared.short_names(model)
-    reports = [scored.measure(each, names[each.name]) for each in models]
-    return shared.write("similarity", output, scored.sections(), reports)
+    reports = [gold_pairs.measure(evaluated, names[evaluated.name]) for evaluated in models]
+    return shared.write("similarity", output, gold_pairs.sections(), reports)
 
 
 class GoldPairs:
@@ -107,8 +107,9 @@ class GoldPairs:
         self.edges = gold.edges(self.gold)
         self.bin_names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
         self.cosines: dict[str, Values] = {}
-        """Of each model, by its short name ``[n]``."""
+        """The cosines of each model ``[n]``, by its short name."""
         self.results: dict[str, dict[str, Any]] = {}
+        """The JSON of each model, by its short name."""
 
     def measure(self, model: EvaluatedModel, name: str) -> Outcome:
         """Measure a model under its short name; the correlations are those of ``sts-eval``."""
@@ -127,7 +128,9 @@ class GoldPairs:
         differences = gold.rank_difference(cosines, self.gold)
         columns = ("sentence1", "sentence2", "gold", "cosine", "rank_difference")
         pairs = list(
-            zip(self.first, self.second, *(each.tolist() for each in (self.gold, cosines, differences)), strict=True)
+            zip(
+                self.first, self.second, *(values.tolist() for values in (self.gold, cosines, differences)), strict=True
+            )
         )
         least, most = (
             [dict(zip(columns, pairs[i], strict=True)) for i in rows]
@@ -153,15 +156,15 @@ class GoldPairs:
         return shared.finish(report, protocol, self.results[name], model)
 
     def sections(self) -> list[Section]:
-        """Return figures and tables of the models that were measured."""
+        """Return figures and tables of all measured models."""
         import pandas as pd
 
         measured = [pd.DataFrame(results["bins"]).assign(model=name) for name, results in self.results.items()]
         bins = pd.concat(measured).assign(bin=self.bin_names * len(measured))
         bins = bins.astype({"mean": float, "deviation": float})
-        words = f"{len(self.gold):,} pairs of {self.name}, gold scores {self.gold.min():g} to {self.gold.max():g}."
-        made = [
-            Section("Correlation with gold scores", (words,), self._correlations(), file="correlations"),
+        note = f"{len(self.gold):,} pairs of {self.name}, gold scores {self.gold.min():g} to {self.gold.max():g}."
+        sections = [
+            Section("Correlation with gold scores", (note,), self._correlations(), file="correlations"),
             Section("What the cosine follows", table=self._follows(), file="follows"),
             Section("Cosine against gold score", figure=self._scatter(bins)),
             Section("Densities by gold score", figure=self._ridge(bins)),
@@ -171,8 +174,8 @@ class GoldPairs:
             for kind in ("least", "most"):
                 title = f"{kind.capitalize()} agreed with by {name}"
                 table = _agreed(title, results[f"{kind}_agreed"])
-                made.append(Section(title, table=table, file=f"{kind}-agreed-{i}", folded=True))
-        return made
+                sections.append(Section(title, table=table, file=f"{kind}-agreed-{i}", folded=True))
+        return sections
 
     def _correlations(self) -> Table:
         rows = [
@@ -212,19 +215,19 @@ class GoldPairs:
 
         texts = [f"{first} | {second}" for first, second in zip(self.first, self.second, strict=True)]
         groups = [f"gold {score:g}" for score in self.gold]
-        dots, lines, told, about = [], {}, [], []
+        dots, lines, points, about = [], {}, [], []
         for number, (name, cosines) in enumerate(self.cosines.items()):
             pairs = {"x": self.gold, "y": cosines}
             dots.append(pd.DataFrame({"panel": name, "series": "pairs", **pairs, "label": texts}))
-            told.append(pd.DataFrame({"panel": number, **pairs, "group": groups, "text": texts}))
+            points.append(pd.DataFrame({"panel": number, **pairs, "group": groups, "text": texts}))
             own = bins[(bins["model"] == name) & (bins["pairs"] > 0)]
             mean, spread = own["mean"], own["deviation"].fillna(0.0)
             line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
             lines[name] = pd.DataFrame({"panel": name, "series": "mean and standard deviation of a bin", **line})
-            rise = " to ".join(f"{mean.iloc[i]:.2f} at {own['bin'].iloc[i]}" for i in (0, -1)).replace(
-                "at", "at gold", 1
+            about.append(
+                f"{name}: Spearman {self.results[name]['spearman']:.2f}, mean cosine rises from {mean.iloc[0]:.2f} at "
+                f"gold {own['bin'].iloc[0]} to {mean.iloc[-1]:.2f} at {own['bin'].iloc[-1]}"
             )
-            about.append(f"{name}: Spearman {self.results[name]['spearman']:.2f}, mean cosine rises from {rise}")
         ends = style.limits(*self.cosines.values())
 
         def draw(name: str, axes: Axes) -> None:
@@ -239,7 +242,7 @@ class GoldPairs:
         note = "A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation"
         panels = [partial(draw, name) for name in self.cosines]
         title = "Cosine against gold score"
-        return Figure("similarity-scatter", title, panels, data, "; ".join(about), note, pd.concat(told))
+        return Figure("similarity-scatter", title, panels, data, "; ".join(about), note, pd.concat(points))
 
     def _ridge(self, bins: pd.DataFrame) -> Figure:
         import numpy as np
@@ -275,7 +278,7 @@ class GoldPairs:
 
 
 def _spread(bins: pd.DataFrame) -> str:
-    """Return mean and deviation of each bin in words."""
+    """Return mean and standard deviation of each bin as text."""
     import pandas as pd
 
     return ", ".join(

@@ -1,4 +1,4 @@
-"""Curves of sweeps: scores over the size of the training set (``low-shot``), and over hyper-parameters (``sweep``)."""
+"""``analyze low-shot`` and ``analyze sweep``: scores over the size of the training set, and over hyper-parameters."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.sweeps import FinishedRun
 
-WIDE = 20.0
-"""Ratio of the largest to the smallest value of a setting from which its axis is logarithmic."""
+LOGARITHMIC_FROM = 20.0
+"""The ratio of the largest to the smallest value of a setting from which on its axis is logarithmic."""
 BANDS = "Points are means over seeds, bands one standard deviation."
 Sweeps = Annotated[
     list[Path],
@@ -69,20 +69,21 @@ def low_shot(
         raise InputError(f"--baseline {baseline}: no such system{hint}; there are: {'; '.join(systems)}")
     if baseline is None and "simcse" in systems and len(systems) > 1:
         baseline = "simcse"
-    printed = sweeps.published_low_shot() if published else None
-    made = []
+    published_scores = sweeps.published_low_shot() if published else None
+    sections = []
     for score in _scored(points):
         title, file = f"Low shot: {_short(score)}", f"low-shot-{_slug(score)}"
         table = _by_size(points, score)
-        made.append(Section(title, figure=_low_shot_figure(points, score, printed)))
-        made.append(Section(f"{title}, by system", table=table, file=f"{file}-table"))
+        sections.append(Section(title, figure=_low_shot_figure(points, score, published_scores)))
+        sections.append(Section(f"{title}, by system", table=table, file=f"{file}-table"))
         if baseline is not None:
             over = _distances(table, score, baseline)
-            made.append(Section(f"{title}, over {baseline}", table=over, file=f"{file}-over"))
-    if printed is not None:
-        made.append(Section("Published low-shot scores", table=_published(printed), file="low-shot-published"))
+            sections.append(Section(f"{title}, over {baseline}", table=over, file=f"{file}-over"))
+    if published_scores is not None:
+        table = _published(published_scores)
+        sections.append(Section("Published low-shot scores", table=table, file="low-shot-published"))
     reports = [_report("low-shot", runs, points, {"baseline": baseline})]
-    return shared.write("low-shot", output, made, reports, _summary(points, "sentences"))
+    return shared.write("low-shot", output, sections, reports, _summary(points, "sentences"))
 
 
 @verb("sweep")
@@ -112,20 +113,20 @@ def sweep(
 
     shared.check(output, overwrite=overwrite)
     runs = sweeps.read_runs(paths)
-    every = {key: sweeps.over(runs, key) for key in dict.fromkeys(x or sweeps.varied(runs))}
-    if alone := next((key for key in x or [] if every[key].empty), None):
-        raise InputError(f"--x {alone}: it has one value in all runs that are otherwise alike: nothing to draw")
-    drawn = {key: points for key, points in every.items() if not points.empty}
-    if not drawn:
+    points_by_key = {key: sweeps.over(runs, key) for key in dict.fromkeys(x or sweeps.varied(runs))}
+    if constant := next((key for key in x or [] if points_by_key[key].empty), None):
+        raise InputError(f"--x {constant}: it has one value in all runs that are otherwise alike: nothing to draw")
+    points_by_key = {key: points for key, points in points_by_key.items() if not points.empty}
+    if not points_by_key:
         raise InputError(f"no setting has several values in the {len(runs)} runs that are otherwise alike")
-    made = []
-    for key, points in drawn.items():
+    sections = []
+    for key, points in points_by_key.items():
         words, name = key.replace("_", " "), f"sweep-{_slug(key)}"
-        made.append(Section(f"Sweep of {words}", figure=_sweep_figure(key, points, name)))
-        made.append(Section(f"Scores over {words}", table=_over_setting(key, points), file=f"{name}-table"))
-    reports = [_report("sweep", runs, points, {"x": key}) for key, points in drawn.items()]
-    summary = [line for key, points in drawn.items() for line in _summary(points, key)]
-    return shared.write("sweep", output, made, reports, summary)
+        sections.append(Section(f"Sweep of {words}", figure=_sweep_figure(key, points, name)))
+        sections.append(Section(f"Scores over {words}", table=_over_setting(key, points), file=f"{name}-table"))
+    reports = [_report("sweep", runs, points, {"x": key}) for key, points in points_by_key.items()]
+    summary = [line for key, points in points_by_key.items() for line in _summary(points, key)]
+    return shared.write("sweep", output, sections, reports, summary)
 
 
 def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Outcome:
@@ -133,11 +134,12 @@ def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choice
 
     curves: dict[str, list[dict[str, Any]]] = {}
     for point in points.to_dict("records"):
-        deviations = {score: point[f"{score}_sd"] for score in _scored(points) if pd.notna(point[score])}
-        scores = {
-            score: {"mean": point[score], "sd": None if pd.isna(sd) else sd, "runs": point["runs"]}
-            for score, sd in deviations.items()
-        }
+        scores = {}
+        for score in _scored(points):
+            if pd.notna(point[score]):
+                deviation = point[f"{score}_sd"]
+                deviation = None if pd.isna(deviation) else deviation
+                scores[score] = {"mean": point[score], "sd": deviation, "runs": point["runs"]}
         curves.setdefault(point["system"], []).append({"value": point["value"], **scores})
     models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
     results = {"curves": [{"system": system, "points": each} for system, each in curves.items()]}
@@ -152,7 +154,7 @@ def _scored(points: pd.DataFrame) -> list[str]:
 
 
 def _summary(points: pd.DataFrame, what: str) -> list[str]:
-    """Return for each score which system is best, and where."""
+    """Return a sentence for each score that names the best system and its value of a setting."""
     best = {score: points.loc[points[score].idxmax()] for score in _scored(points)}
     return [
         f"Best {_short(score)}: {point[score]:.2f}, {point['system']} at {what} {_shown(point['value'])}."
@@ -179,7 +181,7 @@ def _shown(value: Any) -> str:
 
 
 def _lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
-    """Return what is drawn of a score, with a band of one standard deviation where a system has several runs."""
+    """Return the lines of a score, with a band of one standard deviation for systems that have several runs."""
     import pandas as pd
 
     scored = points[points[score].notna()]
@@ -191,7 +193,7 @@ def _lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
 
 
 def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
-    """Return a panel for each score; None where no system has a score at several values."""
+    """Return a figure with a panel for each score; None if no system has a score at several values."""
     import pandas as pd
 
     data = pd.concat([_lines(_short(score), points, score) for score in _scored(points)] or [pd.DataFrame()])
@@ -202,44 +204,45 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
     numeric = all(isinstance(x, int | float) and not isinstance(x, bool) for x in values)
     names = [] if numeric else list(dict.fromkeys(map(_shown, values)))
     best = data.loc[data.groupby(["panel", "series"], sort=False)["y"].idxmax()]
-    words = [f"{row.series}: best {row.panel} {row.y:.2f} at {key} {_shown(row.x)}" for row in best.itertuples()]
+    about = [f"{row.series}: best {row.panel} {row.y:.2f} at {key} {_shown(row.x)}" for row in best.itertuples()]
     if not numeric:
         data = data.assign(label=data["x"].map(_shown), x=data["x"].map(_shown).map(names.index))
-    logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= WIDE
+    logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= LOGARITHMIC_FROM
 
     def draw(score: str, axes: Axes) -> None:
         style.lines(axes, data[data["panel"] == _short(score)], list(points["system"].unique()))
         axes.set(title=_short(score), xlabel=key.replace("_", " "), ylabel=_label(score))
         if names:
             turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if max(map(len, names)) > 4 else {}
-            axes.set_xticks(range(len(names)), [style.short(each) for each in names], **turned)
+            axes.set_xticks(range(len(names)), [style.short(text) for text in names], **turned)
             axes.xaxis.grid(visible=False)
         if logarithmic:
-            style.log_axis(axes, "x")
+            axes.set_xscale("log")
+            style.plain_log_ticks(axes.xaxis)
 
     panels = [partial(draw, score) for score in _scored(points) if (data["panel"] == _short(score)).any()]
-    return Figure(name, f"Scores over {key.replace('_', ' ')}", panels, data, "; ".join(words), BANDS)
+    return Figure(name, f"Scores over {key.replace('_', ' ')}", panels, data, "; ".join(about), BANDS)
 
 
 def _low_shot_figure(points: pd.DataFrame, score: str, published: pd.DataFrame | None) -> Figure:
     import pandas as pd
 
-    words = []
+    about = []
     for system, part in points[points[score].notna()].groupby("system", sort=False):
         (least, first), (most, last) = (part[["value", score]].iloc[i] for i in (0, -1))
-        words.append(f"{system}: {first:.2f} with {least:,} sentences, {last:.2f} with {most:,}")
+        about.append(f"{system}: {first:.2f} with {least:,} sentences, {last:.2f} with {most:,}")
     data = _lines("Measured", points, score)
     if published is not None:
         columns = {"series": published["title"], "x": 100 * published["share"], "y": published["mean"]}
         data = pd.concat([data, pd.DataFrame({"panel": "Published", **columns})])
 
     axes = {"Measured": {"xlabel": "training sentences", "ylabel": _label(score), "xscale": "log"}}
-    if published is not None:  # what papers print are averages, whatever was measured
+    if published is not None:  # the published scores are averages, also beside another measured score
         share = "share of 1,000,000 sentences (%)"
         axes["Published"] = {"xlabel": share, "ylabel": _label("sts_average"), "xscale": "log"}
     panels = style.line_panels(data, axes)
     title = "Scores over the size of the training set"
-    return Figure(f"low-shot-{_slug(score)}", title, panels, data, "; ".join(words), BANDS)
+    return Figure(f"low-shot-{_slug(score)}", title, panels, data, "; ".join(about), BANDS)
 
 
 def _by_size(points: pd.DataFrame, score: str) -> Table:
@@ -258,7 +261,7 @@ def _by_size(points: pd.DataFrame, score: str) -> Table:
 
 
 def _distances(table: Table, score: str, baseline: str) -> Table:
-    """Return how far every system is from a baseline."""
+    """Return the table of the scores minus those of a baseline."""
     base = next(row for row in table.rows if row[0] == baseline)
     rows = [
         [*row[:2], *(None if None in (x, y) else x - y for x, y in zip(row[2:], base[2:], strict=True))]
