@@ -1,8 +1,8 @@
-"""Files in, vectors on disk: what `sentcli encode` does.
+"""Encode files to vectors on disk, for `sentcli encode`.
 
-Rows are read in blocks, texts that the shard has seen before are left out, what remains goes to one or several engines
-that tokenise, pack and run it, and the results are written in the order of the input. A bounded number of blocks is
-under way at any time, so memory does not depend on the number of rows.
+Rows are read in blocks. Texts that the shard had before are left out, and the others go to an engine, which tokenises,
+packs and runs them in one or several processes. The results are written in the order of the input. The number of blocks
+in memory is bounded, so memory does not depend on the number of rows.
 """
 
 from sentcli.bulk.encode import EncodeSettings, EncodeSummary, Inputs, check_target, encode_files, read_inputs

@@ -1,6 +1,6 @@
-"""The way of the rows from the inputs through an engine to the output.
+"""Encode the rows of input files, and write them to the output.
 
-What is read and where it will be written is checked before any work starts.
+Inputs and output are checked before any work starts.
 """
 
 from __future__ import annotations
@@ -27,35 +27,33 @@ from sentcli.smaller import Smaller, fit_pca
 
 BLOCK_ROWS = 8192
 GPU_BLOCK_ROWS = 65536
-"""A large budget of tokens wants more texts of one length to choose from."""
+"""Large batches need more texts of similar length to choose from."""
 SAMPLE_ROWS = 10_000
-"""From which principal components are learned."""
-UNSIGNED = ("stdout", ".npy", ".jsonl")
-"""Outputs that have no place for the settings of the run."""
+"""The number of rows from which principal components are learned."""
+WITHOUT_SETTINGS = ("stdout", ".npy", ".jsonl")
+"""The outputs that have no place for the settings of the run."""
 RESERVED = ("id", "text", "embedding")
-"""Columns that the output adds itself."""
+"""The columns that the output adds itself."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Input files that have been read once and found in order."""
+    """Input files that have been read once and checked."""
 
     sources: list[Source]
     options: ReadOptions
     survey: Survey
 
     def described(self) -> list[dict[str, Any]]:
-        """Return what identifies each file."""
+        """Return the facts that identify each file."""
         return [source.described() for source in self.sources]
 
 
-def check_target(
-    output: str, *, overwrite: bool, resume: bool, append: bool = False, part: ShardShare | None = None
-) -> None:
-    """Refuse an output that may not be written, before anything is read.
+def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, part: ShardShare | None = None) -> None:
+    """Refuse an output that must not be written, before anything is read.
 
     Raises:
-        InputError: if it exists (without a flag), cannot be created, or is a single file to resume.
+        InputError: if the output exists and no flag allows that, it cannot be created, or the flags do not fit it.
     """
     kind = output_kind(output)
     part = part or ShardShare()
@@ -78,7 +76,7 @@ def check_target(
 
 
 def _check_directory(path: Path, part: ShardShare, *, overwrite: bool, resume: bool, append: bool) -> None:
-    names = [each.name for each in path.iterdir()] if path.is_dir() else []
+    names = [file.name for file in path.iterdir()] if path.is_dir() else []
     if part.of > 1 and MANIFEST in names:
         raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
     others = {int(part_file[2]) for name in names if (part_file := PART.fullmatch(name))} - {part.of}
@@ -89,8 +87,8 @@ def _check_directory(path: Path, part: ShardShare, *, overwrite: bool, resume: b
     if path.exists() and (begun or not path.is_dir()) and not (overwrite or resume or append):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
     check_output(path, overwrite=overwrite, resume=True, folder=True)
-    ours = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)
-    if names and not ours:
+    is_dataset = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)
+    if names and not is_dataset:
         raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
 
 
@@ -100,13 +98,13 @@ def read_inputs(
     """Open and survey the input files.
 
     Args:
-        names: paths, or ``-``.
+        names: paths, or ``-`` for standard input.
         options: fields and null handling.
-        input_format: as in `open_source`.
-        output: where the vectors will go; formats that keep the other columns refuse one named like their own.
+        input_format: as for `open_source`.
+        output: the output for the vectors; if it keeps the other columns, none may be named like one of its own.
 
     Raises:
-        InputError: as the readers: every bad row is found here, before any encoding.
+        InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
     sources = [open_source(name, input_format) for name in names]
     target = Path(output).resolve()
@@ -116,10 +114,10 @@ def read_inputs(
     surveyed = survey(sources, options)
     if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
         surveyed.column_types = {}
-    clash = [name for name in surveyed.column_types if name in RESERVED]
-    if clash:
+    reserved = [name for name in surveyed.column_types if name in RESERVED]
+    if reserved:
         fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
-        raise InputError(f"{sources[0].name}: column {clash[0]!r} would stand twice in the output ({fields})")
+        raise InputError(f"{sources[0].name}: column {reserved[0]!r} would stand twice in the output ({fields})")
     return Inputs(sources, options, surveyed)
 
 
@@ -136,26 +134,26 @@ class EncodeSettings:
     on_long: OnLong = "truncate"
     smaller: Smaller = field(default_factory=Smaller)
     devices: Sequence[str] = ()
-    """Several have a process each; none is the encoder's own."""
+    """Several devices have a process each; an empty sequence takes that of the encoder."""
     load: dict[str, Any] = field(default_factory=dict)
-    """Arguments of `SentenceEncoder.load` for those processes."""
+    """The arguments of `SentenceEncoder.load` for these processes."""
 
 
 @dataclass(frozen=True)
 class EncodeSummary:
-    """What one call encoded."""
+    """The result of one call of `encode_files`."""
 
     output: str
     rows: int
-    """That the output holds, or this machine's part of it."""
+    """The number of rows in the output, or in this machine's share of it."""
     dimension: int
     rows_before: int
-    """Rows that earlier runs had written."""
+    """The number of rows that earlier runs had written."""
     nulls_skipped: int
     counts: Counts
-    """Of the rows that were encoded now."""
+    """The counts over the rows that this call encoded."""
     damaged: list[str]
-    """Shards that an earlier run had finished, that were torn, and that were made again."""
+    """What was wrong with shards of an earlier run, which were made again."""
     seconds: float
 
 
@@ -170,13 +168,13 @@ def encode_files(
 
     Args:
         encoder: the model.
-        inputs: from `read_inputs`.
-        output: as `output_kind` understands it.
-        settings: how.
-        progress: called with the rows and tokens that were done.
+        inputs: the inputs that `read_inputs` returned.
+        output: a path, or ``-`` for standard output; see `output_kind`.
+        settings: how the rows are encoded and written.
+        progress: called with the rows and tokens that were encoded.
 
     Raises:
-        InputError: if what is there to resume was made from another input, model or setting; for a long text, with
+        InputError: if the output to resume was made from another input, model or setting; for a long text, with
             ``on_long="error"``.
         SentcliError: if the input changes while it is read, or an engine fails.
     """
@@ -187,49 +185,49 @@ def encode_files(
         rows=inputs.survey.rows,
         dimension=settings.smaller.dimension(encoder.dimension),
         column_types=inputs.survey.column_types,
-        settings={} if kind in UNSIGNED else _described(encoder, inputs, settings, block_rows, kind),
+        settings={} if kind in WITHOUT_SETTINGS else _described(encoder, inputs, settings, block_rows, kind),
         dtype=settings.smaller.dtype,
     )
-    done = Counts()
-    with _target(output, plan, inputs, settings) as target:
-        before = target.rows_before
-        progress(EncodeStats(texts=before))
-        how = {"prompt": settings.prompt, "batch_tokens": settings.batch_tokens, "on_long": settings.on_long}
+    counts = Counts()
+    with _open_output(output, plan, inputs, settings) as writer:
+        progress(EncodeStats(texts=writer.rows_before))
+        options = {"prompt": settings.prompt, "batch_tokens": settings.batch_tokens, "on_long": settings.on_long}
         reader = blocks(
             inputs.sources,
             inputs.options,
             block_rows=min(block_rows, settings.shard_rows),
             shard_rows=settings.shard_rows,
-            wanted=target.wanted,
-            first_number=target.first_number,
+            shards=writer.missing,
+            first_number=writer.first_number,
             columns=list(plan.column_types),
         )
-        with open_engine(encoder, how, progress, settings.devices, settings.load) as engine:
-            for block, vectors, counts in encoded(reader, engine, output, settings.on_long):
-                target.write(block, settings.smaller.apply(vectors), counts)
-                done += counts
-                progress(EncodeStats(texts=counts.duplicates))  # rows whose text had been encoded
-        if done.rows != target.expected:
-            raise SentcliError(f"the input has changed while it was read: {target.expected} rows, then {done.rows}")
+        with open_engine(encoder, options, progress, settings.devices, settings.load) as engine:
+            for block, vectors, block_counts in encoded(reader, engine, output, settings.on_long):
+                writer.write(block, settings.smaller.apply(vectors), block_counts)
+                counts += block_counts
+                progress(EncodeStats(texts=block_counts.duplicates))  # the engine counts only distinct texts
+        if counts.rows != writer.expected:
+            raise SentcliError(f"the input has changed while it was read: {writer.expected} rows, then {counts.rows}")
+    rows_before = writer.first_row + writer.rows_before
     return EncodeSummary(
         output=output,
-        rows=target.first_row + before + done.rows,
+        rows=rows_before + counts.rows,
         dimension=plan.dimension,
-        rows_before=target.first_row + before,
+        rows_before=rows_before,
         nulls_skipped=inputs.survey.nulls,
-        counts=done,
-        damaged=target.damaged,
+        counts=counts,
+        damaged=writer.damaged,
         seconds=time.perf_counter() - began,
     )
 
 
 @dataclass
-class _File:
-    """One file, or standard output, with what a `DatasetWriter` says about a directory."""
+class _FileWriter:
+    """Writes one file or standard output, with the attributes that `encode_files` uses of a `DatasetWriter`."""
 
     append: Write
     expected: int
-    wanted = None
+    missing = None
     first_row = first_number = rows_before = 0
     damaged: list[str] = field(default_factory=list)
 
@@ -239,15 +237,23 @@ class _File:
 
 
 @contextmanager
-def _target(output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings) -> Iterator[DatasetWriter | _File]:
+def _open_output(
+    output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings
+) -> Iterator[DatasetWriter | _FileWriter]:
     if output_kind(output) != "directory":
         with open_writer(output, plan) as append:
-            yield _File(append, plan.rows)
+            yield _FileWriter(append, plan.rows)
         return
     read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
-    group = InputGroup(inputs.described(), plan.rows, read)
-    going_on: dict[str, Any] = {"part": settings.part, "resume": settings.resume, "append": settings.append}
-    with DatasetWriter(Path(output), plan, settings.shard_rows, group, **going_on) as writer:
+    with DatasetWriter(
+        Path(output),
+        plan,
+        settings.shard_rows,
+        InputGroup(inputs.described(), plan.rows, read),
+        part=settings.part,
+        resume=settings.resume,
+        append=settings.append,
+    ) as writer:
         yield writer
 
 
@@ -272,7 +278,17 @@ def _described(
 
 
 def learn_components(encoder: SentenceEncoder, inputs: Inputs, prompt: str, dimension: int, path: Path) -> int:
-    """Encode up to 10,000 rows spread over the inputs, write their principal components, and return their number.
+    """Learn principal components from about 10,000 rows spread over the inputs, and write them to a file.
+
+    Args:
+        encoder: the model.
+        inputs: the inputs that `read_inputs` returned.
+        prompt: the text in front of each row.
+        dimension: the number of components.
+        path: the file to write.
+
+    Returns:
+        The number of rows that were encoded.
 
     Raises:
         InputError: if there are too few rows or dimensions.

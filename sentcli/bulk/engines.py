@@ -1,4 +1,4 @@
-"""What runs the texts of a block: this process, or several processes with a device each."""
+"""The engines that encode blocks: a thread of this process, or several processes with a device each."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, 
 
 
 def parse_devices(text: str) -> list[str]:
-    """Read the value of ``--devices``: names with commas between them.
+    """Read the value of ``--devices``, names separated by commas.
 
     Raises:
-        InputError: for one that is none, before anything is loaded.
+        InputError: for a name that is no device.
     """
     names = [name.strip() for name in text.split(",")]
     for name in names:
@@ -46,36 +46,38 @@ def parse_devices(text: str) -> list[str]:
 
 
 class _StoppedError(SentcliError):
-    """The work was given up from outside."""
+    """Ends an encoding in a thread when the engine is closed."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Takes the texts of a block at a time, which are encoded in the order in which they come."""
+    """Encodes the texts of blocks in the background."""
 
     submit: Callable[[Sequence[str]], Future[Encoded]]
     ahead: int
-    """Blocks that keep it busy."""
+    """The number of submitted blocks that keep the engine busy."""
 
 
 def open_engine(
-    encoder: SentenceEncoder, how: dict[str, Any], progress: Progress, devices: Sequence[str], load: Any
+    encoder: SentenceEncoder, options: dict[str, Any], progress: Progress, devices: Sequence[str], load: dict[str, Any]
 ) -> AbstractContextManager[Engine]:
-    """Open the engine for some devices: several of them have a process each.
+    """Open the engine for some devices; several devices have a process each.
 
     Args:
-        encoder: loaded in this process.
-        how: every text is encoded, arguments of `SentenceEncoder.encode_distinct`.
-        progress: called with what was done.
-        devices: several, or none for the encoder's own.
-        load: arguments of `SentenceEncoder.load`, for the processes, without the device.
+        encoder: the model, loaded in this process.
+        options: arguments of `SentenceEncoder.encode_distinct`.
+        progress: called with the counts of what was encoded.
+        devices: several names, or none for the device of the encoder.
+        load: arguments of `SentenceEncoder.load` for the processes, without the device.
     """
-    return open_processes(load, devices, how, progress) if len(devices) > 1 else open_thread(encoder, how, progress)
+    if len(devices) > 1:
+        return open_processes(load, devices, options, progress)
+    return open_thread(encoder, options, progress)
 
 
 @contextmanager
-def open_thread(encoder: SentenceEncoder, how: dict[str, Any], progress: Progress) -> Iterator[Engine]:
-    """Run an encoder in a thread of this process, so that reading and writing go on beside it."""
+def open_thread(encoder: SentenceEncoder, options: dict[str, Any], progress: Progress) -> Iterator[Engine]:
+    """Run an encoder in a thread of this process, while others read and write."""
     stopped = threading.Event()
     pool = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
@@ -85,7 +87,7 @@ def open_thread(encoder: SentenceEncoder, how: dict[str, Any], progress: Progres
         progress(added)
 
     try:
-        yield Engine(lambda texts: pool.submit(encoder.encode_distinct, texts, **how, progress=advance), ahead=2)
+        yield Engine(lambda texts: pool.submit(encoder.encode_distinct, texts, **options, progress=advance), ahead=2)
     finally:
         stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -93,21 +95,21 @@ def open_thread(encoder: SentenceEncoder, how: dict[str, Any], progress: Progres
 
 @contextmanager
 def open_processes(
-    load: dict[str, Any], devices: Sequence[str], how: dict[str, Any], progress: Progress
+    load: dict[str, Any], devices: Sequence[str], options: dict[str, Any], progress: Progress
 ) -> Iterator[Engine]:
-    """Run processes with an encoder each; a block goes to the first that is free."""
+    """Run a process with an encoder for each device; a block goes to the first process that is free."""
     context = multiprocessing.get_context("spawn")
     names = context.SimpleQueue()
     for device in devices:
         names.put(device)
     on_cpu = sum(name == "cpu" for name in devices)
-    share = max(usable_cores() // on_cpu, 1) if on_cpu else 0
-    pool = ProcessPoolExecutor(len(devices), mp_context=context, initializer=_start, initargs=(load, names, share))
+    threads = max(usable_cores() // on_cpu, 1) if on_cpu else 0
+    pool = ProcessPoolExecutor(len(devices), mp_context=context, initializer=_start, initargs=(load, names, threads))
 
     def submit(texts: Sequence[str]) -> Future[Encoded]:
         try:
             with _ctrl_c_held():  # this may start a process
-                future = pool.submit(_encode_in_process, list(texts), how)
+                future = pool.submit(_encode_in_process, list(texts), options)
         except BrokenProcessPool as error:
             raise SentcliError("a process that encodes has died (out of memory?)") from error
         future.add_done_callback(advance)
@@ -115,8 +117,8 @@ def open_processes(
 
     def advance(future: Future[Encoded]) -> None:
         if not future.cancelled() and future.exception() is None:
-            done = future.result()
-            progress(EncodeStats(texts=len(done.vectors), tokens=done.tokens))
+            result = future.result()
+            progress(EncodeStats(texts=len(result.vectors), tokens=result.tokens))
 
     try:
         yield Engine(submit, ahead=2 * len(devices))
@@ -132,11 +134,11 @@ def open_processes(
 
 @contextmanager
 def _ctrl_c_held() -> Iterator[None]:
-    """Hold Ctrl-C back from processes that are started here while they cannot yet ignore it (not on Windows)."""
+    """Keep Ctrl-C from processes that start inside the block, until they can ignore it themselves (not on Windows)."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # starting it would let go of the signal
+    resource_tracker.ensure_running()  # its start would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -145,13 +147,19 @@ def _ctrl_c_held() -> Iterator[None]:
 
 
 _encoder: SentenceEncoder | Exception | None = None
-"""Of a worker process: what encodes, or why there is nothing that does."""
+"""The encoder of a worker process, or the error of loading it."""
 
 
 def _start(load: dict[str, Any], devices: Any, threads: int) -> None:
-    """Load the encoder of a worker process; it ends when the process that started it is gone, or says so."""
+    """Load the encoder of a worker process, which ends when its parent ends.
+
+    Args:
+        load: arguments of `SentenceEncoder.load`.
+        devices: a queue with a device for each process.
+        threads: the number of threads; 0 for the default.
+    """
     global _encoder
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one acts
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent handles it
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()
@@ -161,7 +169,7 @@ def _start(load: dict[str, Any], devices: Any, threads: int) -> None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
     try:
         _encoder = SentenceEncoder.load(**load, device=devices.get())
-    except Exception as error:  # raised where a result is awaited: an initializer could only print it
+    except Exception as error:  # raised by the first encoding: an error of an initializer would only be printed
         _encoder = error
 
 
@@ -170,11 +178,11 @@ def _end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def _encode_in_process(texts: list[str], how: dict[str, Any]) -> Encoded:
+def _encode_in_process(texts: list[str], options: dict[str, Any]) -> Encoded:
     if isinstance(_encoder, Exception):
         raise _encoder
     assert _encoder is not None
-    return _encoder.encode_distinct(texts, **how)
+    return _encoder.encode_distinct(texts, **options)
 
 
 @dataclass
@@ -182,21 +190,21 @@ class _Underway:
     """A block whose new texts are being encoded."""
 
     block: Block
-    where: npt.NDArray[np.int64]
-    """The number of each row's text among the shard's distinct texts."""
+    numbers: npt.NDArray[np.int64]
+    """The number of each row's text among the shard's distinct texts ``[rows]``."""
     first: int
-    """The number of the first text that is new."""
+    """The number of the first new text."""
     new: list[int]
-    """Rows that brought a new text."""
+    """The row that each new text is from."""
     future: Future[Encoded]
 
 
 def encoded(
     reader: Iterable[Block], engine: Engine, output: str, on_long: OnLong
 ) -> Iterator[tuple[Block, Vectors, Counts]]:
-    """Yield blocks with their vectors in order; some are read and encoded ahead.
+    """Yield blocks with their vectors and counts in order, while further blocks are read and encoded.
 
-    The vectors of a shard's texts are kept beside the output, where there is room for them.
+    The vectors of a shard's texts are kept in a temporary file beside the output, whose disk has to have room for them.
     """
     underway: deque[_Underway] = deque()
     seen: dict[bytes, int] = {}
@@ -215,20 +223,22 @@ def encoded(
 
 
 def _send(block: Block, seen: dict[bytes, int], engine: Engine) -> _Underway:
+    """Submit the texts of a block that the shard has not had before; `seen` has their numbers by their hashes."""
     first = len(seen)
     keys = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in block.texts)
-    where = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
-    brought = np.unique(where[where >= first], return_index=True)[1]
-    new = np.flatnonzero(where >= first)[brought].tolist()
-    return _Underway(block, where, first, new, engine.submit([block.texts[row] for row in new]))
+    numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
+    first_rows = np.unique(numbers[numbers >= first], return_index=True)[1]
+    new = np.flatnonzero(numbers >= first)[first_rows].tolist()
+    return _Underway(block, numbers, first, new, engine.submit([block.texts[row] for row in new]))
 
 
-def _receive(sent: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Vectors, Counts]:
-    block = sent.block
+def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Vectors, Counts]:
+    """Wait for the new texts of a block, and return the block with its vectors and counts."""
+    block = underway.block
     try:
-        texts = sent.future.result()
+        texts = underway.future.result()
     except LongTextError as error:
-        row = sent.new[error.number]
+        row = underway.new[error.number]
         name, place = block.places[row]
         raise InputError(
             f"{name}, row {place} (id {block.ids[row]}): its text has {error.tokens} tokens, "
@@ -236,11 +246,11 @@ def _receive(sent: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Ve
         ) from error
     except BrokenProcessPool as error:
         raise SentcliError("a process that encodes has died, perhaps for lack of memory") from error
-    vectors, beyond = spool.recall(sent.where, sent.first, texts)
+    vectors, beyond = spool.recall(underway.numbers, underway.first, texts)
     counts = Counts(
         rows=len(block),
         empty=sum(not text.strip() for text in block.texts),
-        duplicates=len(block) - len(sent.new),
+        duplicates=len(block) - len(underway.new),
         truncated=int(np.count_nonzero(beyond)),
         tokens_lost=0 if on_long == "chunk-mean" else int(beyond.sum()),
         tokens=texts.tokens,
@@ -249,32 +259,37 @@ def _receive(sent: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Ve
 
 
 class _Spool:
-    """The vectors of the distinct texts of a shard, on disk, for rows that name one of them again."""
+    """The vectors of the distinct texts of a shard, kept on disk for rows that repeat one of these texts."""
 
     def __init__(self, handle: IO[bytes]) -> None:
         self.handle = handle
         self.beyond = array("q")
 
-    def recall(self, where: npt.NDArray[np.int64], first: int, texts: Encoded) -> tuple[Vectors, npt.NDArray[np.int64]]:
-        """Keep new vectors, and return those of all rows with the tokens beyond the maximum length.
+    def recall(
+        self, numbers: npt.NDArray[np.int64], first: int, texts: Encoded
+    ) -> tuple[Vectors, npt.NDArray[np.int64]]:
+        """Keep the vectors of new texts, and return the vectors of all rows of a block.
 
         Args:
-            where: the number of each row's text ``[rows]``.
-            first: the number of the first new one.
-            texts: the new ones, encoded.
+            numbers: the number of each row's text ``[rows]``.
+            first: the number of the first new text.
+            texts: the new texts, encoded.
+
+        Returns:
+            The vectors ``[rows, dim]``, and the numbers of tokens beyond the maximum length ``[rows]``.
         """
         if first == 0:  # another shard begins
             self.handle.seek(0)
             self.handle.truncate()
             self.beyond = array("q")
         width = texts.vectors.shape[1]
-        vectors = np.empty((len(where), width), np.float32)
-        fresh = where >= first
-        vectors[fresh] = texts.vectors[where[fresh] - first]
-        for row in np.flatnonzero(~fresh):
-            self.handle.seek(int(where[row]) * width * 4)
+        vectors = np.empty((len(numbers), width), np.float32)
+        is_new = numbers >= first
+        vectors[is_new] = texts.vectors[numbers[is_new] - first]
+        for row in np.flatnonzero(~is_new):
+            self.handle.seek(int(numbers[row]) * width * 4)
             vectors[row] = np.frombuffer(self.handle.read(width * 4), np.float32)
         self.handle.seek(0, 2)
         self.handle.write(texts.vectors.data)
         self.beyond.extend(texts.beyond.tolist())
-        return vectors, np.array(self.beyond, np.int64)[where]
+        return vectors, np.array(self.beyond, np.int64)[numbers]

@@ -1,4 +1,4 @@
-"""Evaluation and training data: what there is, where it is kept, how it gets there."""
+"""Evaluation and training data: the registry of data sets, their folder, and their download."""
 
 from sentcli.data.registry import data_folder, locate, located
 

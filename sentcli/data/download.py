@@ -1,6 +1,7 @@
-"""One file from one of several sources: resumed, retried, checked.
+"""Download a file from one of several sources, with resumption, retries and checks.
 
-What has come so far is kept as ``NAME.part``, with a note of its source beside it, until its checksum was compared.
+The bytes that have arrived are kept as ``NAME.part``, with a note of their source beside it, until the whole file has
+been checked.
 """
 
 from __future__ import annotations
@@ -27,45 +28,45 @@ if TYPE_CHECKING:
     import httpx2
 
 ROUNDS = 4
-"""How often all sources are asked in turn; one that says that it has no such file is asked once."""
+"""How often all sources are tried in turn; a source that does not have the file is tried once."""
 PAUSE = 1.0
-"""Seconds before the second round; twice as long before each further one."""
+"""The seconds before the second round; the pause doubles for each further one."""
 TIMEOUT = 30.0
-"""Seconds without a byte after which a source counts as silent."""
+"""The seconds without a byte after which a source has failed."""
 GAIN = 2**20
-"""A source that broke off is asked again at once if it gave this many bytes before."""
+"""A source that broke off is tried again at once if it gave this many bytes before."""
 HUB = "https://huggingface.co/"
 
 
 class NoRoomError(SentcliError):
-    """The disk is full, or would be: no other source helps."""
+    """The disk is full or too small, so that other sources do not help either."""
 
 
 class _Refused(Exception):
-    """This source cannot give the file: it is not asked again."""
+    """A source cannot give the file, and is not tried again."""
 
 
 class _Broken(Exception):
-    """This source failed for now."""
+    """A source has failed, but may work in the next round."""
 
 
-def require_room(folder: Path, size: int, what: str) -> None:
-    """Refuse to begin what cannot end.
+def require_room(folder: Path, size: int, name: str) -> None:
+    """Check that the disk of a folder has room for so many bytes.
 
     Raises:
-        NoRoomError: if a folder's disk has less room.
+        NoRoomError: if it has less; the message says what `name` needs.
     """
     free = shutil.disk_usage(folder).free
     if free < size:
-        raise NoRoomError(f"{what} needs {size / 1e6:,.0f} MB below {folder}, whose disk has {free / 1e6:,.0f} MB left")
+        raise NoRoomError(f"{name} needs {size / 1e6:,.0f} MB below {folder}, whose disk has {free / 1e6:,.0f} MB left")
 
 
 @contextmanager
 def room_explained(path: Path) -> Iterator[None]:
-    """Say of a disk that fills up inside what to do about it.
+    """Turn the error of a full disk inside the block into a message that says what to do.
 
     Raises:
-        NoRoomError: if it does.
+        NoRoomError: if the disk is full.
     """
     try:
         yield
@@ -79,7 +80,7 @@ def room_explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def connection() -> Iterator[httpx2.Client]:
-    """Yield what keeps connections open from one file to the next."""
+    """Yield an HTTP client, which keeps connections open from one file to the next."""
     import httpx2
 
     headers = {"User-Agent": f"sentcli/{__version__}", "Accept-Encoding": "identity"}
@@ -97,52 +98,52 @@ def download(
     *,
     counts: bool = True,
 ) -> str:
-    """Get a file from the first source that gives the right bytes.
+    """Download a file from the first source that gives the right bytes.
 
     Args:
-        client: see `connection`.
-        sources: its addresses, the best first.
-        part: where to collect it.
-        pin: what it has to be.
-        meter: told of the progress.
-        notice: told of what went wrong on the way.
-        counts: whether the meter is told how many bytes there will be; not for one of several files.
+        client: an HTTP client; see `connection`.
+        sources: the addresses of the file, the best first.
+        part: the file that collects the bytes.
+        pin: the checksum and the size that the file must have.
+        meter: is told of the progress.
+        notice: is told of sources that fail.
+        counts: whether the meter is told the total number of bytes, which is wrong for one of several files.
 
     Returns:
-        The source that gave it.
+        The source that gave the file.
 
     Raises:
         NoRoomError: if the disk is full.
-        SentcliError: if no source gave it; the message says of each why.
+        SentcliError: if no source gave the file; the message has the reason for each.
     """
     reasons: dict[str, str] = {}
-    left = list(sources)
+    remaining = list(sources)
     for number in range(ROUNDS):
         if number:
             time.sleep(PAUSE * 2 ** (number - 1) * random.uniform(0.8, 1.2))
-        for source in list(left):
+        for source in list(remaining):
             try:
                 _Source(client, source, part, pin, meter, counts).run()
                 return source
             except (_Refused, _Broken) as error:
                 if isinstance(error, _Refused):
-                    left.remove(source)
+                    remaining.remove(source)
                 reasons[source] = str(error)
             notice(f"{shown(source)}: {reasons[source]}")
-        if not left:
+        if not remaining:
             break
     lines = [f"  {shown(source)}: {reason}" for source, reason in reasons.items()]
     raise SentcliError(f"no source gave {part.stem}:\n" + "\n".join(lines))
 
 
 def shown(source: str) -> str:
-    """Return an address without a password."""
+    """Return an address without user name and password."""
     return re.sub(r"//[^/@]*@", "//", source)
 
 
 @dataclass
 class _Source:
-    """One source that gives one file."""
+    """The download of one file from one source."""
 
     client: httpx2.Client
     source: str
@@ -151,30 +152,32 @@ class _Source:
     meter: Transfer
     counts: bool
     told: int = 0
-    """Bytes that the meter knows of."""
+    """The number of bytes that the meter was told."""
 
     @property
     def size(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def run(self) -> None:
-        """Ask the source, again at once as long as it gives something.
+        """Download and check the file, and try again at once while each attempt gives enough bytes.
 
         Raises:
-            _Refused: if it cannot give the file.
-            _Broken: if it fails for now.
+            _Refused: if the source cannot give the file.
+            _Broken: if the source has failed.
             NoRoomError: if the disk is full.
         """
-        begun = most = self._usable()
+        begun = largest = self._usable()
         self._tell(begun)
         try:
-            while (wrong := self._attempt()) is not None:
-                if self.size - most < GAIN:
-                    raise _Broken(wrong)
-                most = self.size
-            if wrong := self.pin.mismatch(self.part):
+            while (problem := self._attempt()) is not None:
+                if self.size - largest < GAIN:
+                    raise _Broken(problem)
+                largest = self.size
+            if problem := self.pin.mismatch(self.part):
                 discard(self.part)
-                raise (_Broken if begun else _Refused)(wrong)  # what was there before may have been of other bytes
+                raise (_Broken if begun else _Refused)(
+                    problem
+                )  # the bytes of an earlier download may be the wrong ones
         except (_Refused, _Broken):
             self._tell(0)
             raise
@@ -184,16 +187,16 @@ class _Source:
         self.told = size
 
     def _usable(self) -> int:
-        """Return how many bytes can be gone on with.
+        """Return how many bytes of an earlier download can be continued.
 
-        With a checksum to compare at the end, those of any source; else only those of the same one, if it can tell
-        whether the file is still the same.
+        If there is a checksum to compare at the end, they may come from any source. Otherwise they must come from this
+        one, and it must be able to tell whether the file is still the same.
         """
         trusted = self.pin.checks or self._validator() is not None
         return self.size if trusted and (self.pin.size is None or self.size <= self.pin.size) else 0
 
     def _validator(self) -> str | None:
-        """Return by what the source told which file it was giving, if the bytes are its."""
+        """Return the ETag or the date that this source sent with the bytes, or None if they are not from it."""
         try:
             note: Any = json.loads(_note(self.part).read_text("utf-8"))
             return note["validator"] if note["url"] == self.source else None
@@ -201,7 +204,7 @@ class _Source:
             return None
 
     def _attempt(self) -> str | None:
-        """Take what one answer gives; return None if that is all, else why it ended."""
+        """Take the bytes of one response; return None if the file is complete, else the reason why it is not."""
         import httpx2
 
         offset = self._usable()
@@ -216,14 +219,14 @@ class _Source:
         return None
 
     def _stream(self, offset: int) -> None:
-        """Let one answer of the source flow into the file, from `offset` on if it can."""
-        known = self._validator()
+        """Write one response of the source into the file, from `offset` on if the source supports it."""
+        validator = self._validator()
         headers = {"Range": f"bytes={offset}-"} if offset else {}
-        if offset and known is not None:
-            headers["If-Range"] = known
+        if offset and validator is not None:
+            headers["If-Range"] = validator
         with self.client.stream("GET", _address(self.source), headers=headers) as response:
-            self._check_answer(response)
-            changed = response.status_code == 206 and known not in (None, _tag(response))
+            self._check_response(response)
+            changed = response.status_code == 206 and validator not in (None, _tag(response))
             if response.status_code == 416 or changed:
                 discard(self.part)
                 self._tell(0)
@@ -241,22 +244,22 @@ class _Source:
             raise _Broken(f"ended after {self.told:,} of {total:,} bytes")
 
     def _write(self, response: httpx2.Response, start: int) -> None:
-        """Append an answer at `start`."""
+        """Write the body of a response into the file from byte `start` on."""
         self._tell(start)
         with self.part.open("r+b" if self.part.exists() else "wb", buffering=0) as handle:
             handle.truncate(start)
             handle.seek(start)
-            for block in response.iter_raw():  # in the sizes in which they come: what is buffered is lost if it breaks
+            for block in response.iter_raw():  # blocks as they arrive: buffered bytes are lost if the connection breaks
                 if self.pin.size is not None and self.told + len(block) > self.pin.size:
                     raise _Refused(f"gives more than {self.pin.size:,} bytes")
                 handle.write(block)
                 self._tell(self.told + len(block))
 
-    def _check_answer(self, response: httpx2.Response) -> None:
+    def _check_response(self, response: httpx2.Response) -> None:
         status = response.status_code
         if status not in (200, 206, 416):
-            passing = status in (408, 425, 429) or status >= 500
-            raise (_Broken if passing else _Refused)(f"answers {status} {response.reason_phrase}".rstrip())
+            temporary = status in (408, 425, 429) or status >= 500
+            raise (_Broken if temporary else _Refused)(f"answers {status} {response.reason_phrase}".rstrip())
         if _address(self.source).startswith("https:") and response.url.scheme != "https":
             raise _Refused("leads to an address that is not encrypted")
         if response.headers.get("Content-Encoding", "identity") != "identity":
@@ -266,29 +269,29 @@ class _Source:
 
 
 def _extent(response: httpx2.Response, offset: int) -> tuple[int, int | None]:
-    """Return at which byte an answer begins and how many the whole file has, if that is said."""
+    """Return the first byte of a response, and the size of the whole file if the response has it."""
     if response.status_code != 206:
         length = response.headers.get("Content-Length")
         return 0, int(length) if length else None
     extent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if extent is None or int(extent[1]) != offset:
-        raise _Refused(f"was asked for bytes from {offset:,} on and gives others")
+        raise _Refused(f"was asked for bytes from {offset:,} on and sends others")
     return offset, None if extent[2] == "*" else int(extent[2])
 
 
 def _tag(response: httpx2.Response) -> str | None:
-    """Return by what an answer tells that the file is still the same: a strong ETag, or a date."""
+    """Return what identifies the version of the file in a response: a strong ETag, or its date."""
     tag: str = response.headers.get("ETag", "")
     return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
 
 
 def _note(part: Path) -> Path:
-    """Return the file that says whose bytes are in a part, and of which state of the file."""
+    """Return the file that notes the source of a part, and the version of the file there."""
     return part.with_name(f"{part.name}.json")
 
 
 def discard(part: Path) -> None:
-    """Delete what has come of a file so far."""
+    """Delete a part and its note."""
     part.unlink(missing_ok=True)
     _note(part).unlink(missing_ok=True)
 
@@ -303,7 +306,7 @@ def finish(part: Path, target: Path) -> None:
 
 
 def _address(source: str) -> str:
-    """Return where to ask: ``$HF_ENDPOINT`` stands for the hub, as in the hub's own library."""
+    """Return the address of a source, in which ``$HF_ENDPOINT`` replaces the hub, as in the hub's own library."""
     endpoint = os.environ.get("HF_ENDPOINT")
     return endpoint.rstrip("/") + "/" + source.removeprefix(HUB) if endpoint and source.startswith(HUB) else source
 

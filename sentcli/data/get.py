@@ -1,4 +1,4 @@
-"""Getting a data set: from the first way that works, checked, unpacked, recorded."""
+"""Get a data set from the first source that works; its files are checked, unpacked and recorded."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Got:
-    """What was done for a set."""
+class FetchResult:
+    """What was fetched for a data set."""
 
     name: str
     folder: Path
     files: list[str] = field(default_factory=list)
-    """Below the folder; none if all were there."""
+    """The paths of the fetched files below the folder; empty if none was missing."""
     size: int = 0
-    """Bytes that were fetched."""
+    """The number of bytes that were fetched."""
     sources: list[str] = field(default_factory=list)
     first_use: list[str] = field(default_factory=list)
-    """What had no checksum before and was pinned by this download."""
+    """The files and archives that had no checksum before, and have that of this download from now on."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -54,33 +54,33 @@ def get(
     overwrite: bool = False,
     offline: bool = False,
     notice: Callable[[str], None] = lambda text: None,
-) -> Got:
-    """Bring the files of a set that are missing into the data folder.
+) -> FetchResult:
+    """Bring the missing files of a data set into the data folder.
 
     Args:
-        dataset: what to get.
+        dataset: the data set.
         folder: the data folder.
-        meter: told of the progress.
-        source: another address of its archive (or its file, if it is one); with a ``/`` at the end, of a folder with
-            its files.
-        given: its archive or file, which somebody has already.
-        overwrite: get also what is there.
+        meter: is told of the progress.
+        source: another address of the archive, or of the only file, of the set; with a ``/`` at the end, that of a
+            folder with the files.
+        given: the archive, or the only file, of the set on this machine.
+        overwrite: get all files anew.
         offline: use no network.
-        notice: told of what is noteworthy on the way.
+        notice: called with notes for the user.
 
     Raises:
-        InputError: if the data folder cannot be written, `given` is wrong, or `offline` and something is missing.
+        InputError: if the data folder cannot be written, `given` is wrong, or files are missing with `offline`.
         NoRoomError: if the disk is full.
-        SentcliError: if no source gave what is missing; the message says of each why.
+        SentcliError: if no source gave the missing files; the message has the reason for each.
     """
-    got = Got(dataset.name, folder / dataset.folder)
+    result = FetchResult(dataset.name, folder / dataset.folder)
     if not overwrite and not missing(dataset, folder):
-        return got  # also where nothing can be written
+        return result  # without the lock, so that the folder may be read-only
     with _alone(dataset, folder, notice):
         files = list(dataset.files) if overwrite else missing(dataset, folder)
         if not files:  # another process was faster
-            return got
-        job = _Fetch(dataset, folder, files, meter, notice, got)
+            return result
+        job = _Fetch(dataset, folder, files, meter, notice, result)
         if given is not None:
             job.take(given)
         elif offline:
@@ -89,12 +89,12 @@ def get(
         else:
             job.fetch(redirected(dataset, source) if source else dataset)
         shutil.rmtree(job.work, ignore_errors=True)
-        return got
+        return result
 
 
 @contextmanager
 def _alone(dataset: DataSet, folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
-    """Let one process at a time work on a folder of sets."""
+    """Keep other processes from getting the same folder inside the block; wait for one that does."""
     work = folder / WORK
     try:
         work.mkdir(parents=True, exist_ok=True)
@@ -114,51 +114,51 @@ def _alone(dataset: DataSet, folder: Path, notice: Callable[[str], None]) -> Ite
 
 @dataclass
 class _Fetch:
-    """The work on some files of one set."""
+    """The fetching of some files of one data set."""
 
     dataset: DataSet
     folder: Path
     files: list[File]
     meter: Transfer
     notice: Callable[[str], None]
-    got: Got
-    locked: bool = False
-    """Whether a checksum is that of the first download."""
+    result: FetchResult
+    uses_lock_file: bool = False
+    """Whether a checksum is taken from the lock file, which has those of the first downloads."""
 
     def __post_init__(self) -> None:
         self.work = self.folder / WORK / self.dataset.folder
-        self.known = pins.read(self.folder)
+        self.recorded = pins.read(self.folder)
 
     def fetch(self, dataset: DataSet) -> None:
-        """Try the archives and the files by themselves, what can be checked first.
+        """Try the archives of a set and its single files, first those that can be checked.
 
         Raises:
-            SentcliError: if neither gave all; the message says why.
+            SentcliError: if neither gave all files; the message has the reasons.
         """
-        by_archive = [partial(self._archive, archive) for archive in dataset.archives]
+        by_archive = [partial(self._fetch_archive, archive) for archive in dataset.archives]
         names = {file.path for file in self.files}
         single = [file for file in dataset.files if file.path in names]
-        by_file = [partial(self._single, single)] if all(file.sources for file in single) else []
+        by_file = [partial(self._fetch_files, single)] if all(file.sources for file in single) else []
         reasons = []
-        for way in [*by_archive, *by_file] if dataset.archive_first else [*by_file, *by_archive]:
+        for attempt in [*by_archive, *by_file] if dataset.archive_first else [*by_file, *by_archive]:
             try:
-                return way()
+                return attempt()
             except NoRoomError:
                 raise
             except SentcliError as error:
                 reasons.append(str(error))
-        if self.locked:
+        if self.uses_lock_file:
             reasons.append(
-                f"what is checked as first fetched is in {self.folder / pins.LOCK_FILE}: delete an entry there"
+                f"checksums of the first download are in {self.folder / pins.LOCK_FILE}: delete an entry there"
                 " to take what a source gives now"
             )
-        raise SentcliError(f"{dataset.name} could not be had\n" + "\n".join(reasons))
+        raise SentcliError(f"{dataset.name} could not be fetched\n" + "\n".join(reasons))
 
     def take(self, given: Path) -> None:
         """Use an archive, or the only file of a set, that is on this machine.
 
         Raises:
-            InputError: if it is missing or not what the registry knows.
+            InputError: if the file is missing, or has other bytes than the registry says.
         """
         if not given.is_file():
             raise InputError(f"no such file: {given}")
@@ -179,38 +179,38 @@ class _Fetch:
             self._unpack(archive, given, str(given.resolve()))
         self._note_first_use(file.path if archive is None else archive.name, pin, self.files)
 
-    def _archive(self, archive: Archive) -> None:
-        whole, pin = self.work / archive.name, self._archive_pin(archive)
+    def _fetch_archive(self, archive: Archive) -> None:
+        packed, pin = self.work / archive.name, self._archive_pin(archive)
         source = archive.sources[0]
-        if not whole.exists() or pin.mismatch(whole):  # else it was fetched before a kill
+        if not packed.exists() or pin.mismatch(packed):  # otherwise a run that was killed has downloaded it
             with connection() as client:
-                source = self._download(client, archive.sources, whole, pin)
-            finish(_part(whole), whole)
-        entry = Fetched.now(shown(source), whole)
+                source = self._download(client, archive.sources, packed, pin)
+            finish(_part(packed), packed)
+        entry = Fetched.now(shown(source), packed)
         try:
-            self._unpack(archive, whole, source)
+            self._unpack(archive, packed, source)
         except ArchiveError:
-            whole.unlink()  # the next one may be better
+            packed.unlink()  # a further download may be whole
             raise
         pins.record(self.folder, {self._key(archive): entry})
         self._note_first_use(archive.name, pin, self.files)
 
     def _unpack(self, archive: Archive, packed: Path, source: str) -> None:
         self.meter.step(f"unpacking {packed.name}")
-        room = self.work / "unpacked"
-        shutil.rmtree(room, ignore_errors=True)
-        room.mkdir(parents=True)
+        into = self.work / "unpacked"
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir(parents=True)
         paths = [file.path for file in self.files]
         try:
-            unpacked = unpack(packed, room, lambda names: choose(names, archive, paths))
+            unpacked = unpack(packed, into, lambda names: choose(names, archive, paths))
             for file in self.files:
-                if wrong := file.pin.mismatch(room / file.path):
+                if wrong := file.pin.mismatch(into / file.path):
                     raise ArchiveError(f"{file.path} of {packed.name}: {wrong}")
-            self._keep({path: room / path for path in unpacked}, source, packed.stat().st_size)
+            self._keep({path: into / path for path in unpacked}, source, packed.stat().st_size)
         finally:
-            shutil.rmtree(room, ignore_errors=True)
+            shutil.rmtree(into, ignore_errors=True)
 
-    def _single(self, files: Sequence[File]) -> None:
+    def _fetch_files(self, files: Sequence[File]) -> None:
         sizes = [file.pin.size for file in files if file.pin.size is not None]
         if summed := len(sizes) == len(files):
             self.meter.total(sum(sizes))
@@ -221,8 +221,8 @@ class _Fetch:
                 packed = file.unpack == "gz"
                 target = self.work / (f"{file.path}.gz" if packed else file.path)
                 source = self._download(client, file.sources, target, Pin() if packed else pin, counts=not summed)
-                came = self._gunzipped(file, target, pin, source) if packed else _part(target)
-                self._keep({file.path: came}, source, came.stat().st_size)
+                fetched = self._gunzipped(file, target, pin, source) if packed else _part(target)
+                self._keep({file.path: fetched}, source, fetched.stat().st_size)
                 self._note_first_use(file.path, pin, [file])
 
     def _gunzipped(self, file: File, packed: Path, pin: Pin, source: str) -> Path:
@@ -244,40 +244,40 @@ class _Fetch:
         return download(client, sources, part, pin, self.meter, self.notice, counts=counts)
 
     def _keep(self, files: dict[str, Path], source: str, size: int) -> None:
-        """Record files and move them to their places; a kill in between loses no checksum."""
-        folder, shown_source = self.dataset.folder, shown(source)
-        pins.record(self.folder, {f"{folder}/{path}": Fetched.now(shown_source, came) for path, came in files.items()})
-        for path, came in files.items():
-            finish(came, self.folder / folder / path)
-        self.got.files += files
-        self.got.size += size
-        if shown_source not in self.got.sources:
-            self.got.sources.append(shown_source)
+        """Record the checksums of files and then move the files to their places, so that no file lacks a checksum."""
+        folder, url = self.dataset.folder, shown(source)
+        pins.record(self.folder, {f"{folder}/{path}": Fetched.now(url, fetched) for path, fetched in files.items()})
+        for path, fetched in files.items():
+            finish(fetched, self.folder / folder / path)
+        self.result.files += files
+        self.result.size += size
+        if url not in self.result.sources:
+            self.result.sources.append(url)
 
     def _note_first_use(self, name: str, pin: Pin, files: Sequence[File]) -> None:
         if not pin.checks and not all(file.pin.checks for file in files):
-            self.got.first_use.append(name)
+            self.result.first_use.append(name)
 
     def _key(self, archive: Archive) -> str:
         return f"{self.dataset.folder}: {archive.name}"
 
     def _archive_pin(self, archive: Archive) -> Pin:
         if all(file.pin.checks for file in self.files):
-            return archive.pin  # who packed them, and how, does not matter
+            return archive.pin  # the files are checked, so any archive with them will do
         return self._pinned(archive.pin, self._key(archive))
 
     def _file_pin(self, file: File) -> Pin:
         return self._pinned(file.pin, f"{self.dataset.folder}/{file.path}")
 
     def _pinned(self, pin: Pin, key: str) -> Pin:
-        """Return a pin, or, if there is none, what the lock file knows of the first download."""
-        known = self.known.get(key)
-        if pin.checks or known is None:
+        """Return the pin of the registry, or that of the first download if the registry has no checksum."""
+        first = self.recorded.get(key)
+        if pin.checks or first is None:
             return pin
-        self.locked = True
-        return known.pin
+        self.uses_lock_file = True
+        return first.pin
 
 
 def _part(target: Path) -> Path:
-    """Return where a file is collected until it is whole and checked."""
+    """Return the file that collects the bytes of `target` until it is complete and checked."""
     return target.with_name(f"{target.name}.part")

@@ -1,4 +1,4 @@
-"""``datasets.lock.json``: what was fetched from where, so that it can be checked from then on."""
+"""``datasets.lock.json``, which records the source and the checksum of every fetched file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sentcli.io.json_files import write_json
 
 LOCK_FILE = "datasets.lock.json"
 WORK = ".downloads"
-"""The folder of what is not finished, in the data folder."""
+"""The folder for unfinished downloads in the data folder."""
 OK, WRONG, MISSING, UNKNOWN = "ok", "wrong", "missing", "no checksum"
 
 
@@ -26,32 +26,32 @@ class Fetched:
     """A file as it was when it was fetched."""
 
     url: str
-    """Or the path of a file that was given by hand."""
+    """The address of the source, or the path of a file that the user gave."""
     sha256: str
     size: int
     date: str
 
     @classmethod
     def now(cls, url: str, path: Path) -> Fetched:
-        """Describe a file that has just come (the time is UTC)."""
+        """Describe a file that was fetched just now; the time is in UTC."""
         return cls(url, file_digest(path), path.stat().st_size, datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
     def pin(self) -> Pin:
-        """What is known of its bytes."""
+        """The checksum and the size as a `Pin`."""
         return Pin(self.sha256, None, self.size)
 
 
 @dataclass(frozen=True)
 class LockFile:
-    """What the lock file says: files by path below the data folder; an archive by ``SET: NAME``."""
+    """The content of the lock file: files by their paths below the data folder, and archives by ``SET: NAME``."""
 
     format: Literal[1] = 1
     files: dict[str, Fetched] = field(default_factory=dict)
 
 
 def read(folder: Path) -> dict[str, Fetched]:
-    """Return what is recorded.
+    """Return the entries of the lock file.
 
     Raises:
         InputError: if the lock file is damaged.
@@ -62,7 +62,7 @@ def read(folder: Path) -> dict[str, Fetched]:
 
 
 def record(folder: Path, entries: dict[str, Fetched]) -> None:
-    """Add entries to the lock file; processes take turns."""
+    """Add entries to the lock file, while no other process writes to it."""
     with FileLock(folder / WORK / f"{LOCK_FILE}.lock"):
         files = dict(sorted({**read(folder), **entries}.items()))
         write_json(folder / LOCK_FILE, asdict(LockFile(files=files)))
@@ -70,10 +70,10 @@ def record(folder: Path, entries: dict[str, Fetched]) -> None:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """One file."""
+    """The result of checking one file."""
 
     name: str
-    """Of its set."""
+    """The name of its data set."""
     path: Path
     state: str
     """``ok``, ``wrong``, ``missing`` or ``no checksum``."""
@@ -87,13 +87,13 @@ class FileCheck:
 def verify(
     dataset: DataSet, folder: Path, *, whole: bool, finished: Callable[[int], None] = lambda count: None
 ) -> list[FileCheck]:
-    """Compare the files of a set with the checksums of the registry, else of their first download.
+    """Compare the files of a data set with the checksums of the registry, or else of their first download.
 
     Args:
-        dataset: which set.
+        dataset: the data set.
         folder: the data folder.
-        whole: files that were never fetched are missing, too.
-        finished: told of each file.
+        whole: whether files that were never fetched count as missing.
+        finished: called with 1 for each checked file.
 
     Raises:
         InputError: if the lock file is damaged.
@@ -112,7 +112,7 @@ def verify(
 
 
 def _extra(dataset: DataSet, path: str) -> bool:
-    """Tell whether a recorded file is one that an archive of this set brought along."""
+    """Tell whether a recorded file is one of the optional files in an archive of this set."""
     return any(PurePosixPath(path).match(pattern) for archive in dataset.archives for pattern in archive.also)
 
 

@@ -1,4 +1,4 @@
-"""The data sets that are known by name, from ``models/datasets.toml``, and where they are on this machine."""
+"""The data sets of ``models/datasets.toml`` by name, and their files on this machine."""
 
 from __future__ import annotations
 
@@ -19,59 +19,59 @@ from sentcli.zoo import models_folder
 
 @dataclass(frozen=True)
 class Pin:
-    """What is known of the bytes of a file before they are there."""
+    """The checksum and the size that a file must have, as far as they are known."""
 
     sha256: str | None = None
     md5: str | None = None
-    """BEIR prints no other checksum."""
+    """The MD5 checksum, the only one that BEIR publishes."""
     size: int | None = None
 
     @property
     def checks(self) -> bool:
-        """Tell whether other bytes would be noticed."""
+        """Whether there is a checksum."""
         return self.sha256 is not None or self.md5 is not None
 
     def mismatch(self, path: Path) -> str | None:
-        """Return what is wrong with a file, or None."""
+        """Return how a file differs, or None if it has this size and this checksum."""
         size = path.stat().st_size
         if self.size is not None and size != self.size:
             return f"{size:,} bytes, not {self.size:,}"
-        for method, known in (("sha256", self.sha256), ("md5", self.md5)):
-            if known is not None and (digest := file_digest(path, method)) != known:
-                return f"{method} is {digest}, not {known}"
+        for method, expected in (("sha256", self.sha256), ("md5", self.md5)):
+            if expected is not None and (digest := file_digest(path, method)) != expected:
+                return f"{method} is {digest}, not {expected}"
         return None
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a set."""
+    """One file of a data set."""
 
     path: str
-    """Below the folder of the set."""
+    """The path below the folder of the set."""
     sources: tuple[str, ...] = ()
-    """Where it can be had by itself."""
+    """The addresses of the file; empty if it is only in an archive."""
     unpack: str = "none"
-    """``gz`` if the sources give it compressed."""
+    """``gz`` if the sources give the file compressed."""
     pin: Pin = Pin()
-    """Of the file as it lies there at the end."""
+    """The pin of the uncompressed file."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file that holds files of a set."""
+    """An archive with the files of a data set."""
 
     sources: tuple[str, ...]
     unpack: str
     """``zip``, ``tar`` or ``tar.gz``."""
     inside: str = ""
-    """What stands in front of the paths."""
+    """The prefix of the files' paths in the archive."""
     also: tuple[str, ...] = ()
-    """Patterns of files that are taken out if they are there."""
+    """Patterns of optional files, which are taken out if the archive has them."""
     pin: Pin = Pin()
 
     @property
     def name(self) -> str:
-        """Return its file name."""
+        """The file name of the archive."""
         return self.sources[0].rpartition("/")[2]
 
 
@@ -84,7 +84,7 @@ class DataSet:
     kind: str
     """``senteval``, ``beir``, ``text`` or ``pairs``."""
     folder: str
-    """Below the data folder; several sets can share one."""
+    """The folder below the data folder, which several sets can share."""
     licence: str
     files: tuple[File, ...]
     archives: tuple[Archive, ...] = ()
@@ -92,13 +92,13 @@ class DataSet:
 
     @property
     def size(self) -> int | None:
-        """Return how many bytes are fetched, if that is known."""
+        """The number of bytes to download, if it is known."""
         sizes = [self.archives[0].pin.size] if self.archive_first else [file.pin.size for file in self.files]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     @property
     def archive_first(self) -> bool:
-        """Tell whether an archive is asked before the files by themselves: what can be checked goes first."""
+        """Whether an archive is tried before single files, because it can be checked or they cannot all be had."""
         if not self.archives:
             return False
         return self.archives[0].pin.checks or not all(file.sources and file.pin.checks for file in self.files)
@@ -106,7 +106,7 @@ class DataSet:
 
 @cache
 def registry() -> dict[str, DataSet]:
-    """Return all sets by name."""
+    """Return all data sets by name."""
     with (models_folder() / "datasets.toml").open("rb") as handle:
         tables: dict[str, dict[str, Any]] = tomllib.load(handle)
     sets: dict[str, DataSet] = {}
@@ -116,29 +116,27 @@ def registry() -> dict[str, DataSet]:
 
 
 def find(name: str) -> DataSet:
-    """Return a set by its name.
+    """Return a data set by its name.
 
     Raises:
-        InputError: if there is none.
+        InputError: if there is no such data set.
     """
-    known = registry()
-    if name not in known:
-        raise InputError(
-            f"no data set {name!r}{nearest(name, list(known))}; 'sentcli data list' shows all {len(known)}"
-        )
-    return known[name]
+    sets = registry()
+    if name not in sets:
+        raise InputError(f"no data set {name!r}{nearest(name, list(sets))}; 'sentcli data list' shows all {len(sets)}")
+    return sets[name]
 
 
 def redirected(dataset: DataSet, source: str) -> DataSet:
-    """Return a set whose only source is another one.
+    """Return a data set with another source as its only one.
 
     Args:
-        dataset: the set.
-        source: the address of its archive, or of its file if it is one; with a ``/`` at the end, of a folder with its
+        dataset: the data set.
+        source: the address of its archive, or of its only file; with a ``/`` at the end, that of a folder with its
             files.
 
     Raises:
-        InputError: if the set is neither an archive nor one file, and `source` is no folder.
+        InputError: if the set has several files and no archive, and `source` is no folder.
     """
     if source.endswith("/"):
         files = tuple(replace(file, sources=(source + file.path,), unpack="none") for file in dataset.files)
@@ -183,15 +181,15 @@ def _pin(entry: dict[str, Any]) -> Pin:
 
 OFFLINE = ("SENTCLI_OFFLINE", "HF_HUB_OFFLINE")
 SHOWN = 5
-"""Missing files that a message names; of more, it says how many."""
+"""How many missing files a message names; it only counts the others."""
 
 
 def data_folder(folder: Path | None = None) -> Path:
-    """Return where data is kept: `folder`, else ``$SENTCLI_DATA_DIR``, else ``data`` in the cache of sentcli."""
+    """Return the data folder: `folder`, else ``$SENTCLI_DATA_DIR``, else ``data`` in the cache of sentcli."""
     if folder is not None:
         return folder.expanduser()
-    if named := os.environ.get("SENTCLI_DATA_DIR"):
-        return Path(named).expanduser()
+    if variable := os.environ.get("SENTCLI_DATA_DIR"):
+        return Path(variable).expanduser()
     return cache_folder("data")
 
 
@@ -201,25 +199,25 @@ def is_offline() -> bool:
 
 
 def missing(dataset: DataSet, folder: Path) -> list[File]:
-    """Return the files of a set that are not in the data folder."""
+    """Return the files of a data set that are not in the data folder."""
     return [file for file in dataset.files if not (folder / dataset.folder / file.path).is_file()]
 
 
 def presence(dataset: DataSet, folder: Path) -> str:
-    """Return ``yes``, ``partly`` or ``no``."""
+    """Return whether a data set is in the data folder: ``yes``, ``partly`` or ``no``."""
     absent = len(missing(dataset, folder))
     return "yes" if absent == 0 else "no" if absent == len(dataset.files) else "partly"
 
 
 def locate(name: str, folder: Path | None = None) -> Path:
-    """Return the folder of a set that is there; ``NAME/SUB`` is a folder in it, as in ``cqadupstack/android``.
+    """Return the folder of a data set, or a folder in it such as ``cqadupstack/android``.
 
     Args:
-        name: of the set, as `sentcli data list` prints it.
+        name: the name of the data set, perhaps with a folder: ``NAME/SUB``.
         folder: the data folder; see `data_folder`.
 
     Raises:
-        InputError: if there is no set of that name, or files of it are missing; the message says how to get them.
+        InputError: if there is no such set or folder, or files are missing; the message says how to get them.
     """
     first, _, sub = name.partition("/")
     dataset, folder = find(first), data_folder(folder)
@@ -233,7 +231,7 @@ def locate(name: str, folder: Path | None = None) -> Path:
 
 
 def located(path: Path) -> Path:
-    """Return a path as it is if it exists or is no data set's name, else the folder of the set of that name.
+    """Return the folder of a data set if a path is its name and does not exist; else return the path unchanged.
 
     Raises:
         InputError: see `locate`.
@@ -244,8 +242,8 @@ def located(path: Path) -> Path:
 
 
 def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
-    """Return what is missing of a set, where it could be had from, and where it could be put by hand."""
-    where = folder / dataset.folder
+    """Return a message that names the missing files of a set, their sources, and the places to copy them to."""
+    place = folder / dataset.folder
     names = ", ".join(file.path for file in absent[:SHOWN]) + _more(len(absent))
     lines = [f"{dataset.name} is not on this machine: {len(absent)} of {len(dataset.files)} files are missing: {names}"]
     lines.append(f"  'sentcli data get {dataset.name}' fetches them from")
@@ -254,14 +252,14 @@ def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
     if archive is not None:
         lines.append(f"  If you have {archive} already: sentcli data get {dataset.name} --from {archive}")
     lines.append("  Or copy the files to exactly these places:")
-    lines += [f"    {where / file.path}" for file in absent[:SHOWN]]
+    lines += [f"    {place / file.path}" for file in absent[:SHOWN]]
     if len(absent) > SHOWN:
-        lines.append(f"    {_more(len(absent)).strip()}, by the same names below {where}")
+        lines.append(f"    {_more(len(absent)).strip()}, by the same names below {place}")
     return "\n".join(lines)
 
 
 def addresses(dataset: DataSet, files: list[File]) -> list[str]:
-    """Return the sources of files, in the order in which they are asked; a ``...`` stands for the path of a file."""
+    """Return the sources of files in the order in which they are tried; ``...`` stands for the path of a file."""
     archives = [source for archive in dataset.archives for source in archive.sources]
     several = len(files) > 1
     single = [_folder_of(source, file.path) if several else source for file in files for source in file.sources]

@@ -1,4 +1,4 @@
-"""Taking files out of an archive that nobody has looked at: no path leads out, and a bomb ends early."""
+"""Take files out of an untrusted archive: no path leads out of its folder, and a decompression bomb stops early."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from sentcli.data.registry import Archive
 from sentcli.errors import SentcliError, one_line
 
 RATIO = 50
-"""How many times its own size an archive of text can unpack to; BEIR's are below 5."""
+"""How many times its own size an archive of text may unpack to; those of BEIR unpack to less than 5 times theirs."""
 LEAST = 2**24
-"""What even a tiny archive can unpack to."""
+"""The number of bytes that even a tiny archive may unpack to."""
 MOST = 2**37
+"""The number of bytes that no archive may exceed."""
 MEMBERS = 100_000
+"""The most files and folders that an archive may hold."""
 BLOCK = 2**20
 
 DAMAGE = (
@@ -35,12 +37,12 @@ DAMAGE = (
 
 
 class ArchiveError(SentcliError):
-    """An archive is damaged, or holds what no archive of data holds."""
+    """An archive is damaged, lacks files, or holds something that an archive of data should not."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """Something in an archive."""
+    """One member of an archive."""
 
     name: str
     kind: Literal["file", "folder", "other"]
@@ -57,42 +59,42 @@ def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, st
     """Take files out of an archive.
 
     Args:
-        archive: a zip, or a tar that may be gzipped; what it is, is seen from its bytes.
+        archive: a zip, or a tar that may be gzipped; the kind is seen from its bytes.
         into: an empty folder.
-        choose: of the names in the archive, those that are wanted, and where each goes below `into`.
+        choose: takes the names in the archive, and returns the path below `into` for each name to take out.
 
     Returns:
-        Where the files went, below `into`.
+        The paths of the files below `into`.
 
     Raises:
-        ArchiveError: if any name in it leads elsewhere, anything in it is neither file nor folder, two names are one
-            on some systems, it unpacks to more than `limit`, or it is damaged.
+        ArchiveError: if a name leads out of the folder, a member is neither file nor folder, two names are equal on
+            some systems, the archive unpacks to more than `limit`, or it is damaged.
         NoRoomError: if the disk is full.
     """
     with _explained(archive, into), _opened(archive) as members:
         places = choose([member.name for member in members])
         require_room(into, sum(member.size for member in members if member.name in places), archive.name)
-        left = limit(archive)
+        remaining = limit(archive)
         for member in members:
             if member.name in places:
                 with cast(IO[bytes], member.open()) as stream:
-                    left -= _copy(stream, into / places[member.name], left, archive)
+                    remaining -= _copy(stream, into / places[member.name], remaining, archive)
     return list(places.values())
 
 
 def choose(names: list[str], archive: Archive, paths: list[str]) -> dict[str, str]:
-    """Return which names of an archive are taken out, and where they go.
+    """Return the path of each file to take out, by its name in the archive.
 
     Raises:
-        ArchiveError: if a file that has to be there is not in it.
+        ArchiveError: if the archive lacks one of `paths`.
     """
-    there = set(names)
+    present = set(names)
     inside = archive.inside
-    if inside + paths[0] not in there:  # packed by somebody else
-        others = [name.removesuffix(paths[0]) for name in names if name.endswith(f"/{paths[0]}")] or [""]
-        inside = min(others, key=len)
+    if inside + paths[0] not in present:  # somebody else's archive may have another prefix
+        prefixes = [name.removesuffix(paths[0]) for name in names if name.endswith(f"/{paths[0]}")] or [""]
+        inside = min(prefixes, key=len)
     chosen = {inside + path: path for path in paths}
-    if absent := [path for name, path in chosen.items() if name not in there]:
+    if absent := [path for name, path in chosen.items() if name not in present]:
         raise ArchiveError(f"the archive holds no {absent[0]}, and {len(absent)} of {len(paths)} files are not in it")
     for name in names:
         path = name.removeprefix(inside)
@@ -105,7 +107,7 @@ def gunzip(packed: Path, target: Path) -> None:
     """Unpack a gzipped file.
 
     Raises:
-        ArchiveError: if it is damaged, or unpacks to more than `limit`.
+        ArchiveError: if the file is damaged, or unpacks to more than `limit`.
         NoRoomError: if the disk is full.
     """
     with _explained(packed, target), gzip.open(packed, "rb") as stream:
@@ -114,24 +116,24 @@ def gunzip(packed: Path, target: Path) -> None:
 
 @contextmanager
 def _explained(archive: Path, target: Path) -> Iterator[None]:
-    """Say of an error inside what it means for the archive."""
+    """Turn errors that mean a damaged archive, or a full disk, into messages that say so."""
     try:
         with room_explained(target):
             yield
     except (*DAMAGE, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # bz2 says damage without a number
+        if isinstance(error, OSError) and error.errno is not None:  # bz2 reports damage as an OSError without a number
             raise
         raise ArchiveError(f"{archive.name} is damaged: {one_line(error) or type(error).__name__}") from error
 
 
-def _copy(stream: IO[bytes], target: Path, left: int, archive: Path) -> int:
-    """Write what a stream gives, `left` bytes at most, and return how many bytes it gave."""
+def _copy(stream: IO[bytes], target: Path, remaining: int, archive: Path) -> int:
+    """Write a stream into a file, at most `remaining` bytes, and return how many bytes it has."""
     target.parent.mkdir(parents=True, exist_ok=True)
     size = 0
     with target.open("xb") as handle:
-        while block := stream.read(min(BLOCK, left - size + 1)):
+        while block := stream.read(min(BLOCK, remaining - size + 1)):
             size += len(block)
-            if size > left:
+            if size > remaining:
                 raise _too_much(archive)
             handle.write(block)
     return size
@@ -146,7 +148,7 @@ def _too_much(archive: Path) -> ArchiveError:
 
 @contextmanager
 def _opened(archive: Path) -> Iterator[list[Member]]:
-    """Yield the files of an archive, after a look at everything in it."""
+    """Open an archive, and yield its files after all members have been checked."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             yield _checked((_of_zip(opened, info) for info in opened.infolist()), archive)
@@ -170,10 +172,10 @@ def _of_tar(opened: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
 
 
 def _checked(members: Iterable[Member], archive: Path) -> list[Member]:
-    """Return the files, by names without ``.`` in them, each of which is a place below the folder, and its own.
+    """Return the files, with names that are distinct paths below the folder and hold no ``.`` parts.
 
     Raises:
-        ArchiveError: if a name leads elsewhere or is another's, or there is anything but files and folders.
+        ArchiveError: if a name leads out of the folder, two names are equal, or a member is neither file nor folder.
     """
     files: dict[str, Member] = {}
     folders: set[str] = set()
@@ -199,7 +201,7 @@ def _checked(members: Iterable[Member], archive: Path) -> list[Member]:
 
 
 class _Capped:
-    """The bytes of a tar, unpacked if it is gzipped; reading beyond the limit of the archive is an error."""
+    """The bytes of a tar, decompressed if it is gzipped; reading beyond the limit of the archive is an error."""
 
     def __init__(self, archive: Path) -> None:
         self.archive, self.limit = archive, limit(archive)
@@ -216,7 +218,7 @@ class _Capped:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= LEAST or (self.gzipped and self.stream.tell() + size > self.limit):
-            raise _too_much(self.archive)  # a header of many megabytes is none
+            raise _too_much(self.archive)  # also for a header of many megabytes
         return self.stream.read(size)
 
     def seek(self, place: int, whence: int = 0) -> int:

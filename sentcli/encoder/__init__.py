@@ -1,1 +1,1 @@
-"""`SentenceEncoder`, what users load: the choice of folder and backend, and the exports that are kept in the cache."""
+"""`SentenceEncoder`, which users load: the choice of folder and backend, and the exports in the cache."""

@@ -1,4 +1,4 @@
-"""Loading a model for a verb: what was loaded, and what was cut, is said."""
+"""Load a model for a verb, and tell the user what was loaded and which texts were cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sentcli.model.options import LoadOptions
 
 
 def load_encoder(model: str, options: LoadOptions) -> SentenceEncoder:
-    """Load a model and say what was loaded."""
+    """Load a model, and tell the user its backend and an assumed pooling."""
     encoder = SentenceEncoder.load(model, **vars(options), notice=console.note)
     if encoder.spec.assumed_pooling:
         console.warn(f"{model} does not say how it pools; taking mean (--pooling chooses)")
@@ -18,7 +18,14 @@ def load_encoder(model: str, options: LoadOptions) -> SentenceEncoder:
 
 
 def warn_truncated(limit: int | None, truncated: int, lost: int | None = None, *, what: str = "distinct texts") -> None:
-    """Say how many texts were cut."""
+    """Warn of texts that were cut to the maximum length.
+
+    Args:
+        limit: the maximum length in tokens.
+        truncated: how many texts were cut; none gives no warning.
+        lost: how many tokens were lost, if that is known.
+        what: the name of what is counted.
+    """
     if truncated:
         tokens = f", {lost} tokens lost" if lost is not None else ""
         console.warn(f"{truncated} {what} are longer than {limit} tokens and were cut{tokens} (--max-length)")

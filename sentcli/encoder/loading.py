@@ -1,4 +1,4 @@
-"""From a model's name to a loaded model: which folder, which backend, which export."""
+"""Load a model by its name: find its folder, choose its backend, and find or make its export."""
 
 from __future__ import annotations
 
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from sentcli.model.encoding import Backend
 
 WRITTEN = ("bert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
-"""Architectures whose graph is written in seconds: ``auto`` makes an export of these by itself."""
+"""Architectures whose graph is written in seconds, so that ``auto`` makes their exports by itself."""
 
 Notice = Callable[[str], None]
 
 
 def read_model(name: str, options: ModelOptions) -> EncoderSpec:
-    """Find a model's folder and read what it says, with the user's choices applied."""
+    """Find the folder of a model, and return its description with the user's choices applied.
+
+    Raises:
+        InputError: if there is no such model, or its folder is damaged.
+    """
     folder, entry = zoo.resolve(name)
     spec = read_spec(folder)
     if entry is not None and spec.assumed_pooling:
@@ -55,15 +59,15 @@ def load(
     make_export: bool = True,
     untrained: bool = False,
 ) -> LoadedModel:
-    """Load a model on the backend that was chosen, or on the fastest one that gives the same vectors.
+    """Load a model on the backend of the options; ``auto`` takes the fastest one that gives the same vectors.
 
     Args:
-        name: that was given for the model.
-        spec: of the model.
+        name: the name that the user gave for the model.
+        spec: the description of the model.
         options: backend, precision, device and maximum length.
-        notice: called with what the user should know.
-        make_export: whether ``auto`` makes an export in the cache where there is none.
-        untrained: with torch, a folder without weights gives random ones instead of an error.
+        notice: called with notes for the user.
+        make_export: whether ``auto`` makes an export in the cache if there is none.
+        untrained: start from random weights if the folder has none, instead of raising an error (torch only).
     """
     if options.backend in ("onnx", "openvino"):
         return _load_export(name, spec, options, notice)
@@ -85,7 +89,7 @@ def load(
 
 
 def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
-    """Tell whether ``auto`` takes an export of the cache: one that is there, or one that is quickly made."""
+    """Tell whether ``auto`` takes an export of the cache, because it exists or is quickly made."""
     if options.precision not in ("auto", "fp32") or not spec.includes_prompt or not has_weights(spec.folder):
         return False
     if (cached_place(spec, "fp32") / exported.EXPORT).exists():
@@ -121,7 +125,7 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
 
 
 def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice) -> Path:
-    """Return the export beside the model, else the one in the cache, which is made if it is not there yet."""
+    """Return the folder of the export beside the model, or else in the cache, where it is made if it is missing."""
     runtime = "openvino" if options.backend == "openvino" and options.precision == "int8" else "onnx"
     beside = exported.beside(spec, options.precision)
     if beside is not None and (runtime == "onnx" or not has_weights(spec.folder)):
@@ -136,25 +140,25 @@ def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: N
     if not is_whole_export(folder):
         notice(f"exporting {name} in {precision} to {folder} (once)")
         make_export_in(name, spec, precision, folder, runtime)
-    with suppress(OSError):  # used now: the cache drops what has not been used for long
+    with suppress(OSError):  # notes the use: the cache drops the least recently used exports
         (folder / exported.EXPORT).touch()
     return folder
 
 
 EXPORTS = "exports"
-"""Of the cache."""
+"""The folder of the exports in the cache."""
 ABANDONED_SECONDS = 24 * 3600
-"""After so long, what an export that was killed has left in the cache is deleted."""
+"""The age at which files of an export that was killed are deleted from the cache."""
 CACHE_BYTES = 8 * 2**30
-"""What the exports in the cache may take up together; the least recently used go first."""
+"""The most bytes that all exports in the cache may take; the least recently used are deleted first."""
 
 
 class ExportError(SentcliError):
-    """An export that was made in passing did not work out; torch still runs the model."""
+    """An export for the cache has failed; the model can still run on torch."""
 
 
 def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
-    """Return where the export of an encoder in a precision is, or would be, in the cache."""
+    """Return the folder of the cache for the export of an encoder in a precision, whether it exists or not."""
     digests = f"{exported.model_digest(spec)} {exported.tokenizer_digest(spec.folder)}"
     digest = hashlib.sha256(f"{exported.FORMAT} mapped {precision} {runtime} {digests}".encode())
     if precision == "int8" and runtime == "onnx":
@@ -163,7 +167,7 @@ def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Pa
 
 
 def is_whole_export(folder: Path) -> bool:
-    """Tell whether a folder of the cache holds an export that is in order."""
+    """Tell whether a folder of the cache holds an undamaged export."""
     try:
         export = exported.read_export(folder)
         if export is None:
@@ -174,8 +178,8 @@ def is_whole_export(folder: Path) -> bool:
     return True
 
 
-def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: str = "onnx") -> None:
-    """Export a model to its folder of the cache; of several processes one does it and the others wait.
+def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: str) -> None:
+    """Export a model to its folder of the cache; if several processes do so, one makes it and the others wait.
 
     Raises:
         MissingExtraError: without onnx and onnxscript.
@@ -191,7 +195,7 @@ def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, r
         with FileLock(folder.with_name(f".{folder.name}.lock")):
             if is_whole_export(folder):  # another process was first
                 return
-            shutil.rmtree(folder, ignore_errors=True)  # damaged, or half deleted by someone
+            shutil.rmtree(folder, ignore_errors=True)  # it may hold a damaged export
             export_model(_source(name, spec), folder, precision, weights=False, mapped=True, runtime=runtime)
             prune(folder)
     except (SentcliError, OSError) as error:
@@ -203,7 +207,7 @@ def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, r
 def add_beside(name: str, folder: Path) -> None:
     """Write the ONNX export of a saved model beside its weights if it has modules that sentence-transformers lacks.
 
-    So the folder can be run without sentcli and the code of those modules.
+    With the export, the folder can be used without sentcli and without the code of these modules.
     """
     spec = read_spec(folder)
     if spec.is_sentence_transformers or not spec.includes_prompt:
@@ -215,7 +219,7 @@ def add_beside(name: str, folder: Path) -> None:
 
 
 def has_tools() -> bool:
-    """Tell whether what makes an export is installed."""
+    """Tell whether the libraries that make an export are installed."""
     return all(importlib.util.find_spec(library) is not None for library in ("onnx", "onnx_ir"))
 
 
@@ -225,18 +229,18 @@ def _check_tools() -> None:
 
 
 def _source(name: str, spec: EncoderSpec) -> LoadedModel:
-    """Load the model that an export is made of."""
+    """Load the model that an export is made from."""
     from sentcli.model import torch_backend
 
     return torch_backend.load(name, spec, LoadOptions(backend="torch", precision="fp32", device="cpu"))
 
 
 def prune(keep: Path) -> None:
-    """Delete the least recently used exports of the cache while it is too large, never `keep`."""
-    everything = [path for path in cache_folder(EXPORTS).iterdir() if path.is_dir()]
-    for path in everything:
+    """Delete the least recently used exports while the cache is too large, but never `keep`."""
+    folders = [path for path in cache_folder(EXPORTS).iterdir() if path.is_dir()]
+    for path in folders:
         if path.name.startswith(".") and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
-    folders = [path for path in everything if not path.name.startswith(".")]
-    for path in least_recently_used(folders, keep, CACHE_BYTES, lambda folder: folder / exported.EXPORT):
+    exports = [path for path in folders if not path.name.startswith(".")]
+    for path in least_recently_used(exports, keep, CACHE_BYTES, lambda folder: folder / exported.EXPORT):
         shutil.rmtree(path, ignore_errors=True)

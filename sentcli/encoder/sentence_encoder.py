@@ -1,4 +1,4 @@
-"""`SentenceEncoder`: texts in, float32 vectors out, whatever runs underneath."""
+"""`SentenceEncoder`, which turns texts into float32 vectors on any backend."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 class SentenceEncoder:
-    """A sentence encoder: texts in, vectors out, whatever backend runs it."""
+    """A sentence encoder, which turns texts into vectors on any backend."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
         self.model = loaded.name
-        """The name or path that was given."""
+        """The name or path that was given to `load`."""
         self.spec = loaded.spec
-        """What the model's folder says, with the overrides of `load` applied."""
+        """The description of the model, with the overrides of `load` applied."""
         self.tokenizer = loaded.tokenizer
-        """What turns texts into token ids, cut to the maximum length."""
+        """Turns texts into token ids, cut to the maximum length."""
         self.backend = loaded.backend
-        """What runs the model."""
+        """Runs the model."""
         self._on_torch: SentenceEncoder | None = None
 
     @classmethod
@@ -67,19 +67,19 @@ class SentenceEncoder:
             precision: ``auto`` is fp32, or what an exported folder is in; ``int8`` on onnx and openvino, ``bf16`` and
                 ``fp16`` where the hardware computes in them.
             device: ``cpu``, ``cuda``, ``cuda:1``, ``mps``; ``auto`` takes the first accelerator there is.
-            pooling: a name of `POOLINGS` instead of what the model says.
+            pooling: a name of `POOLINGS`, instead of the model's own pooling.
             normalize: force L2 normalisation on or off.
-            max_length: tokens, special ones included; longer texts are cut and counted.
-            make_export: whether ``auto`` makes an export in the cache where there is none.
-            allow_cpu_fallback: take the CPU if the device is not there, instead of an error.
-            notice: called with what the user should know, such as an export that is being made.
-            edit: changes what the folder says; modules that it adds start with random weights (torch only).
-            untrained: accept a folder with a configuration and a tokenizer but no weights, and start at random (torch
-                only).
+            max_length: the maximum length in tokens, special ones included; longer texts are cut and counted.
+            make_export: whether ``auto`` makes an export in the cache if there is none.
+            allow_cpu_fallback: take the CPU if the device is not there, instead of raising an error.
+            notice: called with notes for the user, for example when an export is made.
+            edit: changes the description of the model; modules that it adds start from random weights (torch only).
+            untrained: accept a folder with a configuration and a tokenizer but no weights, and start from random ones
+                (torch only).
 
         Raises:
-            InputError: no such model, a broken folder, an option that does not fit.
-            SentcliError: a hub that cannot be reached, or an export that differs from the model.
+            InputError: if there is no such model, its folder is damaged, or an option does not fit it.
+            SentcliError: if the hub cannot be reached, or an export differs from its model.
         """
         chosen: Any = {"backend": backend, "precision": precision, "device": device}  # LoadOptions checks them
         options = LoadOptions(pooling, normalize, max_length, **chosen, allow_cpu_fallback=allow_cpu_fallback)
@@ -91,14 +91,14 @@ class SentenceEncoder:
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """The dimension of the vectors."""
         return self.backend.dimension
 
     def on_torch(self) -> SentenceEncoder:
-        """Return this encoder on torch: itself, or the same model loaded once more beside what runs now.
+        """Return this encoder on torch: itself, or the same model loaded a second time.
 
         Raises:
-            InputError: if the folder holds an export without the weights it was made of.
+            InputError: if the folder holds an export without the weights that it was made from.
         """
         if getattr(self.backend, "module", None) is not None:
             return self
@@ -111,7 +111,7 @@ class SentenceEncoder:
 
     @property
     def torch_module(self) -> TorchEncoder:
-        """The torch module behind the vectors (training, saving); see `on_torch`."""
+        """The torch module that computes the vectors, for training and saving; see `on_torch`."""
         return self.on_torch().loaded.torch_module
 
     @property
@@ -132,15 +132,15 @@ class SentenceEncoder:
         """Return one vector a sentence, float32 ``[n, dim]``, in the given order.
 
         Args:
-            sentences: texts; each distinct one is encoded once.
-            prompt_name: a key of the model's prompts (``query``, ``document``); none by default.
-            prompt: a text put in front of each sentence, instead of a named prompt.
-            batch_tokens: token budget of one forward pass.
-            on_long: see `encode_distinct`.
+            sentences: the texts; each distinct text is encoded once.
+            prompt_name: the name of one of the model's prompts, such as ``query``; None takes its default prompt.
+            prompt: a text in front of each sentence, instead of a named prompt.
+            batch_tokens: the token budget of one forward pass.
+            on_long: as for `encode_distinct`.
             progress: called after every batch.
 
         Raises:
-            TypeError: if `sentences` is a single str, or holds something else than str.
+            TypeError: if `sentences` is a single str, or holds anything but str.
             InputError: for an unknown prompt name.
             SentcliError: if a vector is not finite.
         """
@@ -157,19 +157,19 @@ class SentenceEncoder:
         on_long: OnLong = "truncate",
         progress: Progress | None = None,
     ) -> tuple[Vectors, EncodeStats]:
-        """Encode as `encode`, and also return the counts (truncated texts, tokens, distinct texts)."""
+        """Encode like `encode`, and also return the counts of truncated texts, tokens and distinct texts."""
         if isinstance(sentences, str):
             raise TypeError("encode takes a list of sentences: encode(['...'])")
         for text in sentences:
             if not isinstance(text, str):
                 raise TypeError(f"encode takes strings, not {type(text).__name__}")
-        unique, twin = batching.distinct(sentences)
+        unique, index = batching.distinct(sentences)
         prefix = self.prompt_text(prompt_name, prompt)
         encoded = self.encode_distinct(unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=progress)
         lost = 0 if on_long == "chunk-mean" else int(encoded.beyond.sum())
         truncated = int(np.count_nonzero(encoded.beyond))
         stats = EncodeStats(len(sentences), len(unique), encoded.tokens, truncated, lost)
-        return (encoded.vectors if len(unique) == len(sentences) else encoded.vectors[twin]), stats
+        return (encoded.vectors if len(unique) == len(sentences) else encoded.vectors[index]), stats
 
     def encode_distinct(
         self,
@@ -180,25 +180,25 @@ class SentenceEncoder:
         on_long: OnLong = "truncate",
         progress: Progress | None = None,
     ) -> Encoded:
-        """Encode texts, each of them, and say what became of each.
+        """Encode every text, and return the vectors with the number of tokens that each text has too many.
 
         Args:
-            texts: what to encode; a text that is there twice is encoded twice.
-            prompt: text put in front of each.
-            batch_tokens: token budget of one forward pass.
-            on_long: what to do with a text beyond the maximum length: ``truncate`` cuts it, ``error`` raises,
-                ``chunk-mean`` encodes it in pieces and takes their mean, weighted by their numbers of tokens.
+            texts: the texts; a repeated text is encoded again.
+            prompt: a text in front of each.
+            batch_tokens: the token budget of one forward pass.
+            on_long: what happens to a text beyond the maximum length: ``truncate`` cuts it, ``error`` raises an error,
+                and ``chunk-mean`` encodes it in pieces and takes their mean, weighted by their numbers of tokens.
             progress: called after every batch.
 
         Raises:
             LongTextError: for a long text, with ``on_long="error"``.
-            InputError: for a prompt with ``on_long="chunk-mean"``: the pieces after the first would lack it.
+            InputError: for a prompt with ``on_long="chunk-mean"``, because the pieces after the first would lack it.
             SentcliError: if a vector is not finite.
         """
         return self.loaded.encode(texts, prompt, batch_tokens=batch_tokens, on_long=on_long, progress=progress)
 
     def prompt_text(self, prompt_name: str | None = None, prompt: str | None = None) -> str:
-        """Return the text that goes in front of each sentence, perhaps empty.
+        """Return the text in front of each sentence, which may be empty.
 
         Raises:
             InputError: for a prompt name that the model does not have.
@@ -208,22 +208,20 @@ class SentenceEncoder:
         if prompt_name is None:
             return self.spec.usual_prompt
         if prompt_name not in self.spec.prompts:
-            known = ", ".join(self.spec.prompts) or "none"
+            names = ", ".join(self.spec.prompts) or "none"
             hint = nearest(prompt_name, list(self.spec.prompts))
-            raise InputError(f"{self.model} has no prompt {prompt_name!r}{hint}; it has: {known}")
+            raise InputError(f"{self.model} has no prompt {prompt_name!r}{hint}; it has: {names}")
         return self.spec.prompts[prompt_name]
 
     def role_prompt(self, role: str) -> str:
-        """Return the model's own prompt for ``query`` or ``document`` (also called passage or corpus), or ``""``."""
+        """Return the model's prompt for the role ``query`` or ``document``; see `EncoderSpec.role_prompt`."""
         return self.spec.role_prompt(role)
 
     def with_max_length(self, tokens: int) -> SentenceEncoder:
-        """Return an encoder over the same weights that reads texts up to another length, special tokens included.
-
-        It is what ``--query-length`` asks for.
+        """Return an encoder over the same weights with another maximum length, for ``--query-length``.
 
         Raises:
-            InputError: if the model has no positions for so many tokens, or no word fits in.
+            InputError: if the model has fewer positions, or no word fits between the special tokens.
         """
         from tokenizers import Tokenizer
 
@@ -257,10 +255,10 @@ class SentenceEncoder:
 
         from sentcli.model.torch_model import BuiltModule
 
-        part = DenseSpec(weight.shape[1], weight.shape[0], activation="torch.nn.modules.linear.Identity")
-        module: Any = BuiltModule(part)
+        dense = DenseSpec(weight.shape[1], weight.shape[0], activation="torch.nn.modules.linear.Identity")
+        module: Any = BuiltModule(dense)
         module.linear.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
-        spec = replace(self.spec, modules=(*self.spec.modules, part))
+        spec = replace(self.spec, modules=(*self.spec.modules, dense))
         return self._with_stack(spec, [*self.torch_module.stack, module])
 
     def _with_stack(self, spec: EncoderSpec, stack: list[Any]) -> SentenceEncoder:
@@ -277,7 +275,7 @@ class SentenceEncoder:
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write a folder that ``SentenceTransformer(folder)`` and `load` open with equal vectors.
 
-        If one of the modules is unknown to sentence-transformers, the folder has the model's ONNX export instead.
+        If sentence-transformers lacks one of the modules, the folder has an ONNX export of the model instead.
 
         Raises:
             InputError: if the folder exists and `overwrite` is false.
@@ -287,9 +285,9 @@ class SentenceEncoder:
         save_model(self.on_torch().loaded, Path(folder), loading.add_beside, overwrite=overwrite)
 
     def fingerprint(self) -> str:
-        """Return a hash of what turns a text into a vector: weights, tokenizer, modules, length (not the prompt).
+        """Return a hash of what determines a vector: weights, tokenizer, modules and maximum length, not the prompt.
 
-        An export has the fingerprint of the model that it was made of; its precision stands in `describe`.
+        An export has the fingerprint of the model that it was made from; its precision is in `describe`.
         """
         facts = [
             *(exported.source_digests(self.spec) or [file_digest(self.spec.folder / "config.json")]),
@@ -300,7 +298,7 @@ class SentenceEncoder:
         return hashlib.sha256("".join(facts).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """Return the choices that move a number, for protocols and manifests."""
+        """Return the choices that change vectors, for protocols and manifests."""
         return {
             "pooling": self.spec.pooling,
             "normalize": self.spec.normalizes,

@@ -1,1 +1,1 @@
-"""Files in and out: readers, writers, the manifest of a sharded dataset, and atomic replacement."""
+"""Reading and writing files: readers, writers, the manifest of a sharded dataset, and atomic replacement."""

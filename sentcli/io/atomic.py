@@ -1,4 +1,4 @@
-"""Outputs appear whole or not at all: they are written beside their final name and renamed."""
+"""Write outputs whole or not at all: under a temporary name first, which is then renamed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
     """Refuse an output that exists, or whose folder cannot be written, before any work is done.
 
-    With `folder` it has to be a folder, else a file; the other kind is refused whatever the flags say.
+    Args:
+        path: the output.
+        overwrite: accept an output that exists.
+        resume: accept an output that exists.
+        folder: whether the output is a folder; if it exists, it has to be one, and else a file.
     """
     if path.exists() and path.is_dir() != folder:
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
     if path.exists() and not overwrite and not resume:
         raise InputError(f"{path} exists; use --overwrite to replace it, or another -o")
-    for where in (path.parent, path) if path.is_dir() else (path.parent,):
+    for directory in (path.parent, path) if path.is_dir() else (path.parent,):
         try:
-            where.mkdir(parents=True, exist_ok=True)
-            probe = where / f".sentcli-write-test-{os.getpid()}"
+            directory.mkdir(parents=True, exist_ok=True)
+            probe = directory / f".sentcli-write-test-{os.getpid()}"
             probe.touch()
             probe.unlink()
         except OSError as error:
-            raise InputError(f"cannot write to {where}: {error.strerror}") from error
+            raise InputError(f"cannot write to {directory}: {error.strerror}") from error
 
 
 @contextmanager
@@ -62,5 +66,5 @@ def replacing(path: Path) -> Iterator[Path]:
         else:
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
-            error.filename = str(path)  # a failed write does not say where
+            error.filename = str(path)  # the error of a failed write does not name the file
         raise

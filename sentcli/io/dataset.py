@@ -1,7 +1,7 @@
 """Directories of shards: ``vectors-00000.npy``, ``rows-00000.parquet``, ... and ``manifest.json``.
 
-A shard's bytes depend on its own rows and the settings alone. So shards can be made in any order, by any number of
-machines (each with a manifest of its part, ``manifest-00001-of-00004.json``), and one that is torn is made again.
+The bytes of a shard depend only on its own rows and the settings. So shards can be made in any order and by any number
+of machines, each with a manifest of its part, ``manifest-00001-of-00004.json``, and a damaged shard can be made again.
 """
 
 from __future__ import annotations
@@ -26,45 +26,49 @@ PARTIAL = re.compile(r"\.(.+)\.\d+\.partial")
 
 @dataclass(frozen=True)
 class ShardShare:
-    """Which share of the shards one machine makes: number `number` of `of`, from 1."""
+    """The share of the shards that one machine makes: the share `number` of `of`, counted from 1."""
 
     number: int = 1
     of: int = 1
 
     @classmethod
     def parse(cls, text: str) -> ShardShare:
-        """Read ``I/N``."""
+        """Read a value of ``--shard`` such as ``1/4``.
+
+        Raises:
+            InputError: for any other text.
+        """
         numbers = re.fullmatch(r"(\d+)/(\d+)", text.strip())
-        part = cls(*map(int, numbers.groups())) if numbers else cls(0, 0)
-        if not 1 <= part.number <= part.of:
+        share = cls(*map(int, numbers.groups())) if numbers else cls(0, 0)
+        if not 1 <= share.number <= share.of:
             raise InputError(f"--shard {text}: give I/N with I from 1 to N, for example 1/4")
-        return part
+        return share
 
     def shards(self, total: int) -> range:
-        """Return the numbers of its shards among `total`."""
+        """Return the numbers of the shards in this share, given the number of all shards."""
         return range(total * (self.number - 1) // self.of, total * self.number // self.of)
 
     @property
     def manifest(self) -> str:
-        """The name of its manifest."""
+        """The file name of the manifest of this share."""
         return MANIFEST if self.of == 1 else f"manifest-{self.number:05d}-of-{self.of:05d}.json"
 
 
 @dataclass(frozen=True)
 class Counts:
-    """A number of rows, and what was found about them."""
+    """The number of some rows, and counts over them."""
 
     rows: int = 0
     empty: int = 0
-    """Rows whose text is the empty string or white space."""
+    """The rows whose text is empty or white space."""
     duplicates: int = 0
-    """Rows whose text stands in an earlier row of the shard."""
+    """The rows whose text an earlier row of the shard has already."""
     truncated: int = 0
-    """Rows longer than the model reads."""
+    """The rows that are longer than the maximum length."""
     tokens_lost: int = 0
-    """Tokens of them that no vector has seen."""
+    """The tokens of these rows that were cut off."""
     tokens: int = 0
-    """That the model saw, of each distinct text once."""
+    """The tokens that the model ran, which count once for each distinct text."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
@@ -72,31 +76,31 @@ class Counts:
 
 @dataclass(frozen=True)
 class Shard:
-    """One finished pair of files, as the manifest lists it."""
+    """A finished pair of files, as the manifest lists it."""
 
     number: int
     vectors: str
-    """Name of the file of vectors."""
+    """The name of the file of vectors."""
     rows: str
-    """Name of the file of rows."""
+    """The name of the file of rows."""
     first_row: int
     count: int
-    """Of rows; what follows is as in `Counts`."""
+    """The number of rows; the counts that follow are those of `Counts`."""
     empty: int
     duplicates: int
     truncated: int
     tokens_lost: int
     tokens: int
     sha256: dict[str, str]
-    """Of both files, by name."""
+    """The SHA-256 of both files, by name."""
 
     @property
     def counts(self) -> Counts:
-        """The number of rows, and what was found about them."""
+        """The number of rows, and the counts over them."""
         return Counts(self.count, self.empty, self.duplicates, self.truncated, self.tokens_lost, self.tokens)
 
     def damage(self, folder: Path) -> str | None:
-        """Say what is wrong with the files, or return None."""
+        """Return what is wrong with the files, or None if they are whole."""
         for name in (self.vectors, self.rows):
             if problem := damage(folder / name, self.sha256.get(name)):
                 return f"{name} {problem}"
@@ -104,23 +108,23 @@ class Shard:
 
 
 def shard_names(number: int) -> tuple[str, str]:
-    """Return the names of a shard's files, of vectors and of rows."""
+    """Return the names of the files of a shard: vectors and rows."""
     return f"vectors-{number:05d}.npy", f"rows-{number:05d}.parquet"
 
 
 @dataclass(frozen=True)
 class InputGroup:
-    """Inputs that were encoded together: the first ones, or some that were appended."""
+    """Inputs that were encoded together, at first or when they were appended."""
 
     inputs: list[dict[str, Any]]
     rows: int
     read: int
-    """Rows of the inputs, those that were left out included."""
+    """The number of rows in the inputs, including rows without text that were left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What ``manifest.json`` says."""
+    """The content of ``manifest.json``."""
 
     format: Literal[1] = 1
     rows_total: int = 0
@@ -131,33 +135,41 @@ class Manifest:
     part: ShardShare
     counts: Counts = Counts()
     shards: list[Shard] = field(default_factory=list)
-    """The finished ones, in order."""
+    """The finished shards, in order."""
     groups: list[InputGroup]
     columns: dict[str, str]
-    """Arrow types of the columns beside id and text."""
+    """The Arrow types of the columns besides id and text."""
     settings: dict[str, Any]
     """Everything that decides the vectors."""
 
     def with_shards(self, shards: Iterable[Shard]) -> Manifest:
-        """Return the manifest of other finished shards, with their counts."""
+        """Return the manifest with these finished shards and their counts."""
         ordered = sorted(shards, key=lambda shard: shard.number)
         counts = sum((shard.counts for shard in ordered), Counts())
         total = sum(group.rows for group in self.groups)
         return replace(self, shards=ordered, counts=counts, rows_done=counts.rows, rows_total=total)
 
     def shards_before(self, groups: list[InputGroup]) -> int:
-        """Return how many shards some of the groups take."""
+        """Return how many shards these groups of inputs take."""
         return sum(-(-group.rows // self.shard_rows) for group in groups)
 
 
 def load_manifest(path: Path) -> Manifest:
-    """Read one manifest."""
+    """Read one manifest.
+
+    Raises:
+        InputError: if it is missing or damaged.
+    """
     missing = f"{path.parent} was not written by 'sentcli encode': it has no {path.name}"
     return read_json_form(Manifest, path, missing=missing, remedy="encode again with --overwrite")
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a directory written by `encode`; those of several machines' parts are joined."""
+    """Read the manifest of a directory that `encode` wrote, or join the manifests of the parts of several machines.
+
+    Raises:
+        InputError: if a manifest is missing or damaged, or the parts belong to different datasets.
+    """
     names = sorted(path.name for path in folder.iterdir() if PART.fullmatch(path.name))
     if not names or (folder / MANIFEST).exists():
         return load_manifest(folder / MANIFEST)
@@ -167,19 +179,20 @@ def read_manifest(folder: Path) -> Manifest:
         if share.manifest not in names:
             raise InputError(f"{folder} lacks part {share.number} of {count}: there is no {share.manifest}")
     for name, part in zip(names, parts, strict=True):
-        for key, expected in _of_all_parts(first).items():
-            if (value := _of_all_parts(part)[key]) != expected:
+        for key, expected in _common_facts(first).items():
+            if (value := _common_facts(part)[key]) != expected:
                 raise InputError(f"{folder}: {name} is of another dataset, {key} differ: {difference(expected, value)}")
     return replace(first, part=ShardShare()).with_shards(shard for part in parts for shard in part.shards)
 
 
-def _of_all_parts(manifest: Manifest) -> dict[str, Any]:
+def _common_facts(manifest: Manifest) -> dict[str, Any]:
+    """Return the facts that all parts of a dataset share."""
     keys = ("settings", "groups", "shard_rows", "columns", "dimension", "dtype")
     return {"part": manifest.part.of, **{key: getattr(manifest, key) for key in keys}}
 
 
 def difference(old: Any, new: Any) -> str:
-    """Say how two values, or two sets of settings, differ."""
+    """Describe how two values, or two dicts of settings, differ."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return f"{old!r} there, {new!r} now"
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
@@ -188,7 +201,7 @@ def difference(old: Any, new: Any) -> str:
 
 @dataclass(frozen=True)
 class DatasetCheck:
-    """What `check_dataset` found."""
+    """The result of `check_dataset`."""
 
     rows: int
     rows_total: int
@@ -200,30 +213,30 @@ class DatasetCheck:
     counts: Counts
     problems: list[str]
     remedy: str | None
-    """What makes a damaged dataset whole again."""
+    """How a damaged dataset can be repaired."""
 
 
 def check_dataset(folder: Path) -> DatasetCheck:
-    """Read a whole dataset and compare every file with its checksum, every shard with the manifest."""
+    """Read a whole dataset, and compare every file with its checksum and every shard with the manifest."""
     if not folder.is_dir():
         raise InputError(f"no such directory: {folder}")
     manifest = read_manifest(folder)
     expected, size = _expected_shards(manifest), 0
-    there = {shard.number for shard in manifest.shards}
+    finished = {shard.number for shard in manifest.shards}
     broken = {
         number: f"shard {number} (rows {first} to {first + count - 1}) is not there"
         for number, (first, count) in enumerate(expected)
-        if number not in there
+        if number not in finished
     }
     for shard in manifest.shards:
-        place = expected[shard.number] if shard.number < len(expected) else None
-        problem = shard.damage(folder) or _misfit(folder, shard, manifest.dimension, place)
+        rows = expected[shard.number] if shard.number < len(expected) else None
+        problem = shard.damage(folder) or _misfit(folder, shard, manifest.dimension, rows)
         if problem is not None:
             broken[shard.number] = problem
         else:
             size += sum((folder / name).stat().st_size for name in (shard.vectors, shard.rows))
-    known = {name for shard in manifest.shards for name in (shard.vectors, shard.rows)}
-    strays = sorted(p.name for p in folder.iterdir() if SHARD_FILE.fullmatch(p.name) and p.name not in known)
+    listed = {name for shard in manifest.shards for name in (shard.vectors, shard.rows)}
+    strays = sorted(p.name for p in folder.iterdir() if SHARD_FILE.fullmatch(p.name) and p.name not in listed)
     problems = [*broken.values(), *(f"{name} belongs to no shard of the manifest" for name in strays)]
     return DatasetCheck(
         rows=manifest.rows_done,
@@ -240,13 +253,14 @@ def check_dataset(folder: Path) -> DatasetCheck:
 
 
 def require_whole(checked: DatasetCheck, folder: Path) -> None:
-    """Raise the problems that were found."""
+    """Raise an error with the first problems of a check, if there are any."""
     if checked.problems:
         more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""
         raise SentcliError(f"{folder}: {'; '.join(checked.problems[:5])}{more}; {checked.remedy}")
 
 
 def _remedy(folder: Path, manifest: Manifest, first_broken: int) -> str:
+    """Return how a dataset whose first broken shard has this number can be repaired."""
     *earlier, _ = manifest.groups
     if not (folder / MANIFEST).exists():
         return "encode that part again with --shard and --resume"
@@ -258,7 +272,7 @@ def _remedy(folder: Path, manifest: Manifest, first_broken: int) -> str:
 
 
 def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
-    """Return first row and number of rows of every shard."""
+    """Return the first row and the number of rows of every shard."""
     expected: list[tuple[int, int]] = []
     first, size = 0, manifest.shard_rows
     for group in manifest.groups:
@@ -268,6 +282,7 @@ def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 def _misfit(folder: Path, shard: Shard, dimension: int, expected: tuple[int, int] | None) -> str | None:
+    """Return how the files of a shard differ from the manifest, or None if they agree."""
     import pyarrow.parquet as pq
 
     if expected != (shard.first_row, shard.count):

@@ -12,17 +12,17 @@ from sentcli.io.atomic import replacing
 from sentcli.io.cache import cache_folder
 
 SETTLED = 2 * 10**9
-"""Nanoseconds without a change after which a file's times tell a further change apart."""
+"""A file that has not changed for so many nanoseconds gets another time of change when it changes again."""
 
 
 def file_digest(path: Path, method: str = "sha256") -> str:
-    """Return the checksum of a file in hexadecimal; one that has not changed since is not read again."""
+    """Return the checksum of a file in hexadecimal; a file that has not changed is not read twice by a process."""
     state = path.stat()
     return _digest(path.resolve(), method, state.st_size, state.st_mtime_ns, state.st_ino)
 
 
 def damage(path: Path, sha256: str | None) -> str | None:
-    """Say what is wrong with a file that should have a SHA-256, or return None."""
+    """Return what is wrong with a file that should have this SHA-256, or None if it is whole."""
     if not path.exists():
         return "is missing"
     return "is damaged (its SHA-256 differs)" if file_digest(path) != sha256 else None
@@ -35,22 +35,22 @@ def _digest(path: Path, method: str, size: int, modified: int, inode: int) -> st
 
 
 def known_digest(path: Path) -> str:
-    """Return the SHA-256 of a file that every start of a process asks for, such as weights, from an earlier start.
+    """Return the SHA-256 of a file that every process needs when it starts, such as weights, from the cache.
 
-    It is kept in the user's cache beside the file's size, inode and times. The last of them is that of any change of
-    the file, which no program can set.
+    The cache keeps it with the size, the inode and the times of the file. One of them is the time of any change, which
+    no program can set.
     """
     state = path.stat()
     facts = f"{state.st_size} {state.st_ino} {state.st_mtime_ns} {state.st_ctime_ns}"
-    note = cache_folder("digests") / hashlib.sha256(bytes(path.resolve())).hexdigest()[:32]
+    cached = cache_folder("digests") / hashlib.sha256(bytes(path.resolve())).hexdigest()[:32]
     with contextlib.suppress(OSError, ValueError):
-        known, _, digest = note.read_text("ascii").rpartition(" ")
-        if known == facts:
+        cached_facts, _, digest = cached.read_text("ascii").rpartition(" ")
+        if cached_facts == facts:
             return digest
     digest = file_digest(path)
     if time.time_ns() - state.st_ctime_ns > SETTLED:
         with contextlib.suppress(OSError):
-            note.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(note) as temporary:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(cached) as temporary:
                 temporary.write_text(f"{facts} {digest}", "ascii")
     return digest

@@ -1,6 +1,6 @@
-"""Files that people or earlier runs wrote, held against a declared form: a pydantic model says what may stand in them.
+"""Check files that people or earlier runs wrote against a declared form, a pydantic model or a dataclass.
 
-Inside of the package the values are trusted; here one place turns what is wrong into one message.
+The first problem becomes one message with its place in the file; the rest of the package trusts the values.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from sentcli.errors import DataError, InputError, nearest
 
 Form = TypeVar("Form", bound=BaseModel)
 Declared = TypeVar("Declared")
-NAMES = {"dictionary": "table", "string": "text in quotes", "integer": "whole number", "list": "list"}
-"""What pydantic calls a type, and people."""
+TYPE_NAMES = {"dictionary": "table", "string": "text in quotes", "integer": "whole number", "list": "list"}
+"""The names of types in messages, by pydantic's names."""
 
 
 def read_toml(kind: type[Form], file: Path) -> Form:
-    """Read a TOML file.
+    """Read a TOML file of a declared form.
 
     Raises:
-        InputError: if there is no such file; DataError, with the place, if it is not of this form.
+        InputError: if the file cannot be read.
+        DataError: if it is not valid TOML, or not of this form; the message names the place.
     """
     try:
         table = tomllib.loads(file.read_text("utf-8"))
@@ -35,16 +36,16 @@ def read_toml(kind: type[Form], file: Path) -> Form:
 
 
 def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: str) -> Declared:
-    """Read a JSON file of the program's own, whose form is a dataclass.
+    """Read a JSON file that sentcli wrote, whose form is a dataclass.
 
     Args:
         kind: the dataclass.
-        path: of the file.
-        missing: the message for a file that is not there.
-        remedy: what to do about a damaged file; it ends the message.
+        path: the file.
+        missing: the error message if the file is missing.
+        remedy: what the user can do about a damaged file; ends the error message.
 
     Raises:
-        InputError: if the file is missing or torn, or a field of it is missing or of another type.
+        InputError: if the file is missing or not valid JSON, or a field is missing or of another type.
     """
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes())
@@ -55,7 +56,11 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
 
 
 def checked(kind: type[Form], value: Any, file: Path | str) -> Form:
-    """Return a value as the form that it should have; `file` is named in the message."""
+    """Return a value as the declared form.
+
+    Raises:
+        DataError: if it does not have this form; the message names `file`.
+    """
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -63,20 +68,20 @@ def checked(kind: type[Form], value: Any, file: Path | str) -> Form:
 
 
 def _problem(kind: Any, error: ValidationError) -> str:
-    """Return the first thing that is wrong: where, and what was expected there."""
+    """Return a message about the first problem: its place in the file, and what was expected there."""
     problems = error.errors()
-    first = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     *parents, last = first["loc"] or ("",)
     place = ".".join(map(str, first["loc"]))
     match first["type"]:
         case "extra_forbidden" if not parents:
-            known = [field.alias or name for name, field in kind.model_fields.items()]
-            return f"unknown key {last!r}{nearest(str(last), known)}; one of: {', '.join(known)}"
+            keys = [field.alias or name for name, field in kind.model_fields.items()]
+            return f"unknown key {last!r}{nearest(str(last), keys)}; one of: {', '.join(keys)}"
         case "missing":
             return f"{place} is missing"
         case "value_error":
             return f"{place}: {first['ctx']['error']}" if place else str(first["ctx"]["error"])
     expected = first["msg"].replace("Input should be", "must be")
-    for theirs, ours in NAMES.items():
-        expected = expected.replace(f"valid {theirs}", ours)
+    for pydantic_name, name in TYPE_NAMES.items():
+        expected = expected.replace(f"valid {pydantic_name}", name)
     return f"{place}: {expected}, not {first['input']!r:.60}"

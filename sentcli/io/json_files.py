@@ -1,4 +1,4 @@
-"""JSON files: read with one clear message when something is wrong, written whole or not at all."""
+"""Read JSON files with clear error messages, and write them whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def read_json(path: Path, missing: str | None = None, *, default: Any = None) ->
     """Read a JSON file.
 
     Args:
-        path: of the file.
-        missing: the message for a file that is not there.
-        default: is returned for a file that is not there, instead of an error.
+        path: the file.
+        missing: the error message if the file is missing.
+        default: is returned if the file is missing, instead of an error.
 
     Raises:
-        InputError: if it is missing or broken.
+        InputError: if the file is missing or not valid JSON.
     """
     try:
         return json.loads(path.read_text("utf-8"))

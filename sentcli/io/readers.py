@@ -1,9 +1,7 @@
-"""Rows of text from records: which fields hold text and id, what a missing text means, types of the other columns.
+"""Turn records into rows of text, blocks of rows, scored pairs of sentences, or texts that stay on disk.
 
-Also tables of scored pairs of sentences, and texts by number, which are left on disk.
-
-A whole input can be surveyed before any work starts (`survey`): that finds a broken row before hours of encoding, and
-gives progress bars and file headers their row count.
+`survey` reads a whole input before any work starts, so that a broken row is found before hours of encoding, and
+progress bars and file headers know the number of rows.
 """
 
 from __future__ import annotations
@@ -31,29 +29,29 @@ OnNull = Literal["error", "empty", "skip"]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Which fields to read, and what to do with a row that has no text."""
+    """The fields to read, and what to do with a row that has no text."""
 
     text_field: str = "text"
     id_field: str | None = None
-    """None takes ``id``, else ``_id`` (BEIR), else the row number."""
+    """The field of the ids; None takes ``id``, else ``_id`` (BEIR), else the row number."""
     on_null: OnNull = "error"
     null_hint: str = ""
-    """Ends the message about a null, where the caller's user can choose `on_null`."""
+    """The end of the error message about a null, for commands whose users can choose `on_null`."""
 
 
 @dataclass
 class Block:
-    """Some consecutive rows: ids and texts, and the other columns by name."""
+    """Some consecutive rows: ids, texts, and the other columns by name."""
 
     ids: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     columns: dict[str, list[Any]] = field(default_factory=dict)
     shard: int = 0
-    """Number of the shard that the rows belong to."""
+    """The number of the shard that the rows belong to."""
     first_row: int = 0
-    """Number of the first row among those with a text, from 0."""
+    """The number of the first row among all rows with a text, from 0."""
     places: list[tuple[str, int]] = field(default_factory=list)
-    """The input that each row is from, and its number there, from 1."""
+    """The input of each row, and the number of the row in it, from 1."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -61,12 +59,12 @@ class Block:
 
 @dataclass
 class Survey:
-    """What one pass over the inputs found."""
+    """The counts and column types of the inputs, from one pass over them."""
 
     rows: int = 0
     nulls: int = 0
     column_types: dict[str, Any] = field(default_factory=dict)
-    """Arrow type of each column beside id and text."""
+    """The Arrow type of each column besides id and text."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +77,17 @@ class Row:
 
 
 def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
-    """Yield the rows of one file; a row without text is None where `options.on_null` is ``skip``."""
+    """Yield the rows of one file; with ``on_null="skip"``, a row without text is None.
+
+    Raises:
+        DataError: for a row whose text or id is missing or of another type.
+    """
     text_field = "text" if source.format == "txt" else options.text_field
     unit = "row" if source.format == "parquet" else "line"
     id_field: str | None = None
-    number, named = -1, False
+    number, has_text_field = -1, False
     for number, (line, record) in enumerate(records(source)):
-        named = named or text_field in record
+        has_text_field = has_text_field or text_field in record
         if number == 0:
             id_field = _id_field(source, record, options)
             if text_field not in record and (source.format != "jsonl" or options.on_null == "error"):
@@ -108,7 +110,7 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
             raise DataError(source.name, f"{id_field!r} is missing or null", line=line, unit=unit)
         extras = {name: value for name, value in record.items() if name not in (text_field, id_field)}
         yield Row(None if row_id is None else str(row_id), text, extras)
-    if number >= 0 and not named:  # a misspelt name, not rows without text
+    if number >= 0 and not has_text_field:  # the name is probably misspelt
         raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
 
 
@@ -123,7 +125,11 @@ def _id_field(source: Source, record: dict[str, Any], options: ReadOptions) -> s
 
 
 def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
-    """Read everything once: count the rows, find every bad one, and learn the types of the other columns."""
+    """Read everything once, to count the rows, check all of them, and learn the types of the other columns.
+
+    Raises:
+        DataError: for a broken row, or a file without rows.
+    """
     surveyed = Survey()
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for source in sources:
@@ -142,16 +148,16 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
 
 
 def _kinds(value: object) -> set[str]:
-    """Return what a column has to hold for a value; nothing for None."""
+    """Return the name of a value's type, ``long`` for an integer beyond float64's precision, nothing for None."""
     if value is None:
         return set()
-    if type(value) is not int or abs(value) <= 2**53:  # up to there a float64 holds it, too
+    if type(value) is not int or abs(value) <= 2**53:  # a float64 holds these integers, too
         return {type(value).__name__}
     return {"long" if -(2**63) <= value < 2**63 else "other"}
 
 
 def _arrow_type(kinds: set[str]) -> Any:
-    """Return the narrowest Arrow type that holds every value; what nothing simple holds becomes JSON text."""
+    """Return the narrowest Arrow type that holds all values of these kinds; strings hold any value, as JSON."""
     import pyarrow as pa
 
     simple = ({"bool"}, pa.bool_()), ({"int", "long"}, pa.int64()), ({"int", "float"}, pa.float64())
@@ -164,7 +170,7 @@ def blocks(
     *,
     block_rows: int = 8192,
     shard_rows: int | None = None,
-    wanted: Iterable[int] | None = None,
+    shards: Iterable[int] | None = None,
     first_number: int = 0,
     columns: Sequence[str] = (),
 ) -> Iterator[Block]:
@@ -173,31 +179,32 @@ def blocks(
     Args:
         sources: the inputs, read one after the other as one sequence of rows.
         options: fields and null handling.
-        block_rows: rows in a block; the last one of a shard may be shorter.
-        shard_rows: rows in a shard; blocks do not go across shards, so that a shard's blocks depend on its rows alone.
-        wanted: numbers of the shards to yield; the rows of others are read and dropped.
-        first_number: of the first row, for ids that are row numbers.
-        columns: names of the other columns to keep; a row without one gets None.
+        block_rows: the number of rows in a block; the last block of a shard may be shorter.
+        shard_rows: the number of rows in a shard. A block has rows of one shard only, so that the blocks of a shard
+            depend on its rows alone.
+        shards: the numbers of the shards to yield; the rows of other shards are read and dropped.
+        first_number: the number of the first row, for ids that are row numbers.
+        columns: the names of the other columns to keep; a row without one gets None.
     """
     block = Block(columns={name: [] for name in columns})
-    shards = None if wanted is None else frozenset(wanted)
-    number, done = first_number, 0
+    kept_shards = None if shards is None else frozenset(shards)
+    number, rows_with_text = first_number, 0
     for source in sources:
         for place, row in enumerate(rows(source, options), 1):
-            position, number = number, number + 1
+            row_number, number = number, number + 1
             if row is None:
                 continue
-            shard = done // shard_rows if shard_rows else 0
-            done += 1
-            if shards is not None and shard not in shards:
+            shard = rows_with_text // shard_rows if shard_rows else 0
+            rows_with_text += 1
+            if kept_shards is not None and shard not in kept_shards:
                 continue
             if len(block) and (shard != block.shard or len(block) == block_rows):
                 yield block
                 block = Block(columns={name: [] for name in columns})
             if not len(block):
-                block.shard, block.first_row = shard, done - 1
+                block.shard, block.first_row = shard, rows_with_text - 1
             block.places.append((source.name, place))
-            block.ids.append(str(position) if row.id is None else row.id)
+            block.ids.append(str(row_number) if row.id is None else row.id)
             block.texts.append(row.text)
             for name in columns:
                 block.columns[name].append(row.extras.get(name))
@@ -207,11 +214,11 @@ def blocks(
 
 PAIR_COLUMNS = ("sentence1", "sentence2", "score")
 AFS_COLUMNS = ("sentence_1", "sentence_2", "regression_label")
-"""Of the Argument Facet Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016)."""
+"""The columns of the Argument Facet Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016)."""
 
 
 def pair_files(name: str) -> list[str]:
-    """Return a file, or the tables of a folder of pairs, by name."""
+    """Return the tables in a folder of pairs in the order of their names, or the name itself if it is a file."""
     folder = Path(name)
     if not folder.is_dir():
         return [name]
@@ -223,7 +230,7 @@ def pair_files(name: str) -> list[str]:
 
 
 def task_name(name: str) -> str:
-    """Return what a table's task is called: its name without the suffixes."""
+    """Return the name of a table's task, which is its file name without suffixes."""
     name = Path(name).name.removesuffix(".gz")
     return name.removesuffix(next((suffix for suffix in FORMATS if name.endswith(suffix)), ""))
 
@@ -231,13 +238,16 @@ def task_name(name: str) -> str:
 def pair_rows(
     source: Source, columns: Sequence[str] | None = None, *, scored: bool = True, hint: str = ""
 ) -> Iterator[tuple[str, str, float | None]]:
-    """Yield both sentences and the score of each row; None where the table has none.
+    """Yield both sentences and the score of each row; the score is None if the table has no scores.
 
     Args:
         source: the table.
-        columns: two or three names; None is sentence1, sentence2 and score, or those of the AFS corpus.
+        columns: two or three names; None takes sentence1, sentence2 and score, or those of the AFS corpus.
         scored: whether a table without scores is refused.
-        hint: ends the message about a column that is not there.
+        hint: the end of the error message about a missing column.
+
+    Raises:
+        DataError: if a column is missing, or a value is null or of another type.
     """
     for line, record in records(source):
         if columns is None:
@@ -245,9 +255,9 @@ def pair_rows(
             columns = columns if scored or columns[2] in record else columns[:2]
         for number, name in enumerate(columns):
             if name not in record:
-                there = f"this row has {', '.join(record) or 'none'}"
-                needed = f"pairs need the columns {', '.join(columns)}"
-                message = f"no column {name!r}{nearest(name, list(record))}; {there}; {needed}{hint}"
+                has = f"this row has {', '.join(record) or 'none'}"
+                needs = f"pairs need the columns {', '.join(columns)}"
+                message = f"no column {name!r}{nearest(name, list(record))}; {has}; {needs}{hint}"
                 raise DataError(source.name, message, line=line)
             if record[name] is None:
                 raise DataError(source.name, f"{name} is null", line=line)
@@ -258,7 +268,7 @@ def pair_rows(
 
 
 def scored_pairs(source: Source) -> Iterator[tuple[str, str, float]]:
-    """Yield both sentences and the score of each row of a table that has to have scores."""
+    """Yield both sentences and the score of each row of a table, which must have scores."""
     return ((first, second, score) for first, second, score in pair_rows(source) if score is not None)
 
 
@@ -271,18 +281,18 @@ def _score(value: Any, file: str, line: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Texts(Sequence[str]):
-    """Some texts, of which memory holds the places alone: 16 bytes a text.
+    """Texts on disk, of which only the places are in memory: 16 bytes for each text.
 
-    A plain text file is read where it lies. Texts from tables and from compressed files are copied to a temporary file.
+    A plain text file is read in place. Texts from tables and compressed files are in a temporary file.
     """
 
     starts: npt.NDArray[np.int64]
-    """Where each text begins, in bytes, counted over all files ``[n]``."""
+    """The byte at which each text begins, counted over all files ``[n]``."""
     sizes: npt.NDArray[np.int64]
-    """The bytes of each ``[n]``."""
+    """The number of bytes of each text ``[n]``."""
     files: Sequence[mmap.mmap]
     ends: Sequence[int]
-    """Where each file ends, counted over all files."""
+    """The byte at which each file ends, counted over all files."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -305,7 +315,7 @@ class Texts(Sequence[str]):
 
 
 class TextCollector:
-    """Reads sources one after the other into `Texts`; a text of white space alone is left out and counted."""
+    """Reads sources one after the other into `Texts`; texts of white space alone are left out and counted."""
 
     def __init__(self, options: ReadOptions, limit: int | None = None) -> None:
         self.options, self.limit, self.blank = options, limit, 0
@@ -315,11 +325,11 @@ class TextCollector:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many texts as wanted."""
+        """Whether the limit of texts is reached."""
         return self.limit is not None and len(self.starts) >= self.limit
 
     def read(self, source: Source) -> int:
-        """Add the texts of a source, up to the limit, and return how many they are."""
+        """Add the texts of a source, up to the limit, and return how many were added."""
         before, first = len(self.starts), self.ends[-1] if self.ends else 0
         in_place = source.format == "txt" and not source.gzipped
         with source.path.open("rb") if in_place else tempfile.TemporaryFile(prefix="sentcli-texts-") as file:
@@ -337,12 +347,12 @@ class TextCollector:
         return len(self.starts) - before
 
     def _copied(self, source: Source, copy: IO[bytes]) -> Iterator[tuple[int, int, str]]:
-        """Yield where each text begins in a copy, how many bytes it has, and the text."""
+        """Write the texts into a file, and yield the first byte, the number of bytes and the text of each."""
         for row in rows(source, self.options):
             text = row.text if row is not None else ""
             place = copy.tell()
             yield place, copy.write(text.encode("utf-8")), text
 
     def texts(self) -> Texts:
-        """Return everything that was read."""
+        """Return all texts that were read."""
         return Texts(np.array(self.starts, np.int64), np.array(self.sizes, np.int64), self.files, self.ends)

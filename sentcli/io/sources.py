@@ -1,6 +1,6 @@
-"""Input files as records: txt, csv, tsv, jsonl and parquet, each also gzipped, and standard input.
+"""Read input files as records: txt, csv, tsv, jsonl and parquet, each also gzipped, and standard input.
 
-Every problem is reported with its file and line.
+Every error names the file and the line.
 """
 
 from __future__ import annotations
@@ -27,45 +27,51 @@ FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
 BOM = b"\xef\xbb\xbf"
-LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, UTF-8 cannot hold them
-MAX_FIELD = 2**31 - 1  # csv's own default of 128 KiB is below what one long document needs
+LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
+MAX_FIELD = 2**31 - 1  # csv's default of 128 KiB is too small for a long document
 
 
 @dataclass(frozen=True)
 class Source:
-    """One input file: `name` is what the user typed, `path` where its bytes are, `format` a value of FORMATS."""
+    """One input file."""
 
     name: str
+    """The name that the user gave."""
     path: Path
+    """The file with the bytes, a temporary one for standard input."""
     format: str
+    """One of the values of FORMATS."""
     gzipped: bool = False
 
     def open(self) -> BinaryIO:
-        """Open the (decompressed) bytes."""
+        """Open the file, decompressed if it is gzipped."""
         return cast(BinaryIO, gzip.open(self.path, "rb") if self.gzipped else self.path.open("rb"))
 
     def described(self) -> dict[str, Any]:
-        """Return what identifies the file."""
+        """Return the facts that identify the file: name, format, size and SHA-256."""
         size, digest = self.path.stat().st_size, file_digest(self.path)
         return {"name": Path(self.name).name, "format": self.format, "bytes": size, "sha256": digest}
 
 
 def open_source(name: str, file_format: str | None = None) -> Source:
-    """Find one input; ``-`` is standard input, kept in a temporary file so that it can be read twice.
+    """Find one input; standard input and pipes are copied to a temporary file, so that they can be read twice.
 
     Args:
-        name: a path, or ``-``.
-        file_format: a value of FORMATS; None takes it from the suffix. A suffix that is not known reads as
-            plain text, one row a line.
+        name: a path, or ``-`` for standard input.
+        file_format: a value of FORMATS; None takes it from the suffix. A file with an unknown suffix is plain text with
+            one row in each line.
+
+    Raises:
+        InputError: if there is no such file.
     """
     path = Path(name)
-    special = path.exists() and not path.is_file() and not path.is_dir()
-    if name == "-" or special:  # a pipe can be read only once
-        pipe = path.open("rb") if special else nullcontext(sys.stdin.buffer)
-        with pipe as stream, tempfile.NamedTemporaryFile(prefix="sentcli-stdin-", delete=False) as kept:
-            shutil.copyfileobj(stream, kept)
-        _temporary_files.append(Path(kept.name))
-        return Source(name if special else "standard input", Path(kept.name), file_format or "txt")
+    is_pipe = path.exists() and not path.is_file() and not path.is_dir()
+    if name == "-" or is_pipe:
+        pipe = path.open("rb") if is_pipe else nullcontext(sys.stdin.buffer)
+        with pipe as stream, tempfile.NamedTemporaryFile(prefix="sentcli-stdin-", delete=False) as copy:
+            shutil.copyfileobj(stream, copy)
+        _temporary_files.append(Path(copy.name))
+        return Source(name if is_pipe else "standard input", Path(copy.name), file_format or "txt")
     if path.is_dir():
         raise InputError(f"{path} is a directory; name its files, for example {path}/*.jsonl")
     if not path.exists():
@@ -82,13 +88,17 @@ _temporary_files: list[Path] = []
 
 
 def remove_temporary_files() -> None:
-    """Delete what standard input was kept in."""
+    """Delete the temporary copies of standard input and pipes."""
     while _temporary_files:
         _temporary_files.pop().unlink(missing_ok=True)
 
 
 def records(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line or row number from 1, record) of one file."""
+    """Yield the records of one file with their line or row numbers, from 1.
+
+    Raises:
+        DataError: if the file is damaged or not of its format.
+    """
     reader = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet}[source.format]
     try:
         yield from reader(source)
@@ -97,7 +107,7 @@ def records(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _lines(source: Source) -> Iterator[str]:
-    """Decode line by line, split at line feeds only; a byte-order mark at the start is dropped."""
+    """Yield the decoded lines, split at line feeds only, without a byte-order mark at the start."""
     with source.open() as handle:
         for number, raw in enumerate(handle, 1):
             yield _decoded(raw if number > 1 else raw.removeprefix(BOM), source, number)
@@ -115,7 +125,7 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
 
 
 def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
-    """Yield where each line of a plain text file begins, how many bytes it has without its end, and the line."""
+    """Yield the first byte, the number of bytes and the text of each line of a plain text file, without line ends."""
     place = 0
     with source.open() as handle:
         for number, raw in enumerate(handle, 1):
@@ -132,7 +142,7 @@ def _text(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _csv(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     csv.field_size_limit(MAX_FIELD)
-    if source.format == "tsv":  # as registered (IANA): no quoting, so a quotation mark is a character like any other
+    if source.format == "tsv":  # as registered with IANA, without quoting: a quotation mark is a normal character
         reader = csv.reader(_lines(source), delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         reader = csv.reader(_lines(source), strict=True)
@@ -143,7 +153,7 @@ def _csv(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
         if len(set(header)) != len(header):
             raise DataError(source.name, f"the header names a column twice: {', '.join(header)}", line=1)
         for row in reader:
-            if not row:  # csv's reading of a blank line
+            if not row:  # a blank line
                 continue
             if len(row) > len(header):
                 problem = f"{len(row)} fields, but the header names {len(header)}"
@@ -175,7 +185,7 @@ def _parquet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     number = 0
     with source.open() as handle:
         try:
-            # Parquet is read from its end: what is compressed as a whole has to be unpacked into memory
+            # Parquet is read from its end, so a gzipped file has to be unpacked into memory
             table = pq.ParquetFile(io.BytesIO(handle.read()) if source.gzipped else handle)
             for batch in table.iter_batches(batch_size=4096):
                 for record in batch.to_pylist():

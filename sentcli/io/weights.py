@@ -1,4 +1,4 @@
-"""Weight files: safetensors, or the `.bin` files of older checkpoints read by torch's weights-only loader."""
+"""Read weight files, safetensors or `.bin` files of older checkpoints (weights only), and write safetensors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WEIGHT_FILES = [name + end for name in ("model.safetensors", "pytorch_model.bin"
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files that hold the transformer's weights.
+    """Return the weight files of a folder.
 
     Raises:
-        InputError: if the folder has none.
+        InputError: if the folder has none, or their index is damaged.
     """
     for name in WEIGHT_FILES:
         path = folder / name
@@ -43,12 +43,16 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def has_weights(folder: Path) -> bool:
-    """Tell whether a folder holds weights of a transformer, whole or not."""
+    """Tell whether a folder holds weights, complete or not."""
     return any((folder / name).exists() for name in WEIGHT_FILES)
 
 
 def load_state_dict(folder: Path) -> StateDict:
-    """Read all weights of a folder."""
+    """Read all weights of a folder.
+
+    Raises:
+        InputError: if a file is missing or damaged, or holds more than tensors.
+    """
     state: StateDict = {}
     for path in weight_files(folder):
         state.update(load_weights(path))
@@ -56,7 +60,11 @@ def load_state_dict(folder: Path) -> StateDict:
 
 
 def load_weights(path: Path) -> StateDict:
-    """Read one weight file; see `load_state_dict`."""
+    """Read one weight file.
+
+    Raises:
+        InputError: if the file is missing or damaged, or holds more than tensors.
+    """
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -81,7 +89,7 @@ def _first_line(error: Exception) -> str:
 
 
 def save_weights(module: torch.nn.Module, path: Path) -> None:
-    """Write a module's weights as safetensors in float32, each tied tensor once."""
+    """Write a module's weights as safetensors in float32, with each tied tensor once."""
     from safetensors import SafetensorError
 
     tensors = {name: _float32(tensor) for name, tensor in distinct_tensors(module).items()}
@@ -95,7 +103,7 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[s
     """Write a safetensors file whole or not at all.
 
     Raises:
-        SafetensorError: or OSError, if it cannot be written.
+        SafetensorError: if the file cannot be written; also OSError.
     """
     from safetensors.torch import save_file
 
@@ -106,7 +114,7 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[s
 
 
 def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return a module's state with each tied tensor once, under its first name."""
+    """Return the state of a module with each tied tensor once, under its first name."""
     distinct: dict[tuple[int, tuple[int, ...]], tuple[str, torch.Tensor]] = {}
     for name, tensor in module.state_dict().items():
         distinct.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))

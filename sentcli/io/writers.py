@@ -1,6 +1,6 @@
-"""Vectors out: npy, parquet, jsonl and safetensors files, standard output, and directories of shards.
+"""Write vectors to npy, parquet, jsonl and safetensors files, to standard output, and to directories of shards.
 
-Each writer streams: memory does not grow with the number of rows. A file appears under its final name when it is
+Every writer streams, so that memory does not grow with the number of rows. A file gets its final name when it is
 complete.
 """
 
@@ -31,20 +31,20 @@ Vectors = npt.NDArray[Any]
 """``[rows, dim]`` of one of the types of DTYPES."""
 SUFFIXES = (".npy", ".parquet", ".jsonl", ".safetensors")
 DTYPES = {"float32": "F32", "float16": "F16", "int8": "I8", "uint8": "U8"}
-"""Element types, and what safetensors calls them."""
+"""The element types, with their names in safetensors."""
 
 
 @dataclass(frozen=True)
 class OutputPlan:
-    """What will be written: `rows` vectors of `dimension`, with the other columns of the input."""
+    """The shape and the types of an output: `rows` vectors of `dimension`, with the other columns of the input."""
 
     rows: int
     dimension: int
     column_types: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    """Everything that decides the vectors; stored with them."""
+    """Everything that decides the vectors, which is stored with them."""
     dtype: str = "float32"
-    """Of DTYPES."""
+    """One of DTYPES."""
 
 
 Write = Callable[[Block, Vectors], None]
@@ -66,7 +66,7 @@ def output_kind(target: str) -> str:
 
 @contextmanager
 def open_writer(target: str, plan: OutputPlan) -> Iterator[Write]:
-    """Yield what writes to a file or to standard output; the file is renamed into place when the block ends well."""
+    """Yield a function that writes to a file or to standard output; the file is complete after the block."""
     kind = output_kind(target)
     if kind == "stdout":
         yield partial(_write_jsonl, sys.stdout)
@@ -91,10 +91,10 @@ def npy_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
 
 
 def safetensors_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
-    """Begin a file with one tensor ``embeddings``; the settings go into the header's metadata.
+    """Begin a file with one tensor ``embeddings``, and the settings in the metadata of its header.
 
-    The safetensors library serialises whole arrays from memory; the format (an 8-byte length, a JSON header, raw
-    row-major data) allows streaming.
+    The safetensors library can only write whole arrays from memory. Its format, an 8-byte length, a JSON header and raw
+    row-major data, can be streamed.
     """
     dtype = np.dtype(plan.dtype).newbyteorder("<")
     size = plan.rows * plan.dimension * dtype.itemsize
@@ -112,19 +112,22 @@ def _write_raw(handle: IO[bytes], dtype: np.dtype[Any], _: Block, vectors: Vecto
 
 
 def _write_jsonl(handle: IO[str], block: Block, vectors: Vectors) -> None:
-    """Append one object a row: ``id``, ``text``, the other columns, ``embedding``."""
+    """Append an object with ``id``, ``text``, the other columns and ``embedding`` for each row."""
     for i, vector in enumerate(vectors):
         row = {"id": block.ids[i], "text": block.texts[i]}
         row.update((name, values[i]) for name, values in block.columns.items())
-        numbers = ",".join(vector.astype("U"))  # float32's shortest text that reads back to the same bits
+        numbers = ",".join(vector.astype("U"))  # the shortest text of each float32 that gives the same bits again
         handle.write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
 
 
 @contextmanager
 def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -> Iterator[Write]:
-    """Write ``id``, ``text``, the other columns and, for vectors, ``embedding`` as a fixed-size list.
+    """Yield a function that writes blocks as row groups, with ``id``, ``text`` and the other columns.
 
-    A block becomes a row group.
+    Args:
+        path: the file.
+        plan: its types and its settings.
+        with_vectors: also write the vectors, as the fixed-size list ``embedding``.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -164,9 +167,9 @@ def _as_text(value: Any) -> str | None:
 
 
 class DatasetWriter:
-    """Writes the shards of one part that are not there yet.
+    """Writes the missing shards of a dataset, or of one machine's share of it.
 
-    The manifest is renewed after each shard, so that a run that is killed at any moment resumes there.
+    The manifest is written anew after each shard, so that a run that is killed at any moment can be resumed.
     """
 
     def __init__(
@@ -180,21 +183,24 @@ class DatasetWriter:
         resume: bool = False,
         append: bool = False,
     ) -> None:
-        """Look at what is there.
+        """Find out which shards are missing.
 
         Args:
-            folder: of the dataset.
-            plan: of the rows that `inputs` hold.
-            shard_rows: rows in a shard.
-            inputs: what is encoded now.
-            part: this machine's share.
+            folder: the folder of the dataset.
+            plan: the output for the rows of `inputs`.
+            shard_rows: the number of rows in a shard.
+            inputs: the inputs of this run.
+            part: this machine's share of the shards.
             resume: keep finished shards of the same inputs and settings.
-            append: add the inputs after those that are there, unless they are there already; parts that several
-                machines made become one.
+            append: add the inputs after the existing ones, unless they are the last of these already; the parts of
+                several machines become one dataset.
+
+        Raises:
+            InputError: if the existing dataset was made from other inputs or with other settings.
         """
         self.folder, self.plan, self.part = folder, plan, part or ShardShare()
         self.damaged: list[str] = []
-        """What is wrong with shards that were finished and are not whole any more."""
+        """What is wrong with each shard that was finished and is damaged now."""
         self.manifest = Manifest(
             dimension=plan.dimension,
             dtype=plan.dtype,
@@ -210,25 +216,24 @@ class DatasetWriter:
         self.first_row = sum(group.rows for group in earlier)
         self.first_number = sum(group.read for group in earlier)
         self.first_shard = self.manifest.shards_before(earlier)
-        there = {shard.number - self.first_shard for shard in self.manifest.shards}
-        self.mine = self.part.shards(-(-plan.rows // shard_rows))
-        self.wanted = [number for number in self.mine if number not in there]
-        """Shards that are still to be made, counted from the first one of these inputs."""
-        self.expected = sum(map(self._size, self.wanted))
-        self.rows_before = sum(map(self._size, self.mine)) - self.expected
+        finished = {shard.number - self.first_shard for shard in self.manifest.shards}
+        self.share = self.part.shards(-(-plan.rows // shard_rows))
+        """The numbers of this machine's shards, counted from the first shard of these inputs."""
+        self.missing = [number for number in self.share if number not in finished]
+        """The numbers of the shards in `share` that are missing."""
+        self.expected = sum(map(self._size, self.missing))
+        self.rows_before = sum(map(self._size, self.share)) - self.expected
         self.stack = ExitStack()
         self.open_files: tuple[Write, ...] = ()
-        """Vectors and rows of the shard that is being made."""
+        """The functions that write the vectors and the rows of the current shard."""
         self.counts = Counts()
         folder.mkdir(parents=True, exist_ok=True)
 
     def _continue(self, inputs: InputGroup, *, append: bool) -> None:
-        """Take over what is there, if it was made in the same way."""
+        """Take over the finished shards of the existing dataset, if it was made from the same inputs and settings."""
         path = self.folder / self.part.manifest
-        gathered = (
-            append and self.folder.is_dir() and any(dataset.PART.fullmatch(each.name) for each in self.folder.iterdir())
-        )
-        if not path.exists() and not gathered:
+        files = self.folder.iterdir() if append and self.folder.is_dir() else ()
+        if not path.exists() and not any(dataset.PART.fullmatch(file.name) for file in files):
             if append:
                 raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
             return
@@ -257,18 +262,19 @@ class DatasetWriter:
         self.manifest = replace(self.manifest, groups=groups).with_shards(whole)
 
     def _require_same(self, old: Manifest, *keys: str) -> None:
-        there, now = old.settings, self.plan.settings
-        if "model_fingerprint" in now and there.get("model_fingerprint") == now["model_fingerprint"]:
-            old = replace(old, settings={**there, "model": now["model"]})  # the same model under another path
+        """Refuse to continue a dataset whose manifest has other values of these keys."""
+        settings = self.plan.settings
+        if "model_fingerprint" in settings and old.settings.get("model_fingerprint") == settings["model_fingerprint"]:
+            old = replace(old, settings={**old.settings, "model": settings["model"]})  # its path may be another one
         for key in keys:
-            before, here = getattr(old, key), getattr(self.manifest, key)
-            if before != here:
-                changed = dataset.difference(before, here)
+            before, now = getattr(old, key), getattr(self.manifest, key)
+            if before != now:
+                changed = dataset.difference(before, now)
                 raise InputError(f"{self.folder} cannot be resumed, {key} differ: {changed}; use --overwrite")
 
     def _clear(self) -> None:
-        """Delete what an interrupted or replaced run of this part has left, and manifests that were joined."""
-        mine = {self.first_shard + number for number in self.mine}
+        """Delete files that an interrupted or replaced run of this share has left, and manifests that were joined."""
+        share = {self.first_shard + number for number in self.share}
         finished = {shard.number for shard in self.manifest.shards}
         whole = self.part.of == 1
         for path in list(self.folder.iterdir()):
@@ -276,13 +282,13 @@ class DatasetWriter:
             name = partial[1] if partial else path.name
             shard = dataset.SHARD_FILE.fullmatch(name)
             number = int(shard[1] or shard[2]) if shard else None
-            ours = number in mine or (whole and number is not None) or name == self.part.manifest
+            own = number in share or (whole and number is not None) or name == self.part.manifest
             stale = whole and dataset.PART.fullmatch(name) is not None
-            if stale or (ours and (partial or (number is not None and number not in finished))):
+            if stale or (own and (partial or (number is not None and number not in finished))):
                 path.unlink()
 
     def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
-        """Append rows to their shard; one that is full is published."""
+        """Append rows to their shard, and finish the shard when it is full."""
         if not self.open_files:
             self._open(block.shard)
         for write in self.open_files:
@@ -318,9 +324,9 @@ class DatasetWriter:
         write_json(self.folder / self.part.manifest, asdict(self.manifest))
 
     def __enter__(self) -> DatasetWriter:
-        if self.wanted or not (self.folder / self.part.manifest).exists():
+        if self.missing or not (self.folder / self.part.manifest).exists():
             self._write_manifest()
-        self._clear()  # only now: the manifest of what it deletes may have been the only one
+        self._clear()  # only after the new manifest is written: it may delete the only other ones
         return self
 
     def __exit__(self, *error: Any) -> None:

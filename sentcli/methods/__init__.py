@@ -1,7 +1,7 @@
-"""Training methods: data plus objectives, a file for each in `sentcli.methods.papers`.
+"""The training methods, one file each in `sentcli.methods.papers`.
 
-A file more there is a method more: names, help and docs are made of the files. Nothing heavy is imported before a
-method is used, so that ``--help`` can list them.
+Adding a file there adds a method: names, help and docs are made from the files. Nothing heavy is imported before a
+method is used, so that ``--help`` can list them quickly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAZY = {"Method": "method", "Settings": "settings", "configure": "configuring"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a method is made of on first use (PEP 562)."""
+    """Import the names in `LAZY`, which need torch, on first use (PEP 562)."""
     if name in LAZY:
         return getattr(import_module(f"sentcli.methods.{LAZY[name]}"), name)
     raise AttributeError(f"module 'sentcli.methods' has no attribute {name!r}")
@@ -39,7 +39,7 @@ class MethodsByName(Mapping[str, "Method"]):
 
     @cached_property
     def modules(self) -> dict[str, str]:
-        """The module of each method."""
+        """The name of each method's module."""
         files = (module.name for module in iter_modules(papers.__path__))
         return {name.replace("_", "-"): f"{papers.__name__}.{name}" for name in files}
 
@@ -63,8 +63,11 @@ def get_method(method: str | Method, stage: str | None = None) -> Method:
     """Return a method with the paper's settings.
 
     Args:
-        method: a name, or the method itself, which a file of the user's own made.
-        stage: another training of the same paper.
+        method: a name, or a method that a user's own file defines.
+        stage: the name of another training in the same paper.
+
+    Raises:
+        InputError: for an unknown method or stage.
     """
     if isinstance(method, str):
         refuse_file(method)
@@ -74,19 +77,20 @@ def get_method(method: str | Method, stage: str | None = None) -> Method:
     if stage is None:
         return method
     if stage not in method.stages:
-        known = ", ".join(method.stages) or "none"
-        raise InputError(
-            f"--stage {stage}: {method.name} has no such stage{nearest(stage, list(method.stages))}; it has: {known}"
-        )
+        hint, stages = nearest(stage, list(method.stages)), ", ".join(method.stages) or "none"
+        raise InputError(f"--stage {stage}: {method.name} has no such stage{hint}; it has: {stages}")
     return method.stages[stage]
 
 
 def refuse_file(method: object, where: Path | None = None) -> None:
-    """Refuse the name of a Python file where a method is only named: running it is up to who types the command.
+    """Refuse a Python file as a method: only the user who types the command may run one.
 
     Args:
-        method: the name.
-        where: the recipe or the sweep file that has it.
+        method: the name of the method.
+        where: the recipe or the sweep file that names it.
+
+    Raises:
+        InputError: if the name ends with ``.py``.
     """
     if str(method).endswith(".py"):
         message = (

@@ -15,44 +15,50 @@ from sentcli.objectives import OBJECTIVES
 
 ADD, REMOVE = "objectives+", "objectives-"
 SECTIONS: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
-"""Parts of a method that are replaced as a whole, and the kinds that there are."""
-KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "whole numbers"}
-"""What a setting of a type is called in messages."""
+"""The parts of a method that are replaced as a whole, with the kinds of each."""
+TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "whole numbers"}
+"""The name of a setting's type in messages."""
 
 
 def configure(method: Method, assignments: Sequence[tuple[str, Any]]) -> Method:
     """Return the method with settings changed by name.
 
     Args:
-        method: the start.
-        assignments: ``("ami.weight", 1e-3)``; the section can be left out where one section alone has such a field
-            (``temperature``) or joined by an underscore (``ami_weight``). ``("head", "none")`` replaces a whole
-            section; ``("objectives+", "ami")`` adds an objective and ``objectives-`` removes one.
+        method: the method to change.
+        assignments: names and values such as ``("ami.weight", 1e-3)``. The section can be left out where only one
+            section has such a field (``temperature``), or be joined by an underscore (``ami_weight``).
+            ``("head", "none")`` replaces a whole section; ``("objectives+", "ami")`` adds an objective and
+            ``objectives-`` removes one.
+
+    Raises:
+        InputError: for a setting that does not exist, or a value that it cannot have.
     """
-    foreign = ("objectives", "settings", *SECTIONS)
-    if method.fit is not None and any(key.rstrip("+-").split(".")[0] in foreign for key, _ in assignments):
+    of_training = ("objectives", "settings", *SECTIONS)
+    if method.fit is not None and any(key.rstrip("+-").split(".")[0] in of_training for key, _ in assignments):
         raise InputError(f"{method.name} is fitted, not trained: it has no objectives, views or training settings")
-    given = [(key if key == REMOVE else key.replace("-", "_"), value) for key, value in assignments]
-    for key, value in given:
+    named = [(key if key == REMOVE else key.replace("-", "_"), value) for key, value in assignments]
+    for key, value in named:
         if key in (ADD, REMOVE):
             for name in value if isinstance(value, list) else str(value).split(","):
                 method = _change_objectives(method, name.strip(), add=key == ADD)
-    for key, value in given:
+    for key, value in named:
         if key in SECTIONS:
             method = method.with_section(key, _section(key, value, getattr(method, key)))
-    plain = [(_auxiliary(method) if key == "aux_init" else key, value) for key, value in given]
-    places = [(key, *_find(method, key), value) for key, value in plain if key not in (ADD, REMOVE, *SECTIONS)]
-    names = {name for _, section, name, _ in places if section == "settings"}
-    if "epochs" in names and "max_steps" not in names:  # the method's own number of steps must not win
+    settings = [(_aux_init(method) if key == "aux_init" else key, value) for key, value in named]
+    fields_to_set = [
+        (key, *_find(method, key), value) for key, value in settings if key not in (ADD, REMOVE, *SECTIONS)
+    ]
+    shared = {field for _, section, field, _ in fields_to_set if section == "settings"}
+    if "epochs" in shared and "max_steps" not in shared:  # otherwise the method's own max_steps would override them
         method = replace(method, settings=replace(method.settings, max_steps=0))
-    for key, section, name, value in places:
-        method = method.with_section(section, _assign(method.sections()[section], name, value, key))
-    views_given = any(key == "views" for key, _ in given) or any(section == "views" for _, section, _, _ in places)
+    for key, section, field, value in fields_to_set:
+        method = method.with_section(section, _assign(method.sections()[section], field, value, key))
+    views_given = any(key == "views" for key, _ in named) or any(s == "views" for _, s, _, _ in fields_to_set)
     return _with_enough_views(method, views_given=views_given)
 
 
-def _auxiliary(method: Method) -> str:
-    """Return the setting that ``--aux-init`` stands for."""
+def _aux_init(method: Method) -> str:
+    """Return the name of the setting that ``--aux-init`` stands for."""
     name = next((name for name in ("auxiliary-mlm", "condenser-mlm") if name in method.objectives), None)
     if name is None:
         raise InputError(f"--aux-init: {method.name} has no auxiliary network; infocse has")
@@ -71,7 +77,7 @@ def _change_objectives(method: Method, name: str, *, add: bool) -> Method:
 
 
 def _section(key: str, value: Any, current: Any) -> Any:
-    """Return a new section of the kind that is named; a bare number of views changes their count."""
+    """Return a section of the kind that `value` names; a number for ``views`` stands for that many copies."""
     kinds = SECTIONS[key]
     if key == "views" and str(value).isdigit() and isinstance(current, Copies):
         return Copies(count=int(value))
@@ -80,39 +86,41 @@ def _section(key: str, value: Any, current: Any) -> Any:
 
 
 def _find(method: Method, key: str) -> tuple[str, str]:
-    """Return the section and field that a key means."""
-    owners: dict[str, list[str]] = {}
+    """Return the section and the field that a key stands for."""
+    sections_of: dict[str, list[str]] = {}
     for section, part in method.sections().items():
         for f in fields(part):
-            owners.setdefault(f.name, []).append(section)
+            sections_of.setdefault(f.name, []).append(section)
     dotted = {
-        f"{section}.{name}".replace("-", "_"): (section, name) for name, all_ in owners.items() for section in all_
+        f"{section}.{name}".replace("-", "_"): (section, name)
+        for name, sections in sections_of.items()
+        for section in sections
     }
     joined = {path.replace(".", "_"): place for path, place in dotted.items()}
-    if key in dotted or (key not in owners and key in joined):
+    if key in dotted or (key not in sections_of and key in joined):
         return dotted.get(key) or joined[key]
-    if len(owners.get(key, [])) == 1:
-        return owners[key][0], key
-    known = [name if len(all_) == 1 else f"{all_[0]}.{name}" for name, all_ in owners.items()]
-    others = [ADD, REMOVE, *SECTIONS] if method.fit is None else []
+    if len(sections_of.get(key, [])) == 1:
+        return sections_of[key][0], key
     if key == "objectives":
         raise InputError(f"--set {key}: objectives+=NAME adds one, objectives-=NAME removes one")
-    if key in owners:
-        raise InputError(f"--set {key}: say which one: {', '.join(f'{section}.{key}' for section in owners[key])}")
+    if key in sections_of:
+        raise InputError(f"--set {key}: say which one: {', '.join(f'{s}.{key}' for s in sections_of[key])}")
+    names = [name if len(sections) == 1 else f"{sections[0]}.{name}" for name, sections in sections_of.items()]
+    others = [ADD, REMOVE, *SECTIONS] if method.fit is None else []
     raise InputError(
-        f"--set {key}: {method.name} has no such setting{nearest(key, [*known, *dotted])}; "
-        f"it has: {', '.join([*known, *others]) or 'none'}"
+        f"--set {key}: {method.name} has no such setting{nearest(key, [*names, *dotted])}; "
+        f"it has: {', '.join([*names, *others]) or 'none'}"
     )
 
 
 def _assign(part: Any, name: str, value: Any, key: str) -> Any:
-    """Return the dataclass with one field set, converted to the type of what is there."""
-    declared = str(next(f.type for f in fields(part) if f.name == name))
-    return replace(part, **{name: _convert(key, value, getattr(part, name), declared)})
+    """Return the dataclass with one field set, its value converted to the type of the current value."""
+    optional = "None" in str(next(f.type for f in fields(part) if f.name == name))
+    return replace(part, **{name: _convert(key, value, getattr(part, name), optional=optional)})
 
 
-def _convert(key: str, value: Any, current: object, declared: str) -> object:
-    optional = "None" in declared
+def _convert(key: str, value: Any, current: object, *, optional: bool) -> object:
+    """Convert a value to the type of the current one; a setting that may be None is a number otherwise."""
     if optional and str(value).lower() == "none":
         return None
     kind: type[Any] = float if optional else type(current)
@@ -124,11 +132,11 @@ def _convert(key: str, value: Any, current: object, declared: str) -> object:
             return tuple(int(item) for item in text.strip("()[]").split(",") if item)
         return kind(text)
     except (ValueError, KeyError) as error:
-        raise InputError(f"--set {key}={value}: expected {KINDS[kind]}, like {current!r}") from error
+        raise InputError(f"--set {key}={value}: expected {TYPE_NAMES[kind]}, like {current!r}") from error
 
 
 def _with_enough_views(method: Method, *, views_given: bool) -> Method:
-    """Encode each sentence as often as the objectives need."""
+    """Return the method with as many views as its objectives need, unless the user chose their number."""
     terms = method.objectives.items()
     needed = max((objective.views for _, objective in terms), default=1)
     if method.views.count < needed:

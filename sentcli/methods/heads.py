@@ -1,4 +1,4 @@
-"""Heads between the sentence vector and the loss. They exist in training only; encoding leaves them out."""
+"""The projection heads between sentence vector and loss, which exist in training only and are not used to encode."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Head(Bounded):
         raise NotImplementedError
 
     def least_rows(self, dimension: int) -> int:
-        """Return the smallest batch that it works on."""
+        """Return the smallest batch that the head works on."""
         return 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoHead(Head):
-    """The vector itself."""
+    """No head: the loss sees the sentence vector itself."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
         """Return the identity."""
@@ -44,7 +44,7 @@ class MLPHead(Head):
     """z = tanh(W x + b), W new and not the pretrained pooler (SimCSE)."""
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
-        """Return the layer, normal(0, 0.02), zero bias."""
+        """Return the layer, with weights from normal(0, 0.02) and zero bias."""
         return TanhLayer(dimension)
 
 
@@ -57,7 +57,7 @@ class TanhLayer(nn.Module):
         reset(self.dense, INITIAL_STD)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Project."""
+        """Return the projected vectors ``[..., d]``."""
         return torch.tanh(self.dense(vectors))
 
 
@@ -73,7 +73,7 @@ class BatchNormHead(Head):
 class BatchNormLayers(nn.Module):
     """Linear d to 2d, batch norm, ReLU, linear 2d to d, batch norm without gain.
 
-    The statistics are those of the rows of all views, in all processes.
+    The statistics are taken over the rows of all views in all processes.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -88,7 +88,7 @@ class BatchNormLayers(nn.Module):
         reset(self.net, INITIAL_STD)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Project ``[m, B, d]``."""
+        """Return the projected views ``[m, B, d]``."""
         return over_all_rows(lambda rows: self.net(rows.flatten(0, -2)).view(rows.shape), vectors)
 
 
@@ -97,28 +97,29 @@ class WhiteningHead(Head):
     """Whitening of the batch, then z = tanh(W x + b) (WhitenedCSE)."""
 
     num_groups: Count = 0
-    """How many groups; 0 takes groups of two columns, as the paper does for BERT-base."""
+    """The number of groups; 0 makes groups of two columns, as the paper does for BERT-base."""
     eps: NotNegative = 1e-5
     kind: Literal["shuffled-group", "group", "zca", "pca"] = "shuffled-group"
     """``group`` does not shuffle; ``zca`` and ``pca`` whiten all columns at once (table 3)."""
     chunks: Literal["views", "thirds"] = "views"
-    """Whiten each view by itself (paper), or ``thirds`` of the rows sentence by sentence (authors' code): with m views,
-    m parts of B / m sentences each."""
+    """``views`` whitens each view by itself (paper). ``thirds`` whitens parts of the rows in the order of the
+    sentences (authors' code): with m views, m parts of B / m sentences each."""
     detach: bool = True
-    """No gradient through the whitening matrix (code)."""
+    """Whether no gradient flows through the whitening matrix (code)."""
     views_from: Literal["dropout", "shuffle"] = "dropout"
-    """Views by encoding again (code), or by ``shuffle``: one encoding, whitened with other groups (paper)."""
+    """``dropout`` encodes a sentence for each view (code). ``shuffle`` encodes it once and whitens the vector with
+    different groups for each view (paper)."""
     statistics_momentum: Share = 0.9
-    """Share of the running mean and covariance that zca and pca keep at each step (eq. 13)."""
+    """The share of the running mean and covariance that zca and pca keep at each step (eq. 13)."""
 
     def __post_init__(self) -> None:
-        """Refuse to shuffle without a shuffle."""
+        """Refuse views by shuffling for a kind that does not shuffle."""
         super().__post_init__()
         if self.views_from == "shuffle" and self.kind != "shuffled-group":
             raise InputError(f"views_from=shuffle: {self.kind} does not shuffle, so its views would be the same")
 
     def groups(self, dimension: int) -> int:
-        """Return the number of groups on vectors of this dimension."""
+        """Return the number of groups for vectors of this dimension."""
         return self.num_groups or max(1, dimension // 2)
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
@@ -150,7 +151,7 @@ class WhiteningHead(Head):
 
 
 class WhiteningLayers(nn.Module):
-    """The layers of `WhiteningHead`. The statistics are those of the rows of all processes."""
+    """The layers of `WhiteningHead`; the statistics are taken over the rows of all processes."""
 
     running_mean: Tensor
     running_covariance: Tensor
@@ -205,4 +206,4 @@ HEADS: dict[str, type[Head]] = {
     "whitening": WhiteningHead,
     "none": NoHead,
 }
-"""Names for ``--set head=...``."""
+"""The heads by the names of ``--set head=...``."""

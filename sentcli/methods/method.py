@@ -1,4 +1,4 @@
-"""What a method is: data. `sentcli.methods` lists them, `sentcli.methods.configuring` changes their settings."""
+"""A training method as data; `sentcli.methods` lists them and `sentcli.methods.configuring` changes their settings."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from sentcli.methods.settings import Settings
 from sentcli.methods.views import VIEWS, Copies, ViewMaker
 from sentcli.objectives import OBJECTIVES, Objective
 
-TAKEN = {"head", "views", "cnn", "twin", "fit", "settings", "objectives", "name", "title", "stage", "recipe", "file"}
-TAKEN |= {"step", "loss", "learning_rate", "grad_norm", "sentences_per_second"}
+RESERVED = {
+    *("head", "views", "cnn", "twin", "fit", "settings", "objectives", "name", "title", "stage", "recipe", "file"),
+    *("step", "loss", "learning_rate", "grad_norm", "sentences_per_second"),
+}
+"""The names that no objective can have, because settings, reports or metrics use them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One way to train: which views, which head, which terms of the loss, which settings.
+    """A training method: its views, its head, the terms of its loss and its settings.
 
     The name of each objective is its key in ``--set`` and in ``metrics.jsonl``.
     """
 
     name: str
     title: str
-    """Paper, authors, venue."""
+    """The paper, its authors and its venue."""
     objectives: Mapping[str, Objective] = field(default_factory=dict)
     views: ViewMaker = field(default_factory=Copies)
     head: Head = field(default_factory=MLPHead)
@@ -45,12 +48,12 @@ class Method:
     """Name and SHA-256 of the user's own file that made the method; None for the methods of the package."""
 
     def __post_init__(self) -> None:
-        """Refuse a term whose name stands for something else in settings, reports or metrics."""
-        if taken := sorted(TAKEN & set(self.objectives)):
-            raise InputError(f"{self.name}: no objective can be called {taken[0]}; choose another name")
+        """Refuse an objective with a reserved name."""
+        if reserved := sorted(RESERVED & set(self.objectives)):
+            raise InputError(f"{self.name}: no objective can be called {reserved[0]}; choose another name")
 
     def sections(self) -> dict[str, Any]:
-        """Return everything that has settings, by the name that ``--set`` calls it."""
+        """Return the parts that have settings, by their names in ``--set``."""
         if self.fit is not None:
             return {"fit": self.fit}
         parts = {"head": self.head, "views": self.views, "cnn": self.cnn, "twin": self.twin}
@@ -67,22 +70,22 @@ class Method:
         return replace(self, **{name: value})
 
     def describe(self, *, changed_only: bool = False) -> dict[str, Any]:
-        """Return name and every setting but the shared ones, for reports and model cards.
+        """Return the name and all settings except the shared ones, for reports and model cards.
 
         Args:
-            changed_only: leave out settings with the default of their kind, so that new ones change no digest.
+            changed_only: leave out settings with the default of their kind, so that new settings change no digest.
         """
-        kinds: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
-        kinds.update(dict.fromkeys(self.objectives, OBJECTIVES))
-        described: dict[str, Any] = {"name": self.name, **({} if self.file is None else {"file": dict(self.file)})}
+        registries: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
+        registries.update(dict.fromkeys(self.objectives, OBJECTIVES))
+        facts: dict[str, Any] = {"name": self.name, **({} if self.file is None else {"file": dict(self.file)})}
         for section, part in self.sections().items():
             if section == "settings":
                 continue
-            kind = next((k for k, cls in kinds.get(section, {}).items() if type(part) is cls), None)
-            shown = {"kind": kind} if kind not in (None, section) else {}
-            counts = {"count": part.count} if section == "views" else {}
-            described[section] = {**shown, **counts, **(changed(part) if changed_only else asdict(part))}
-        return described
+            kind = next((k for k, cls in registries.get(section, {}).items() if type(part) is cls), None)
+            kind_fact = {"kind": kind} if kind not in (None, section) else {}
+            count = {"count": part.count} if section == "views" else {}
+            facts[section] = {**kind_fact, **count, **(changed(part) if changed_only else asdict(part))}
+        return facts
 
 
 def changed(part: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""A method from a file of the user's own: ``--method FILE.py``.
+"""A method from a user's own file: ``--method FILE.py``.
 
-The file is Python, and it is run. So it is taken from the command line (or the call of `sentcli.train`) alone. It
-defines ``METHOD = Method(...)``, as the files in `sentcli.methods.papers` do, and perhaps objectives of its own and
-modules for the encoder.
+The file is Python code that is run, so only the command line or a call of `sentcli.train` may name it. It defines
+``METHOD = Method(...)``, as the files in `sentcli.methods.papers` do, and may define objectives and modules for the
+encoder.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 def load_method_file(path: Path) -> Method:
-    """Run a file and return its method, which knows the file's name and SHA-256.
+    """Run a file and return its method, which has the file's name and SHA-256.
 
     Objectives and modules that the file registers replace those of an earlier version of it.
 
     Raises:
-        InputError: if there is no such file, it fails (with the line), it defines no method, or a name is taken.
+        InputError: if there is no such file, it fails (with the line), it defines no method, or a name exists already.
     """
     try:
         source = path.read_bytes()
@@ -50,7 +50,7 @@ def load_method_file(path: Path) -> Method:
         method = _method(path, module)
     except BaseException as error:
         _forget(name)
-        if isinstance(error, SentcliError):  # whatever it was, it is the file that is wrong
+        if isinstance(error, SentcliError):  # any error in the file is an error of the user's input
             raise InputError(str(error)) from error
         raise
     file = {"name": path.name, "sha256": hashlib.sha256(source).hexdigest()}
@@ -70,7 +70,7 @@ def _method(path: Path, module: ModuleType) -> Method:
 
 
 def _forget(module: str) -> None:
-    """Take back what an earlier run of the file has registered."""
+    """Remove the module, and the objectives and modules that an earlier run of the file has registered."""
     sys.modules.pop(module, None)
     registries: tuple[dict[str, Any], ...] = (OBJECTIVES, MODULES)
     for registry in registries:
@@ -80,7 +80,7 @@ def _forget(module: str) -> None:
 
 @contextmanager
 def naming_the_line(path: Path | None) -> Iterator[None]:
-    """Turn what goes wrong in the user's file into one message with the file and the line."""
+    """Turn an error that the user's file raises inside the block into a message with the file and the line."""
     try:
         yield
     except SyntaxError as error:
@@ -94,5 +94,5 @@ def naming_the_line(path: Path | None) -> Iterator[None]:
             raise
         if isinstance(error, InputError):
             raise InputError(f"{path}, line {lines[-1]}: {error}") from error
-        what = str(error) if isinstance(error, SentcliError) else f"{type(error).__name__}: {error}"
-        raise SentcliError(f"{path}, line {lines[-1]}: {what}") from error
+        message = str(error) if isinstance(error, SentcliError) else f"{type(error).__name__}: {error}"
+        raise SentcliError(f"{path}, line {lines[-1]}: {message}") from error

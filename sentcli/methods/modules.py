@@ -1,4 +1,4 @@
-"""What a method may add to the encoder or put in the place of training."""
+"""Convolutions and a second encoder, which a method may add, and transformations that are fitted, not trained."""
 
 from __future__ import annotations
 
@@ -26,38 +26,42 @@ class CNN(Bounded):
 
     kernels: tuple[int, ...] = (1, 3, 5)
     channels: Annotated[int, Ge(1), Le(65_536)] = 256
-    """Filters of each kernel."""
+    """The number of filters of each kernel."""
     relu: bool = False
-    """ReLU after the convolutions: in the paper, not in the authors' code."""
+    """Whether a ReLU follows the convolutions, as in the paper but not in the authors' code."""
 
     def __post_init__(self) -> None:
-        """Refuse kernels that would shift the tokens."""
+        """Refuse even kernels, which would shift the tokens."""
         super().__post_init__()
         if not self.kernels or any(kernel < 1 or kernel % 2 == 0 for kernel in self.kernels):
             raise InputError(f"kernels {self.kernels} must be odd, so that a token stays in the middle")
 
     def extend(self, spec: EncoderSpec) -> EncoderSpec:
-        """Return the spec with new convolutions and mean pooling, or as it is if it has these convolutions already."""
-        own = next((module for module in spec.modules if isinstance(module, CNNSpec)), None)
-        if own is not None:
+        """Return the spec with new convolutions and mean pooling, or unchanged if it has these convolutions already.
+
+        Raises:
+            InputError: if it has other convolutions.
+        """
+        existing = next((module for module in spec.modules if isinstance(module, CNNSpec)), None)
+        if existing is not None:
             relu = any(isinstance(module, DenseSpec) and module.on_tokens for module in spec.modules)
-            if (own.kernel_sizes, own.out_channels, relu) != (self.kernels, self.channels, self.relu):
-                kernels = ",".join(map(str, own.kernel_sizes))
+            if (existing.kernel_sizes, existing.out_channels, relu) != (self.kernels, self.channels, self.relu):
+                kernels = ",".join(map(str, existing.kernel_sizes))
                 raise InputError(
                     f"the start model has other convolutions: --set cnn.kernels={kernels} --set "
-                    f"cnn.channels={own.out_channels} --set cnn.relu={str(relu).lower()}"
+                    f"cnn.channels={existing.out_channels} --set cnn.relu={str(relu).lower()}"
                 )
             return spec
         cnn = CNNSpec(spec.hidden_size, self.channels, self.kernels, (1,) * len(self.kernels))
         width = cnn.output_width(spec.hidden_size)
         activation = [DenseSpec(width, width, bias=False, activation=RELU, on_tokens=True)] if self.relu else []
-        end = [NormalizeSpec()] if spec.normalizes else []
-        return replace(spec, modules=(cnn, *activation, PoolingSpec(("mean",)), *end), assumed_pooling=False)
+        normalize = [NormalizeSpec()] if spec.normalizes else []
+        return replace(spec, modules=(cnn, *activation, PoolingSpec(("mean",)), *normalize), assumed_pooling=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Twin(Bounded):
-    """A second encoder, equal at the start, trained beside the first without shared weights (Contrastive Tension)."""
+    """A second encoder, equal to the first at the start and trained beside it (Contrastive Tension)."""
 
     keep: Literal["best", "first", "second"] = "best"
     """Which encoder is kept: the ``best`` on the dev set (authors), ``first``, or ``second`` (sentence-transformers).
@@ -65,7 +69,7 @@ class Twin(Bounded):
 
 
 class Fit(Protocol):
-    """Something that is computed from the vectors of the data, once, instead of training."""
+    """A transformation of an encoder that is fitted to the data instead of training."""
 
     needs_data: bool
 
@@ -75,21 +79,21 @@ class Fit(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolingOnly:
-    """Nothing is computed: the start model with another pooling."""
+    """Changes only the pooling of the start model, for which nothing is computed."""
 
     needs_data = False
 
     def fit(self, encoder: SentenceEncoder, sentences: list[str]) -> SentenceEncoder:
-        """Return the encoder as it is."""
+        """Return the encoder unchanged; it was loaded with the pooling of the method."""
         return encoder
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhiteningFit(Bounded):
-    """x -> (x - mean) U S^-1/2: vectors of the data have mean 0 and covariance I (Su et al. 2021, algorithm 1)."""
+    """x -> (x - mean) U S^-1/2: vectors of the data get mean 0 and covariance I (Su et al. 2021, algorithm 1)."""
 
     dimensions: Count = 0
-    """How many of the principal axes are kept, the largest first; 0 for all that the vectors span."""
+    """The number of principal axes that are kept, the largest first; 0 keeps all that the vectors span."""
 
     needs_data = True
 
@@ -116,6 +120,9 @@ def whitening_transform(
     Args:
         vectors: ``[n, d]``.
         dimensions: k; 0 takes as many as the vectors span.
+
+    Raises:
+        InputError: if the vectors span fewer dimensions.
     """
     mean = vectors.mean(axis=0, dtype=np.float64)
     centred = vectors - mean

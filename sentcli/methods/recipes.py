@@ -1,6 +1,6 @@
-"""Recipes: a paper's settings on one backbone as data, each with its source, and the scores that it should reach.
+"""Recipes: a paper's settings for one backbone, each with its source, and the scores that the paper reports.
 
-They are TOML files, those of ``models/recipes`` by name or any other by path:
+A recipe is a TOML file, one of ``models/recipes`` by name or any other by path:
 
     title = "miCSE, BERT-base"
     method = "micse"
@@ -26,7 +26,7 @@ from sentcli.zoo import models_folder
 
 
 class Sourced(BaseModel):
-    """A value and where it comes from."""
+    """A value and its source, such as a section of the paper."""
 
     value: Any
     source: str = ""
@@ -34,7 +34,7 @@ class Sourced(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _or_bare(cls, value: Any) -> Any:
-        """Take a bare value, which has no source."""
+        """Accept a bare value, which has no source."""
         if not isinstance(value, dict):
             return {"value": value}
         foreign = [key for key in value if key not in cls.model_fields]
@@ -45,7 +45,7 @@ class Sourced(BaseModel):
 
 
 class Recipe(BaseModel, extra="forbid"):
-    """One paper's training on one backbone."""
+    """A paper's training of one backbone."""
 
     name: str = ""
     title: str = ""
@@ -54,17 +54,17 @@ class Recipe(BaseModel, extra="forbid"):
     stage: str | None = None
     pooling: str | None = None
     data: str = ""
-    """What the paper trained on, in words."""
+    """The training data of the paper, in words."""
     note: str = ""
     settings: dict[str, Sourced] = {}
-    """Settings by name, as `configure` takes them."""
+    """The settings by name, as `configure` takes them."""
     published: dict[str, Sourced] = {}
-    """Scores by name, times 100."""
+    """The published scores by name, times 100."""
 
     @field_validator("published")
     @classmethod
     def _numbers(cls, published: dict[str, Sourced]) -> dict[str, Sourced]:
-        """Refuse a score that is no number."""
+        """Refuse a score that is not a number."""
         for name, score in published.items():
             if not isinstance(score.value, int | float):
                 raise ValueError(f"{name} must be a number, not {score.value!r}")
@@ -72,7 +72,7 @@ class Recipe(BaseModel, extra="forbid"):
 
     @property
     def assignments(self) -> list[tuple[str, Any]]:
-        """Return the settings for `configure`."""
+        """The settings with their values, as `configure` takes them."""
         return [(key, setting.value) for key, setting in self.settings.items()]
 
 
@@ -82,7 +82,11 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Read a recipe by name, or by the path of a TOML file."""
+    """Read a recipe by name, or by the path of a TOML file.
+
+    Raises:
+        InputError: if there is no such recipe, or the file is not one.
+    """
     path = Path(name)
     if path.suffix != ".toml":
         path = models_folder() / "recipes" / f"{name}.toml"

@@ -1,4 +1,4 @@
-"""How the views of a sentence are made from text; dropout makes them differ where the texts are the same."""
+"""Make the texts of the views of a sentence; where the texts are the same, dropout makes the views differ."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sentcli.errors import InputError
 
 
 class TrainingText(Protocol):
-    """What views are made of."""
+    """The data from which views are made."""
 
     @property
     def sentences(self) -> Sequence[str]:
-        """The sentences; of pairs, the first ones."""
+        """The sentences, or the first sentence of each pair."""
 
     @property
     def partners(self) -> Sequence[str] | None:
-        """The second sentences of pairs."""
+        """The second sentence of each pair."""
 
     @property
     def scores(self) -> Sequence[float] | None:
-        """The scores of pairs, between 0 and 1."""
+        """The score of each pair, between 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class BatchTexts:
     """The texts of one batch of B rows."""
 
     views: list[list[str]]
-    """B texts a view; a single list stands for all views."""
+    """B texts for each view; a single list stands for all views."""
     labels: npt.NDArray[np.float32] | None = None
-    """A score between 0 and 1 a row."""
+    """The score of each row, between 0 and 1."""
     matched: npt.NDArray[np.bool_] | None = None
-    """Whether the views of a row show the same sentence, where not all do."""
+    """Whether the views of each row show the same sentence; None if all rows do."""
 
 
 class ViewMaker(Bounded):
@@ -46,7 +46,7 @@ class ViewMaker(Bounded):
 
     @property
     def count(self) -> int:
-        """Views of a sentence."""
+        """The number of views of a sentence."""
         raise NotImplementedError
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
@@ -54,7 +54,7 @@ class ViewMaker(Bounded):
         raise NotImplementedError
 
     def rows_with(self, matching: int) -> int:
-        """Return how many rows a batch needs so that this many show one sentence in all views."""
+        """Return how many rows a batch needs so that `matching` of them show one sentence in all views."""
         return matching
 
 
@@ -74,16 +74,16 @@ class SpanMask(ViewMaker):
     """View 1 is the text, view 2 the text with a random span of characters masked (Mirror-BERT's code)."""
 
     span: AtLeastOne = 5
-    """Characters."""
+    """The length of the span in characters."""
     least: AtLeastOne = 30
-    """Shorter texts are not masked."""
+    """The length from which a text is masked, in characters."""
     mask: str = "[MASK]"
-    """What the span is replaced by, also for tokenizers whose mask token is another."""
+    """The text that replaces the span, also for tokenizers with another mask token."""
 
     count: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        """Refuse texts that are shorter than the span."""
+        """Refuse to mask texts that are shorter than the span."""
         super().__post_init__()
         if self.least < self.span:
             raise InputError(f"least must be at least {self.span}, the span, not {self.least}")
@@ -94,7 +94,7 @@ class SpanMask(ViewMaker):
         return BatchTexts([plain, [self.masked(text, rng) for text in plain]])
 
     def masked(self, text: str, rng: np.random.Generator) -> str:
-        """Replace one span; like the authors' code, at the first place where its characters occur."""
+        """Replace a random span by the mask, where its characters first occur in the text, as in the authors' code."""
         if len(text) < self.least:
             return text
         start = int(rng.integers(len(text) - self.span + 1))
@@ -106,25 +106,25 @@ class RandomPairs(ViewMaker):
     """Groups of one sentence paired with itself and some unrelated pairs (Contrastive Tension's code)."""
 
     negatives: AtLeastOne = 7
-    """K: unrelated pairs for each matching one."""
+    """K, the number of unrelated pairs for each matching one."""
 
     count: ClassVar[int] = 2
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
-        """Return the sentences, and for each itself or one drawn from the whole corpus."""
+        """Return the sentences, and for each of them the same sentence or one drawn from the whole corpus."""
         matched = np.arange(len(rows)) % (self.negatives + 1) == 0
         others = rng.integers(len(corpus.sentences), size=len(rows)).tolist()
         second = [i if same else other for i, same, other in zip(rows, matched, others, strict=True)]
         return BatchTexts([[corpus.sentences[i] for i in chosen] for chosen in (rows, second)], matched=matched)
 
     def rows_with(self, matching: int) -> int:
-        """Return the rows up to that matching one: the first of each group matches."""
+        """Return how many rows a batch needs, given that the first row of each group matches."""
         return (matching - 1) * (self.negatives + 1) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredPairs(ViewMaker):
-    """The two sentences of a pair with a score; the data has to be pairs."""
+    """The two sentences of a scored pair as views; the data has to be scored pairs."""
 
     count: ClassVar[int] = 2
 
@@ -141,4 +141,4 @@ VIEWS: dict[str, type[ViewMaker]] = {
     "random-pairs": RandomPairs,
     "scored-pairs": ScoredPairs,
 }
-"""Names for ``--set views=...``."""
+"""The view makers by the names of ``--set views=...``."""

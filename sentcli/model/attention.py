@@ -16,13 +16,13 @@ NAME = "sentcli"
 
 @dataclass
 class Recorder:
-    """The weights of some layers of one forward pass, after softmax and dropout, as transformers returns them."""
+    """The attention weights of some layers in one forward pass, after softmax and dropout, as transformers has them."""
 
     layers: frozenset[int]
     weights: dict[int, Tensor] = field(default_factory=dict)
-    """Layer number, from 0, to ``[rows, heads, T, T]``."""
+    """The weights ``[rows, heads, T, T]`` by the number of the layer, from 0."""
     calls: int = 0
-    """Layers that have run; counting calls gives a layer that is used several times (ALBERT) each of its numbers."""
+    """How many layers have run. The count tells the uses of a shared layer (ALBERT) apart."""
 
 
 _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
@@ -30,7 +30,7 @@ _head_drop: ContextVar[float] = ContextVar("head_drop", default=0.0)
 
 
 def install(backbone: Any) -> bool:
-    """Let the attention of a transformers model run through `attention`; False if it does not allow that."""
+    """Make a transformers model use `attention`, and return whether it allows that."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -52,17 +52,17 @@ def attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Scaled dot-product attention, as a transformers attention function: explicit where weights are recorded.
+    """Scaled dot-product attention as a transformers attention function; it forms the weights where they are recorded.
 
     Args:
         module: the attention layer.
-        query: ``[rows, heads, T, d]``, like `key` and `value`.
-        key: what is attended to.
-        value: what is averaged.
+        query: ``[rows, heads, T, d]``.
+        key: ``[rows, heads, T, d]``.
+        value: ``[rows, heads, T, d]``.
         attention_mask: True or 0 where a key counts, broadcastable to ``[rows, heads, T, T]``.
-        scaling: of the scores; None takes ``1 / sqrt(d)``.
-        dropout: of the weights.
-        **kwargs: whatever else an architecture passes on.
+        scaling: the factor of the scores; None takes ``1 / sqrt(d)``.
+        dropout: the dropout rate of the weights.
+        **kwargs: further arguments of an architecture.
 
     Returns:
         The outputs ``[rows, T, heads, d]``, and the weights if they are recorded.
@@ -82,7 +82,7 @@ def attention(
         if attention_mask is None:
             weights = scores.softmax(dim=-1)
         elif attention_mask.dtype == torch.bool:
-            # not -inf: padding outside a sliding window sees no key at all, and such a row has no weights
+            # not -inf: padding outside a sliding window attends to no key at all, and its weights become 0
             hidden = ~attention_mask
             weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(hidden, 0)
         else:
@@ -95,9 +95,9 @@ def attention(
 
 
 def drop_heads(output: Tensor, rate: float) -> Tensor:
-    """Silence whole heads of ``[rows, T, heads, d]`` for each row at random and scale up the rest by their number.
+    """Set whole heads of ``[rows, T, heads, d]`` to zero at random, and scale up the others in proportion.
 
-    The drophead of Mirror-BERT's scripts (Zhou et al. 2020); a row keeps at least one head.
+    This is the drophead of Mirror-BERT's scripts (Zhou et al. 2020); every row keeps at least one head.
     """
     rows, _, heads, _ = output.shape
     keep = torch.rand(rows, heads, device=output.device)
@@ -108,7 +108,7 @@ def drop_heads(output: Tensor, rate: float) -> Tensor:
 
 @contextmanager
 def dropping_heads(rate: float) -> Iterator[None]:
-    """Drop heads at this rate in every training-mode attention of a model that `install` was called for."""
+    """Drop heads at this rate inside the block, in training mode, for models on which `install` was called."""
     token = _head_drop.set(rate)
     try:
         yield
@@ -118,7 +118,12 @@ def dropping_heads(rate: float) -> Iterator[None]:
 
 @contextmanager
 def recording(backbone: Any, layers: Collection[int]) -> Iterator[Recorder | None]:
-    """Record the attention of these layers in the forward pass inside; None if the model has to return them itself."""
+    """Record the attention weights of these layers in the forward pass inside the block.
+
+    Yields:
+        The recorder; None if there is nothing to record, or the model does not use `attention` and has to return the
+        weights itself.
+    """
     if not layers or backbone.config._attn_implementation != NAME:
         yield None
         return

@@ -1,10 +1,10 @@
-"""A loaded model and its way from texts to vectors: tokenised ahead, packed by length, several batches at a time."""
+"""A loaded model, and how it encodes texts: tokenised ahead, packed by length, several batches at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Vectors = npt.NDArray[np.float32]
 OnLong = Literal["truncate", "error", "chunk-mean"]
 CHUNK = 2048
-"""Texts that are tokenised together, while the model runs the chunk before."""
+"""How many texts are tokenised together, while the model runs the previous chunk."""
 
 
 class Backend(Protocol):
-    """What runs the model: a padded batch of token ids in, vectors out."""
+    """Runs a model: takes padded batches of token ids and returns vectors."""
 
     name: str
     device: str
@@ -33,7 +33,7 @@ class Backend(Protocol):
     dimension: int
     default_batch_tokens: int
     streams: int
-    """Batches that are run at the same time."""
+    """How many batches are run at the same time."""
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
         """Return ``[B, dim]`` for ``input_ids`` and ``attention_mask`` ``[B, T]``."""
@@ -41,46 +41,43 @@ class Backend(Protocol):
 
 @dataclass(frozen=True)
 class EncodeStats:
-    """What was encoded. Texts are counted as given, tokens as the model saw them (each distinct text once)."""
+    """Counts of an encoding. Every given text counts, but tokens count once for each distinct text."""
 
     texts: int = 0
     distinct: int = 0
     tokens: int = 0
     truncated: int = 0
-    """Distinct texts longer than the maximum length."""
+    """The number of distinct texts that are longer than the maximum length."""
     tokens_lost: int = 0
-    """Tokens cut off from them."""
-
-    def __add__(self, other: EncodeStats) -> EncodeStats:
-        return EncodeStats(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+    """The number of tokens that were cut off from these texts."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Vectors of distinct texts, with what became of each."""
+    """The vectors of some texts, and how many tokens they had."""
 
     vectors: Vectors
     """``[n, dim]``."""
     beyond: npt.NDArray[np.int64]
-    """Tokens of each text beyond the maximum length ``[n]``."""
+    """The number of tokens of each text beyond the maximum length ``[n]``."""
     tokens: int
-    """That the model saw."""
+    """The number of tokens that the model ran, of all texts together."""
 
 
 class LongTextError(InputError):
-    """A text is longer than the model reads, and that is an error (``on_long="error"``)."""
+    """A text is longer than the maximum length, which ``on_long="error"`` makes an error."""
 
     def __init__(self, number: int, tokens: int, limit: int) -> None:
         self.number, self.tokens, self.limit = number, tokens, limit
         super().__init__(f"text {number} has {tokens} tokens, more than {limit} (--on-long, --max-length)")
 
     def __reduce__(self) -> tuple[type[LongTextError], tuple[int, int, int]]:
-        """Go from process to process."""
+        """Support pickling: the error is sent from worker processes."""
         return LongTextError, (self.number, self.tokens, self.limit)
 
 
 Progress = Callable[[EncodeStats], None]
-"""Called after every batch with what that batch added (`texts` counts the distinct ones)."""
+"""Is called after every batch with the counts of that batch, in which `texts` counts distinct texts."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +85,9 @@ class LoadedModel:
     """A model in memory, on some backend."""
 
     name: str
-    """The name or path that was given."""
+    """The name or path that the user gave."""
     spec: EncoderSpec
-    """What the model's folder says, with the user's choices applied."""
+    """The description of the model, with the user's choices applied."""
     tokenizer: TextTokenizer
     backend: Backend
     hf_tokenizer: Any = None
@@ -98,7 +95,7 @@ class LoadedModel:
 
     @property
     def torch_module(self) -> TorchEncoder:
-        """The torch module behind the vectors; only a model on torch has one."""
+        """The torch module that computes the vectors; only a model on torch has one."""
         return self.backend.module  # type: ignore[attr-defined]
 
     def encode(
@@ -110,7 +107,7 @@ class LoadedModel:
         on_long: OnLong = "truncate",
         progress: Progress | None = None,
     ) -> Encoded:
-        """Encode texts, each of them, and say what became of each; see `SentenceEncoder.encode_distinct`."""
+        """Encode every text, also repeated ones; see `SentenceEncoder.encode_distinct`."""
         if prompt and on_long == "chunk-mean":
             raise InputError("chunk-mean and a prompt do not go together: the pieces after the first would lack it")
         prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
@@ -120,39 +117,34 @@ class LoadedModel:
         total = 0
         order = batching.longest_first(np.fromiter(map(len, texts), np.int64, len(texts)))
         for rows, tokens in self._tokenized([texts[i] for i in order], prompt, pieces=on_long == "chunk-mean"):
-            beyond[order[rows]] = tokens.lost_each
+            beyond[order[rows]] = tokens.beyond
             if on_long == "error" and tokens.truncated:
-                number = int(order[rows][np.flatnonzero(tokens.lost_each)].min())
+                number = int(order[rows][np.flatnonzero(tokens.beyond)].min())
                 raise LongTextError(number, self.tokenizer.max_length + int(beyond[number]), self.tokenizer.max_length)
             lengths = tokens.lengths
             total += int(lengths.sum())
             pieces = np.empty((len(lengths), self.backend.dimension), np.float32)
-            for batch, of_batch in self._run(tokens, batching.pack(lengths, budget), prompt_length):
-                pieces[batch] = of_batch
+            for batch, batch_vectors in self._run(tokens, batching.pack(lengths, budget), prompt_length):
+                pieces[batch] = batch_vectors
                 if progress is not None:
                     progress(EncodeStats(texts=len(batch), tokens=int(lengths[batch].sum())))
             vectors[order[rows]] = pieces if tokens.owners is None else self._joined(pieces, tokens)
-        broken = int((~np.isfinite(vectors).all(axis=1)).sum())
-        if broken:
+        not_finite = int((~np.isfinite(vectors).all(axis=1)).sum())
+        if not_finite:
             raise SentcliError(
-                f"{broken} of {len(texts)} vectors are not finite: broken weights, or an overflow in "
+                f"{not_finite} of {len(texts)} vectors are not finite: broken weights, or an overflow in "
                 f"{self.backend.precision}"
             )
         return Encoded(vectors, beyond, total)
 
     def _tokenized(self, texts: list[str], prefix: str, *, pieces: bool) -> Iterator[tuple[slice, Tokens]]:
-        """Tokenise chunk by chunk, one chunk ahead of the caller."""
-        slices = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
-        with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
-            ahead = [pool.submit(self.tokenizer, texts[rows], prefix, pieces=pieces) for rows in slices[:1]]
-            for i, rows in enumerate(slices):
-                tokens = ahead.pop().result()
-                if i + 1 < len(slices):
-                    ahead.append(pool.submit(self.tokenizer, texts[slices[i + 1]], prefix, pieces=pieces))
-                yield rows, tokens
+        """Tokenise chunk by chunk, one chunk ahead of the caller, and yield the rows and the tokens of each."""
+        chunks = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
+        tokens = batching.one_ahead(lambda rows: self.tokenizer(texts[rows], prefix, pieces=pieces), chunks)
+        yield from zip(chunks, tokens, strict=True)
 
     def _joined(self, pieces: Vectors, tokens: Tokens) -> Vectors:
-        """Return the mean of each text's pieces, weighted by their tokens without the special ones."""
+        """Return the mean of each text's pieces, weighted by their numbers of tokens without special tokens."""
         assert tokens.owners is not None
         weights = np.maximum(tokens.lengths - self.tokenizer.special_tokens, 1).astype(np.float32)
         starts = np.flatnonzero(np.diff(tokens.owners, prepend=-1))
@@ -165,7 +157,7 @@ class LoadedModel:
     def _run(
         self, tokens: Tokens, batches: Iterator[batching.Index], prompt_length: int
     ) -> Iterator[tuple[batching.Index, Vectors]]:
-        """Run batches, as many at a time as the backend likes, and yield them in order with their vectors."""
+        """Run as many batches at a time as the backend can, and yield them in order with their vectors."""
 
         def run(batch: batching.Index) -> Vectors:
             return self.backend.run(pad(tokens, batch, self.tokenizer.pad_id), prompt_length)
@@ -178,6 +170,6 @@ class LoadedModel:
             try:
                 for batch, future in ahead:
                     yield batch, future.result()
-            finally:  # stopped in between: what has not begun need not be done
+            finally:  # after an error, batches that have not begun are not run
                 for _, future in ahead:
                     future.cancel()

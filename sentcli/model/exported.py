@@ -1,13 +1,13 @@
-"""Folders that `sentcli export` writes, and what they say about themselves.
+"""Folders that `sentcli export` writes, and the facts in their ``export.json``.
 
-No torch and no transformers here: an exported encoder runs without both.
+This module imports neither torch nor transformers, because an exported encoder runs without them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -20,46 +20,42 @@ from sentcli.model.spec import EncoderSpec, read_spec
 
 EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
 FORMAT: Final = 1
-"""Of `export.json`, and of the graphs that are written: another number makes new exports in the cache."""
+"""The version of ``export.json`` and of the graphs. When it changes, the cache makes new exports."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """What ``export.json`` says."""
+    """The content of ``export.json``."""
 
     precision: str
     dimension: int
     pad_id: int
     model: str
-    """The name that was given to `sentcli export`."""
+    """The name of the model that was given to `sentcli export`."""
     model_digest: str
-    """Of weights and modules, see `model_digest`."""
+    """The hash of weights and modules that `model_digest` returns."""
     source_sha256: list[str]
-    """Of the weight files that it was made of, see `weight_digests`."""
+    """The SHA-256 of each weight file that the export was made from; see `weight_digests`."""
     pooling: str
     normalize: bool
     max_length: int
     graph: str
     """``written`` from the weights, ``traced`` by torch's exporter, or ``traced and fused``."""
     sha256: dict[str, str] = field(default_factory=dict)
-    """Of each file that makes the vectors."""
+    """The SHA-256 of each file that determines the vectors, by name."""
     quantisation: dict[str, Any] | None = None
     verification: dict[str, Any] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     runtime: str = "onnx"
-    """What it is for: ``onnx`` for onnxruntime, whose file OpenVINO reads too, or ``openvino`` for OpenVINO alone."""
+    """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
     format: Literal[1] = FORMAT
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
 
 
 def read_export(folder: Path) -> Export | None:
-    """Read what an exported folder says about itself; None if it is none.
+    """Read the ``export.json`` of a folder, or return None if it has none.
 
     Raises:
-        InputError: if it is damaged, of a later version, or a file in it is not the one that was exported.
+        InputError: if the file is damaged or of a later version.
     """
     path = folder / EXPORT
     if not path.exists():
@@ -71,7 +67,7 @@ def check_files(folder: Path, export: Export) -> None:
     """Compare the files of an exported folder with their checksums.
 
     Raises:
-        InputError: if one is missing or another one.
+        InputError: if a file is missing or has changed.
     """
     for name, digest in export.sha256.items():
         path = folder / name
@@ -82,7 +78,7 @@ def check_files(folder: Path, export: Export) -> None:
 
 
 def model_digest(spec: EncoderSpec) -> str:
-    """Return a hash of what the graph computes: weights, configuration, modules. The tokenizer is apart."""
+    """Return a hash of what the graph computes: weights, configuration and modules, but not the tokenizer."""
     digest = hashlib.sha256("".join(weight_digests(spec)).encode())
     config = {key: value for key, value in spec.config.items() if key not in ("transformers_version", "dtype")}
     digest.update(json.dumps(config, sort_keys=True, default=str).encode())
@@ -92,7 +88,7 @@ def model_digest(spec: EncoderSpec) -> str:
 
 
 def source_digests(spec: EncoderSpec) -> list[str]:
-    """Return the `weight_digests` of an encoder; of an exported one, those of the model that it was made of."""
+    """Return the `weight_digests` of an encoder, or those of the model that an exported encoder was made from."""
     export = read_export(spec.folder)
     if export is None or (has_weights(spec.folder) and model_digest(read_spec(spec.folder)) != export.model_digest):
         return weight_digests(spec)
@@ -100,32 +96,36 @@ def source_digests(spec: EncoderSpec) -> list[str]:
 
 
 def weight_digests(spec: EncoderSpec) -> list[str]:
-    """Return the SHA-256 of each weight file of an encoder, those of the modules after the transformer's."""
+    """Return the SHA-256 of each weight file of an encoder: first the transformer's, then those of its modules."""
     folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
     return [known_digest(path) for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
 
 
 def described(module: ModuleSpec) -> str:
-    """Return a module as text, without the place where it is kept."""
+    """Return a module's name and settings as text, without its folder."""
     facts = {key: value for key, value in vars(module).items() if key != "folder"}
     return f"{type(module).__name__} {facts}"
 
 
 def beside(spec: EncoderSpec, precision: str) -> Path | None:
-    """Return the folder itself if it is an export of this encoder in this precision."""
+    """Return the encoder's own folder if it holds an export of this encoder in this precision, else None.
+
+    Raises:
+        InputError: if the export was made from other weights than those in the folder.
+    """
     export = read_export(spec.folder)
     if export is None or (precision not in ("auto", export.precision)):
         return None
-    own = read_spec(spec.folder)
-    if [described(module) for module in own.modules] != [described(module) for module in spec.modules]:
-        return None  # another pooling is wanted
-    if has_weights(spec.folder) and model_digest(own) != export.model_digest:
+    folder_spec = read_spec(spec.folder)
+    if [described(module) for module in folder_spec.modules] != [described(module) for module in spec.modules]:
+        return None  # the user chose another pooling or normalisation
+    if has_weights(spec.folder) and model_digest(folder_spec) != export.model_digest:
         raise InputError(f"{spec.folder / ONNX} is an export of other weights than those beside it; export again")
     return spec.folder
 
 
 def tokenizer_digest(folder: Path) -> str:
-    """Return the hashes of the files that make a folder's tokenizer."""
+    """Return the SHA-256 of the tokenizer files of a folder, separated by spaces."""
     names = (
         *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json"),
         *("special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model"),

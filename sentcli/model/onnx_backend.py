@@ -1,4 +1,4 @@
-"""Running an exported encoder with onnxruntime: neither torch nor transformers is imported."""
+"""Run an exported encoder with onnxruntime, without importing torch or transformers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sentcli.model.exported import ONNX, Export
 
 Batch = dict[str, npt.NDArray[np.int64]]
 CPU_BATCH_TOKENS = 512
-"""On two cores 512 tokens a batch ran MiniLM a tenth faster than 1,024: two batches run at a time."""
+"""On two cores, which run two batches at a time, MiniLM ran a tenth faster with 512 tokens a batch than with 1,024."""
 GPU_BATCH_TOKENS = 32768
 
 
 class OnnxBackend:
     """A `Backend` over an onnxruntime session.
 
-    On a CPU several batches run at a time, each in one thread: small batches divide badly among cores.
+    On a CPU several batches run at a time, each in one thread, because a small batch divides badly among cores.
     """
 
     name = "onnx"
@@ -38,11 +38,11 @@ class OnnxBackend:
         """Open ``model.onnx``.
 
         Args:
-            folder: exported.
-            export: what it says about itself.
+            folder: the exported folder.
+            export: the content of its ``export.json``.
             device: ``cpu``, ``cuda`` or ``cuda:1``.
             allow_cpu_fallback: take the CPU if onnxruntime does not run on the device.
-            half_on_cpu: accept fp16 on a CPU, however slow it is there (verification).
+            half_on_cpu: accept fp16 on a CPU, where it is slow, for the verification of an export.
         """
         provider, options = _provider(device)
         self.session = _session(folder / ONNX, provider, options)
@@ -60,7 +60,7 @@ class OnnxBackend:
         self.device, self.precision, self.dimension = device, export.precision, export.dimension
         self.streams = usable_cores() if device == "cpu" else 1
         self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
-        self.inputs = [each.name for each in self.session.get_inputs()]
+        self.inputs = [argument.name for argument in self.session.get_inputs()]
         self._check(folder)
 
     def _check(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Running an exported encoder with OpenVINO, straight from the ONNX file, without torch and transformers."""
+"""Run an exported encoder with OpenVINO, straight from its ONNX file, without importing torch or transformers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class OpenVinoBackend:
         """Compile the model.
 
         Args:
-            folder: exported.
-            export: what it says about itself.
-            device: ``cpu``; OpenVINO's other devices are not offered.
+            folder: the exported folder.
+            export: the content of its ``export.json``.
+            device: ``cpu``; OpenVINO's other devices are not supported.
             precision: ``bf16`` computes an fp32 export in bfloat16, where the processor has instructions for it.
         """
         try:
@@ -54,11 +54,11 @@ class OpenVinoBackend:
         path = folder / (OPENVINO if export.runtime == "openvino" else ONNX)
         try:
             self.compiled = core.compile_model(core.read_model(path), "CPU", settings)
-        except Exception as error:  # whatever OpenVINO makes of a damaged or foreign file
+        except Exception as error:  # OpenVINO raises many kinds for a damaged or foreign file
             raise SentcliError(f"openvino cannot open {path}: {one_line(error)}") from error
         self.inputs = [port.get_any_name() for port in self.compiled.inputs]
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        # The first look at a tensor's data initialises something that two threads at once wait for forever (2026.4).
+        # The first access to a tensor's data initialises something, and deadlocks if two threads do it (2026.4).
         np.asarray(openvino.Tensor(np.zeros((1, 1), np.int64)).data)
 
     def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
@@ -71,6 +71,6 @@ class OpenVinoBackend:
             outputs = request.infer({name: batch[name] for name in self.inputs})
         except Exception as error:
             raise SentcliError(f"openvino failed: {one_line(error)}") from error
-        vectors: npt.NDArray[np.float32] = np.array(outputs[0], np.float32)  # the request's memory is used again
+        vectors: npt.NDArray[np.float32] = np.array(outputs[0], np.float32)  # a copy: the request's memory is reused
         self._free.put(request)
         return vectors

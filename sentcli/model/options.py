@@ -1,4 +1,4 @@
-"""How a model is loaded: one declaration for flags, keywords and `SentenceEncoder.load`."""
+"""The options with which a model is loaded, declared once for flags, keywords and `SentenceEncoder.load`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Annotated, Literal, get_args
 from annotated_doc import Doc
 from annotated_types import Ge
 
+from sentcli.bounds import one_of
 from sentcli.errors import InputError
 from sentcli.machine import accelerator_in_sight
 
 Backend = Literal["auto", "torch", "onnx", "openvino"]
 Precision = Literal["auto", "fp32", "fp16", "bf16", "int8"]
 MIN_LENGTH = 3
-"""Tokens: a word between the special ones."""
+"""The least maximum length in tokens: one word between two special tokens."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,8 @@ class LoadOptions(ModelOptions):
     allow_cpu_fallback: Annotated[bool, Doc("Take the CPU if --device is not there, instead of an error.")] = False
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("backend", self.backend, get_args(Backend)),
-            ("precision", self.precision, get_args(Precision)),
-        ):
-            if value not in known:
-                raise InputError(f"unknown {name} {value!r}; one of: {', '.join(known)}")
+        one_of("backend", self.backend, get_args(Backend))
+        one_of("precision", self.precision, get_args(Precision))
         if self.precision == "int8" and self.backend == "torch":
             raise InputError("int8 runs on the onnx or openvino backend, not on torch")
         if self.precision == "bf16" and self.backend == "onnx":

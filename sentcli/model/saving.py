@@ -1,4 +1,4 @@
-"""Writing a model folder in sentence-transformers' layout, readable by its releases from 2 on."""
+"""Write a model folder in sentence-transformers' layout, readable by its releases from 2 on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 def save_model(
     model: LoadedModel, folder: Path, add_export: Callable[[str, Path], None], *, overwrite: bool = False
 ) -> None:
-    """Write `folder` whole or not at all, with an export if `add_export` adds one; see `SentenceEncoder.save`."""
+    """Write `folder` whole or not at all; see `SentenceEncoder.save`.
+
+    Args:
+        model: a model on torch.
+        folder: the folder to write.
+        add_export: called with the model's name and the written folder; adds an ONNX export if the folder needs one.
+        overwrite: replace a model folder that exists.
+    """
     check_output(folder, overwrite=overwrite, folder=True)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").exists():
         raise InputError(f"{folder} holds files that are not a model's; choose another folder")
@@ -30,7 +37,13 @@ def save_model(
 
 
 def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True) -> None:
-    """Write the files of a model on torch into an existing folder, the transformer's weights last or not at all."""
+    """Write the files of a model on torch into an existing folder, the transformer's weights last.
+
+    Args:
+        model: a model on torch.
+        folder: the existing folder.
+        weights: whether the transformer's weights are written.
+    """
     spec, module = model.spec, model.torch_module
     entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     for i, (part, width, built) in enumerate(zip(spec.modules, spec.widths, module.stack, strict=True), 1):
@@ -55,7 +68,7 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
     _write_tokenizer(model, folder)
     config: Any = module.backbone.config
     if module.needs_hidden_states:
-        config.output_hidden_states = True  # sentence-transformers hands the layers on only if the config says so
+        config.output_hidden_states = True  # without it, sentence-transformers does not pass the layers on
     config.save_pretrained(folder)
     if weights:
         save_weights(module.backbone, folder / "model.safetensors")

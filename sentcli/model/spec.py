@@ -1,7 +1,8 @@
-"""What a model folder says about itself, as plain data: no torch here.
+"""The description of an encoder that a model folder gives, as plain data without torch.
 
-Two layouts are read: sentence-transformers' (``modules.json`` and one folder a module) and a plain transformers
-folder, whose pooling has to be chosen. The same data writes a folder that ``SentenceTransformer(dir)`` opens.
+Two layouts are read: that of sentence-transformers (``modules.json`` and one folder for each module) and a plain
+transformers folder, whose pooling has to be chosen. The same data writes a folder that ``SentenceTransformer(dir)``
+opens.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sentcli.errors import InputError, nearest
+from sentcli.bounds import one_of
+from sentcli.errors import InputError
 from sentcli.io.json_files import read_json
 from sentcli.model.modules import MODULES, CNNSpec, DenseSpec, LayerMeanSpec, ModuleSpec, NormalizeSpec, PoolingSpec
 from sentcli.model.modules.base import OWN
@@ -26,46 +28,45 @@ POOLINGS = {
     "weightedmean": "mean weighted by position",
     "lasttoken": "the last layer's last token",
 }
-"""Names for ``--pooling``, with what they mean."""
+"""The values of ``--pooling``, with their meanings."""
 
 
 def check_pooling(name: str) -> None:
     """Refuse an unknown pooling."""
-    if name not in POOLINGS:
-        raise InputError(f"unknown pooling {name!r}{nearest(name, list(POOLINGS))}; one of: {', '.join(POOLINGS)}")
+    one_of("pooling", name, list(POOLINGS))
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """A whole encoder: where its transformer is, what follows it, how text is cut and prompted."""
+    """The description of an encoder: its transformer, the modules after it, its maximum length and its prompts."""
 
     folder: Path
-    """Of the transformer: config.json, weights, tokenizer."""
+    """The folder of the transformer, with config.json, weights and tokenizer."""
     modules: tuple[ModuleSpec, ...]
     max_length: int | None = None
-    """In tokens with special tokens; None takes the tokenizer's."""
+    """The maximum length in tokens, special ones included; None takes the tokenizer's."""
     lowercase: bool = False
-    """Lower-case before tokenising (a sentence-transformers setting; most tokenizers do it themselves)."""
+    """Whether text is lower-cased first, a setting of sentence-transformers; most tokenizers do it themselves."""
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     config: dict[str, Any] = field(default_factory=dict)
     """The transformer's config.json."""
     assumed_pooling: bool = False
-    """The folder did not say how to pool, so `mean` was taken."""
+    """Whether the folder does not state a pooling, so that `mean` was assumed."""
 
     @property
     def hidden_size(self) -> int:
-        """Width of the token vectors."""
+        """The dimension of the token vectors."""
         return int(self.config.get("hidden_size") or self.config.get("dim") or 0)
 
     @property
     def layers(self) -> int:
-        """Number of the transformer's layers."""
+        """The number of the transformer's layers."""
         return int(self.config.get("num_hidden_layers") or self.config.get("n_layers") or 0)
 
     @property
     def widths(self) -> list[int]:
-        """Width of the vectors that go into each module."""
+        """The dimension of the input of each module."""
         widths = [self.hidden_size]
         for module in self.modules[:-1]:
             widths.append(module.output_width(widths[-1]))
@@ -78,24 +79,20 @@ class EncoderSpec:
 
     @property
     def is_sentence_transformers(self) -> bool:
-        """Whether sentence-transformers has all of its modules."""
+        """Whether sentence-transformers has all modules of this encoder."""
         return all(module.in_sentence_transformers for module in self.modules)
 
     @property
     def pooling(self) -> str:
-        """The name that `--pooling` would use, or a description for a combination."""
+        """The value of ``--pooling`` for this encoder, or a description of a combination that has no name."""
         modules = [m for m in self.modules if not isinstance(m, NormalizeSpec)]
         pooling = next(m for m in modules if m.pools)
         name = "+".join(pooling.modes if isinstance(pooling, PoolingSpec) else (pooling.name,))
         if isinstance(modules[0], LayerMeanSpec):
-            mixed = modules[0]
-            published = {0: "first-last-avg", 1: "layer1-last-avg"}.get(mixed.layer_start)
-            ends = (
-                mixed.weights is not None
-                and mixed.weights[0] == mixed.weights[-1] != 0
-                and not any(mixed.weights[1:-1])
-            )
-            name = published if published and ends and name == "mean" else f"layers/{name}"
+            weights = modules[0].weights
+            published = {0: "first-last-avg", 1: "layer1-last-avg"}.get(modules[0].layer_start)
+            ends_only = weights is not None and weights[0] == weights[-1] != 0 and not any(weights[1:-1])
+            name = published if published and ends_only and name == "mean" else f"layers/{name}"
         if isinstance(modules[0], CNNSpec):
             relu = any(isinstance(m, DenseSpec) and m.on_tokens for m in modules)
             name = f"cnn{'-relu' * relu}+{name}"
@@ -112,19 +109,19 @@ class EncoderSpec:
 
     @property
     def usual_prompt(self) -> str:
-        """The text in front of every sentence for which no other prompt is named; mostly empty."""
+        """The default prompt, which goes in front of a sentence unless another one is chosen; empty for most models."""
         return self.prompts.get(self.default_prompt or "", "")
 
     def role_prompt(self, role: str) -> str:
-        """Return the model's own prompt for ``query`` or ``document`` (also called passage or corpus).
+        """Return the model's prompt for the role ``query`` or ``document``, else its default prompt, else ``""``.
 
-        Where it has none, that is its default prompt, or ``""``.
+        The prompt for documents may also be called passage or corpus.
         """
         names = ("query",) if role == "query" else ("document", "passage", "corpus")
         return next((self.prompts[name] for name in (*names, self.default_prompt) if name in self.prompts), "")
 
     def with_pooling(self, name: str) -> EncoderSpec:
-        """Return the spec with another pooling; a CNN or dense layers that belong to the old one are left out.
+        """Return the spec with another pooling, without the CNN or the dense layers that belong to the old one.
 
         Raises:
             InputError: for an unknown name.
@@ -146,13 +143,17 @@ class EncoderSpec:
         return replace(self, modules=tuple(modules), assumed_pooling=False)
 
     def with_normalize(self, normalize: bool) -> EncoderSpec:
-        """Return the spec with L2 normalisation at the end, or without any."""
+        """Return the spec with or without L2 normalisation at the end."""
         modules = tuple(m for m in self.modules if not isinstance(m, NormalizeSpec))
         return replace(self, modules=(*modules, NormalizeSpec()) if normalize else modules)
 
 
 def read_spec(folder: Path) -> EncoderSpec:
-    """Read a model folder."""
+    """Read the description of the encoder in a model folder.
+
+    Raises:
+        InputError: if there is no such folder, it holds no model, or a configuration file is damaged.
+    """
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}")
     if (folder / "modules.json").exists():
@@ -175,19 +176,19 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
         first = named[0][0] if named else "nothing"
         raise InputError(f"{folder}: the first module is {first}; only Transformer encoders are supported")
     transformer = named[0][1]
-    modules = [_read_module(name, path) for name, path in named[1:] if name != "Dropout"]  # which does not encode
+    modules = [_read_module(name, path) for name, path in named[1:] if name != "Dropout"]  # dropout is for training
     if not any(module.pools for module in modules):
         raise InputError(f"{folder}: modules.json names no Pooling, so its output is not one vector a text")
     settings = read_json(transformer / "sentence_bert_config.json", default={})
-    prompting = read_json(folder / "config_sentence_transformers.json", default={})
-    prompts = {name: text for name, text in (prompting.get("prompts") or {}).items() if text}
+    prompt_config = read_json(folder / "config_sentence_transformers.json", default={})
+    prompts = {name: text for name, text in (prompt_config.get("prompts") or {}).items() if text}
     return EncoderSpec(
         transformer,
         tuple(modules),
         max_length=settings.get("max_seq_length"),
         lowercase=bool(settings.get("do_lower_case")),
         prompts=prompts,
-        default_prompt=prompting.get("default_prompt_name"),
+        default_prompt=prompt_config.get("default_prompt_name"),
         config=_read_config(transformer, f"{folder} has no config.json for its transformer"),
     )
 

@@ -1,7 +1,7 @@
-"""The heads that checkpoints hold beside the encoder.
+"""The training heads and language-modelling heads that checkpoints hold beside the encoder.
 
-The SimCSE family's training output is read as it is: a state dict under ``bert.`` or ``roberta.`` with the head under
-``mlp.dense``; the converted form, in which the head stands in the pooler's place, too.
+Two forms of the SimCSE family are read: the output of its training, a state dict under ``bert.`` or ``roberta.`` with
+the head under ``mlp.dense``, and the converted form, in which the head is stored as the pooler.
 """
 
 from __future__ import annotations
@@ -17,20 +17,27 @@ if TYPE_CHECKING:
 
 HEAD_FOLDER = "training_head"
 HEAD_KEYS = ("mlp.dense", "pooler.dense")
-"""Where published checkpoints keep the trained [CLS] head: as SimCSE's training wrote it, and as converted."""
+"""The keys of the trained [CLS] head in published checkpoints: from SimCSE's training, and converted."""
 
 
 def head_weights(folder: Path, state: StateDict) -> StateDict:
-    """Return ``weight`` and ``bias`` of the head that was trained with [CLS].
+    """Return ``weight`` and ``bias`` of the head that was trained on the [CLS] vector.
 
-    Looks for the ``training_head`` folder that `sentcli train` writes, then for the keys of published checkpoints.
+    It is in the ``training_head`` folder that `sentcli train` writes, or under the keys of published checkpoints.
+
+    Args:
+        folder: the folder of the transformer.
+        state: the weights in that folder.
+
+    Raises:
+        InputError: if there is no such head, or it is not a dense layer.
     """
     stored = folder / HEAD_FOLDER / "model.safetensors"
     if stored.exists():
-        kept = load_weights(stored)
-        if "dense.weight" not in kept:
+        head = load_weights(stored)
+        if "dense.weight" not in head:
             raise InputError(f"{folder}: its training head is not a dense layer and cannot encode: use --pooling cls")
-        return {name: kept[f"dense.{name}"] for name in ("weight", "bias")}
+        return {name: head[f"dense.{name}"] for name in ("weight", "bias")}
     for stem in HEAD_KEYS:
         for key in state:
             if key.endswith(f"{stem}.weight"):
@@ -60,7 +67,7 @@ RoBERTa and MPNet, DistilBERT, ALBERT, ELECTRA's generator, ModernBERT."""
 def lm_head_weights(folder: Path) -> StateDict | None:
     """Return the masked-language-modelling head of a folder as dense.*, norm.*, decoder.weight and bias, or None.
 
-    Looks for the head that `sentcli train` kept, then for those that published checkpoints hold.
+    A head that `sentcli train` kept goes before one among the weights of a published checkpoint.
     """
     stored = folder / HEAD_FOLDER / "lm_head.safetensors"
     if stored.exists():
@@ -69,11 +76,11 @@ def lm_head_weights(folder: Path) -> StateDict | None:
     for dense, norm, decoder, bias in LM_HEADS:
         if f"{dense}.weight" not in state:
             continue
-        names = {
-            f"{ours}.{kind}": f"{theirs}.{kind}"
-            for ours, theirs in (("dense", dense), ("norm", norm))
+        keys = {
+            f"{name}.{kind}": f"{key}.{kind}"
+            for name, key in (("dense", dense), ("norm", norm))
             for kind in ("weight", "bias")
         }
-        names |= {"decoder.weight": f"{decoder}.weight", "bias": bias}
-        return {ours: state[theirs] for ours, theirs in names.items() if theirs in state}
+        keys |= {"decoder.weight": f"{decoder}.weight", "bias": bias}
+        return {name: state[key] for name, key in keys.items() if key in state}
     return None

@@ -1,6 +1,6 @@
-"""Parts of a transformers encoder: its layers, a copy of the lower or the upper ones, its dropout.
+"""Access to parts of a transformers encoder: its layers, copies of the lower or the upper ones, its dropout.
 
-Works on BERT, RoBERTa, DistilBERT, MPNet, ALBERT, ELECTRA, ModernBERT and what is built like them.
+It works for BERT, RoBERTa, DistilBERT, MPNet, ALBERT, ELECTRA, ModernBERT and architectures built like them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from sentcli.errors import InputError
 
 LAYER_LISTS = ("encoder.layer", "transformer.layer", "layers")
-"""Where the architectures keep their layers: BERT and most others, DistilBERT, ModernBERT."""
+"""The attribute that holds the layers: in BERT and most others, in DistilBERT, and in ModernBERT."""
 SHARED_LAYERS = "encoder.albert_layer_groups"
 
 
 def depth(backbone: Any) -> int:
-    """Return how many layers a forward pass runs through."""
+    """Return how many layers a forward pass runs; a shared layer (ALBERT) counts each time."""
     return int(backbone.config.num_hidden_layers)
 
 
@@ -27,7 +27,7 @@ def layer_list(backbone: Any) -> tuple[str, nn.ModuleList]:
     """Return the attribute path of the layers and the layers.
 
     Raises:
-        InputError: if the architecture keeps them in a place that is not known.
+        InputError: if the place of the layers in this architecture is not known.
     """
     for path in (*LAYER_LISTS, SHARED_LAYERS):
         try:
@@ -40,15 +40,15 @@ def layer_list(backbone: Any) -> tuple[str, nn.ModuleList]:
 
 
 def lower_layers(backbone: Any, count: int) -> Any:
-    """Return a copy of the embeddings and the first `count` layers; its output is that of layer `count`."""
+    """Return a copy of the embeddings and the first `count` layers, whose output is that of layer `count`."""
     part = _part(backbone, slice(count))
-    if hasattr(part, "final_norm"):  # ModernBERT normalises after its last layer only
+    if hasattr(part, "final_norm"):  # ModernBERT normalises only after its last layer
         part.final_norm = nn.Identity()
     return part
 
 
 def upper_layers(backbone: Any, count: int) -> Any:
-    """Return a copy of the last `count` layers that takes ``inputs_embeds`` ``[B, T, d]`` as their input."""
+    """Return a copy of the last `count` layers, which takes hidden states ``[B, T, d]`` as ``inputs_embeds``."""
     part = _part(backbone, slice(-count, None))
     part.embeddings = PassThrough()
     if hasattr(part, "embeddings_project"):
@@ -74,15 +74,15 @@ def _part(backbone: Any, keep: slice) -> Any:
 
 
 class PassThrough(nn.Module):
-    """Stands in the place of the embeddings and hands on the hidden states that were given instead."""
+    """Replaces the embeddings, and returns the hidden states that are given as their input."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return the one tensor ``[B, T, d]`` among the arguments."""
+        """Return the first floating-point tensor among the arguments, ``[B, T, d]``."""
         return next(v for v in (*args, *kwargs.values()) if isinstance(v, Tensor) and v.is_floating_point())
 
 
 def reset(module: nn.Module, std: float) -> None:
-    """Start linear layers, embeddings and normalisations anew: normal(0, std), zero biases, unit gains."""
+    """Initialise linear layers and embeddings anew from normal(0, std), biases with zeros and gains with ones."""
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
             nn.init.normal_(part.weight, std=std)
@@ -93,7 +93,7 @@ def reset(module: nn.Module, std: float) -> None:
 
 
 def set_dropout(module: nn.Module, rate: float) -> None:
-    """Set every dropout rate, of hidden states and of attention weights, wherever an architecture keeps it."""
+    """Set all dropout rates of hidden states and attention weights, wherever an architecture keeps them."""
     for part in module.modules():
         if isinstance(part, nn.Dropout):
             part.p = rate
@@ -105,7 +105,7 @@ def set_dropout(module: nn.Module, rate: float) -> None:
 
 
 def freeze(module: nn.Module) -> None:
-    """Take a module out of training."""
+    """Exclude the parameters of a module from training."""
     for parameter in module.parameters():
         parameter.requires_grad_(False)
 

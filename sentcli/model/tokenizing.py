@@ -1,4 +1,4 @@
-"""Text to token ids, with the Rust tokenizers library alone (no transformers here)."""
+"""Turn text into token ids with the tokenizers library alone, without transformers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
 
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
-"""Architectures that count positions from the padding id on, so that two of their 514 are never used."""
+"""Architectures that count positions from the padding id on, so that two of their 514 positions are never used."""
 
 
 @dataclass(frozen=True)
@@ -25,27 +25,22 @@ class Tokens:
     """Token ids of some texts, special tokens included, cut to the maximum length."""
 
     ids: list[list[int]]
-    """Of each text, or of each piece where texts were cut into pieces."""
+    """The ids of each text, or of each piece where texts were cut into pieces."""
     type_ids: list[list[int]] | None
-    lost_each: npt.NDArray[np.int64]
-    """Tokens that were cut off from each text, or that went into further pieces ``[texts]``."""
+    beyond: npt.NDArray[np.int64]
+    """The number of tokens of each text beyond the maximum length, cut off or in further pieces ``[texts]``."""
     owners: npt.NDArray[np.int64] | None = None
-    """The text that each piece belongs to ``[pieces]``; None where a text is one piece."""
+    """The number of the text that each piece belongs to ``[pieces]``; None if every text is one piece."""
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of each text or piece ``[n]``."""
+        """The number of tokens of each text or piece ``[n]``."""
         return np.fromiter((len(ids) for ids in self.ids), np.int64, len(self.ids))
 
     @property
     def truncated(self) -> int:
-        """Texts that were cut."""
-        return int(np.count_nonzero(self.lost_each))
-
-    @property
-    def lost(self) -> int:
-        """Tokens that were cut off, over all texts."""
-        return int(self.lost_each.sum())
+        """The number of texts that are longer than the maximum length."""
+        return int(np.count_nonzero(self.beyond))
 
 
 class TextTokenizer:
@@ -57,16 +52,16 @@ class TextTokenizer:
         backend.enable_truncation(max_length)
         sample = backend.encode("a")
         self.special_tokens = sum(sample.special_tokens_mask)
-        # BERT's single sentences have type 0 throughout, which is what models assume when none are given.
+        # without type ids, models assume type 0 throughout, as single sentences have in BERT
         self.has_type_ids = any(sample.type_ids)
 
     def __call__(self, texts: Sequence[str], prompt: str = "", *, pieces: bool = False) -> Tokens:
-        """Tokenise.
+        """Tokenise texts.
 
         Args:
-            texts: what to tokenise.
-            prompt: put in front of every text.
-            pieces: keep what is beyond the maximum length, as further pieces of the text.
+            texts: the texts.
+            prompt: is put in front of every text.
+            pieces: keep the tokens beyond the maximum length, as further pieces of the text.
         """
         if prompt:
             texts = [prompt + text for text in texts]
@@ -74,25 +69,25 @@ class TextTokenizer:
             texts = [text.lower() for text in texts]
         try:
             encodings = self.backend.encode_batch_fast(texts)
-        except TypeError:  # the only way for a str to fail
+        except TypeError:  # lone surrogates are the only reason for which a str fails
             encodings = self.backend.encode_batch_fast([without_surrogates(text) for text in texts])
-        lost = np.zeros(len(encodings), np.int64)
+        beyond = np.zeros(len(encodings), np.int64)
         rows: list[Any] = []
         owners: list[int] = []
         for number, encoding in enumerate(encodings):
-            beyond = encoding.overflowing
-            if beyond:
-                lost[number] = sum(len(part) - self.special_tokens for part in beyond)
+            overflow = encoding.overflowing
+            if overflow:
+                beyond[number] = sum(len(piece) - self.special_tokens for piece in overflow)
             rows.append(encoding)
             if pieces:
-                rows.extend(beyond)
-                owners.extend([number] * (1 + len(beyond)))
+                rows.extend(overflow)
+                owners.extend([number] * (1 + len(overflow)))
         type_ids = [encoding.type_ids for encoding in rows] if self.has_type_ids else None
-        owned = np.array(owners, np.int64) if pieces and lost.any() else None
-        return Tokens([encoding.ids for encoding in rows], type_ids, lost, owned)
+        owners_array = np.array(owners, np.int64) if pieces and beyond.any() else None
+        return Tokens([encoding.ids for encoding in rows], type_ids, beyond, owners_array)
 
     def prompt_length(self, prompt: str) -> int:
-        """Tokens that `prompt` takes at the front, leading special tokens included, the closing one not."""
+        """Return how many tokens `prompt` takes at the front, with leading special tokens but without a closing one."""
         encoding = self.backend.encode(prompt)
         return len(encoding.ids) - (1 if encoding.special_tokens_mask[-1] else 0)
 
@@ -103,11 +98,14 @@ def fit(
     """Wrap a fast tokenizer with the maximum length that applies.
 
     Args:
-        backend: a `tokenizers.Tokenizer`; truncation is set on it.
-        spec: of the encoder.
-        pad_id: of the padding token.
-        own_limit: the tokenizer's own maximum length.
-        max_length: what the user wants.
+        backend: a `tokenizers.Tokenizer`; its truncation is changed.
+        spec: the description of the encoder.
+        pad_id: the id of the padding token.
+        own_limit: the maximum length that the tokenizer itself states.
+        max_length: the maximum length that the user chose.
+
+    Raises:
+        InputError: if the vocabulary does not fit the model, or the length does not fit its positions.
     """
     words = spec.config.get("vocab_size")
     if isinstance(words, int) and backend.id_to_token(words) is not None:
@@ -122,8 +120,8 @@ def fit(
             raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
         limit = positions
     if limit < MIN_LENGTH:
-        whose = f"{spec.folder}: its maximum length" if max_length is None else "--max-length"
-        raise InputError(f"{whose} {limit} leaves no room between the special tokens; at least {MIN_LENGTH}")
+        name = f"{spec.folder}: its maximum length" if max_length is None else "--max-length"
+        raise InputError(f"{name} {limit} leaves no room between the special tokens; at least {MIN_LENGTH}")
     return TextTokenizer(backend, limit, pad_id if pad_id is not None else 0, lowercase=spec.lowercase)
 
 
@@ -137,7 +135,7 @@ def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """Read ``tokenizer.json``."""
+    """Read the ``tokenizer.json`` of a folder."""
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"
@@ -150,7 +148,7 @@ def read_tokenizer(folder: Path) -> Any:
 
 
 def without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which JSON can hold and UTF-8 cannot, by U+FFFD."""
+    """Replace lone surrogates, which JSON can hold but UTF-8 cannot, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,4 +1,4 @@
-"""Running a model with torch: choice of device and precision, weights, the tokenizer of a transformers folder."""
+"""Run a model with torch: choose device and precision, and load the weights and the tokenizer of a folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_LIMIT = 10**9  # transformers writes 10^30 for "no maximum length"
 
 
 def quiet_transformers() -> None:
-    """Silence transformers' progress bars and notices; errors come as exceptions."""
+    """Silence the progress bars and notices of transformers; errors still raise exceptions."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     from transformers.utils import logging
 
@@ -38,28 +38,28 @@ def quiet_transformers() -> None:
 
 
 def choose_device(device: str) -> torch.device:
-    """Return the device of a name; ``auto`` takes CUDA, then Apple's GPU, then the CPU.
+    """Return the torch device of a name; ``auto`` takes CUDA, else Apple's GPU, else the CPU.
 
     Raises:
-        InputError: if it is not on this machine; there is no silent fall-back to the CPU.
+        InputError: if this machine does not have the device; there is no silent fallback to the CPU.
     """
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
-        chosen = torch.device(device)
+        torch_device = torch.device(device)
     except RuntimeError as error:
         raise InputError(f"unknown device {device!r}; for example auto, cpu, cuda, cuda:1, mps") from error
-    if chosen.type == "cuda":
+    if torch_device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (chosen.index or 0) >= count:
+        if (torch_device.index or 0) >= count:
             raise InputError(f"device {device!r} is not there: torch {torch.__version__} sees {count} CUDA devices")
-    elif chosen.type == "mps" and not torch.backends.mps.is_available():
+    elif torch_device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("device 'mps' is not there")
-    elif chosen.type not in ("cpu", "mps"):
+    elif torch_device.type not in ("cpu", "mps"):
         raise InputError(f"device {device!r} is not supported; cpu, cuda or mps")
-    return chosen
+    return torch_device
 
 
 class TorchBackend:
@@ -70,14 +70,14 @@ class TorchBackend:
 
     def __init__(self, device: torch.device, precision: str) -> None:
         self.torch_device, self.device, self.precision = device, str(device), precision
-        # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU wants to be filled.
+        # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU needs large batches
         self.default_batch_tokens = 1024 if device.type == "cpu" else 32768
         self.dimension = 0
         self.module: TorchEncoder
 
     @classmethod
     def choose(cls, options: LoadOptions, notice: Notice = lambda message: None) -> TorchBackend:
-        """Make the backend for a device and a precision, of which ``auto`` is fp32."""
+        """Make the backend for the device and the precision of the options."""
         try:
             device = choose_device(options.device)
         except InputError as error:
@@ -85,13 +85,13 @@ class TorchBackend:
                 raise
             device = torch.device("cpu")
             notice(f"running on the CPU: {error}")
-        # the same vectors everywhere; half precision is a choice
+        # auto gives the same vectors on every machine, so half precision has to be chosen
         precision = "fp32" if options.precision == "auto" else options.precision
         check_precision(device, precision)
         return cls(device, precision)
 
     def attach(self, module: TorchEncoder) -> None:
-        """Take the model, on this device in this precision."""
+        """Move the model to the device and the precision of the backend."""
         self.module = module.to(self.torch_device, PRECISIONS[self.precision])
         ids = np.full((1, 1), 1, np.int64)
         self.dimension = self.run({"input_ids": ids, "attention_mask": np.ones_like(ids)}, 0).shape[1]
@@ -115,11 +115,11 @@ def load(
     """Load a model with torch and transformers.
 
     Args:
-        name: that was given for the model.
-        spec: what its folder says.
+        name: the name that the user gave for the model.
+        spec: the description of the model.
         options: device, precision and maximum length.
-        notice: called with what the user should know.
-        untrained: a folder without weights gives random ones instead of an error.
+        notice: called with notes for the user.
+        untrained: start from random weights if the folder has none, instead of raising an error.
     """
     quiet_transformers()
     backend = TorchBackend.choose(options, notice)
@@ -156,5 +156,5 @@ def load_tokenizer(folder: Path) -> Any:
 def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> TextTokenizer:
     """Wrap the fast tokenizer of transformers; see `tokenizing.fit`."""
     own_limit = hf_tokenizer.model_max_length if hf_tokenizer.model_max_length < NO_LIMIT else None
-    own_copy = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # truncation is set on it
-    return fit(own_copy, spec, hf_tokenizer.pad_token_id, own_limit, max_length)
+    copied = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # a copy, because its truncation is changed
+    return fit(copied, spec, hf_tokenizer.pad_token_id, own_limit, max_length)

@@ -1,4 +1,4 @@
-"""The encoder as a torch module: a transformers backbone, then what its spec lists."""
+"""The encoder as a torch module: a transformers backbone, then the modules of its spec."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sentcli.model.spec import EncoderSpec
 
 
 class BuiltModule(nn.Module):
-    """A module of the spec with its torch parts as attributes; what it computes stands in the spec's class.
+    """A module of the spec with its torch parts as attributes; the spec's class defines what it computes.
 
     Args:
-        spec: of the module.
-        width: of the vectors that go in.
-        layers: of the transformer.
+        spec: the description of the module.
+        width: the dimension of its input.
+        layers: the number of the transformer's layers.
     """
 
     def __init__(self, spec: ModuleSpec, width: int = 0, layers: int = 0) -> None:
@@ -33,13 +33,13 @@ class BuiltModule(nn.Module):
             setattr(self, name, part)
 
     def forward(self, features: Features) -> Features:
-        """Change what the module before has made."""
+        """Change the features in place, and return them."""
         self.spec.forward(features, self)
         return features
 
 
 class TorchEncoder(nn.Module):
-    """Token ids to sentence vectors ``[B, dim]``."""
+    """Turns token ids into sentence vectors ``[B, dim]``."""
 
     def __init__(self, backbone: nn.Module, modules: list[BuiltModule]) -> None:
         super().__init__()
@@ -47,14 +47,14 @@ class TorchEncoder(nn.Module):
         self.stack = nn.ModuleList(modules)
         self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
         self.first_token_suffices = modules[0].spec.first_token_suffices and first_token.install(backbone)
-        """Whether the sentence vector needs no more than position 0 of the last layer."""
+        """Whether the sentence vector depends only on position 0 of the last layer."""
 
     def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
         """Encode a padded batch.
 
         Args:
             batch: ``input_ids`` and ``attention_mask`` ``[B, T]``, perhaps ``token_type_ids``.
-            prompt_length: tokens at the front that pooling leaves out, if the model says so.
+            prompt_length: the number of prompt tokens at the front, which the pooling of some models leaves out.
         """
         sentence = self.features(batch, prompt_length, sentence_only=True).sentence
         assert sentence is not None
@@ -69,19 +69,19 @@ class TorchEncoder(nn.Module):
         attention_layers: Collection[int] = (),
         sentence_only: bool = False,
     ) -> Features:
-        """Encode a padded batch and return everything on the way.
+        """Encode a padded batch, and return token vectors, sentence vectors and intermediate states.
 
         Args:
             batch: as for `forward`.
             prompt_length: as for `forward`.
-            normalize: False leaves out a final `Normalize` (training, and classifiers on the vectors).
-            attention_layers: layers, counted from 0, whose attention weights are wanted.
-            sentence_only: the token vectors are not wanted, so that they need not all be computed.
+            normalize: False leaves out a final `Normalize`, as training and classifiers on the vectors need.
+            attention_layers: the layers, counted from 0, whose attention weights are returned.
+            sentence_only: only the sentence vectors are used, so that some token vectors need not be computed.
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
         if not self.training and bool(mask.all()):
-            del inputs["attention_mask"]  # nothing is padded: attention without a mask is a few percent faster
+            del inputs["attention_mask"]  # there is no padding, and attention without a mask is a few percent faster
         options = {"output_hidden_states": self.needs_hidden_states, "return_dict": True}
         first_only = sentence_only and self.first_token_suffices and not prompt_length
         first_only = first_only and surgery.depth(self.backbone) - 1 not in attention_layers
@@ -110,8 +110,8 @@ def build(spec: EncoderSpec, *, untrained: bool = False) -> TorchEncoder:
     """Build the encoder of a spec and load its weights, in float32 and evaluation mode.
 
     Args:
-        spec: of the encoder.
-        untrained: a folder without weights gives random ones instead of an error.
+        spec: the description of the encoder.
+        untrained: start from random weights if the folder has none, instead of raising an error.
     """
     state = {} if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
     backbone = load_backbone(spec.folder, state)
@@ -120,7 +120,11 @@ def build(spec: EncoderSpec, *, untrained: bool = False) -> TorchEncoder:
 
 
 def load_backbone(folder: Path, state: dict[str, Tensor]) -> nn.Module:
-    """Make the transformers model of a folder's config.json with the weights in `state`; random ones if it is empty."""
+    """Make the transformers model of a folder's config.json, with the weights in `state` or random ones if it is empty.
+
+    Raises:
+        InputError: if config.json describes no encoder, or the weights do not fit it.
+    """
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 

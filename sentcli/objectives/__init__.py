@@ -26,7 +26,7 @@ from sentcli.objectives.reconstruction import Reconstruction, reconstruction_los
 from sentcli.objectives.replaced_token import ReplacedTokenDetection
 from sentcli.objectives.whitening import shuffled_group_whitening
 
-for _module in iter_modules(__path__):  # a file more is an objective more: each class registers itself
+for _module in iter_modules(__path__):  # importing a file registers its objectives
     import_module(f"{__name__}.{_module.name}")
 
 __all__ = [

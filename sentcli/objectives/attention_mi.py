@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 Slicing = Literal["layer-pairs", "head-pairs"]
 SMALLEST = 1e-30
-"""Weights below this count as zero: the gradient of their logarithm would overflow."""
+"""Attention weights below this count as zero, because the gradient of their logarithm would overflow."""
 LEAST = 1e-6
-"""Floor of ``1 - rho^2``, so that two equal slices have a finite value (6.9 nats), and of the norms in rho."""
+"""The least value of ``1 - rho^2``, so that equal slices have a finite value (6.9 nats), and of the norms in rho."""
 
 
 def attention_mutual_information(
@@ -45,15 +45,15 @@ def attention_mutual_information(
 
     Args:
         first: ``[L, B, H, T, T]`` weights after softmax and dropout: chosen layers, sentences, heads, queries, keys.
-        second: the same of the other view.
-        lengths: real tokens of each sentence ``[B]``.
+        second: the weights of the other view, of the same shape.
+        lengths: the number of real tokens of each sentence ``[B]``.
         slicing: ``layer-pairs`` is the authors' code: a slice is one head in every second layer (layers l and l + 2
             of four), T x T positions each. ``head-pairs`` is the paper: a slice is one layer and two adjacent heads,
-            the real tokens alone.
-        samples: positions drawn without replacement from those where both views have weight; slices with fewer are
-            left out, and if all have fewer, the smallest count is drawn from each. None takes every position.
-        scale_by_share: times the squared share of positions where both views have weight, plus 1e-6 (the code).
-        generator: of the draw.
+            over the real tokens alone.
+        samples: how many positions are drawn without replacement from those where both views have weight. Slices with
+            fewer positions are left out; if all have fewer, the smallest count is drawn from each. None takes all.
+        scale_by_share: multiply by the squared share of positions where both views have weight, plus 1e-6 (the code).
+        generator: the random generator of the draw.
         log: False takes ``(rho^2 - 1) / 2``, the form of eq. 9, eq. 11 and algorithm 1.
         real_queries: leave out the rows of padded queries also in layer pairs.
 
@@ -69,7 +69,7 @@ def attention_mutual_information(
         kept, positions = draw(joint, samples, generator)
         joint = joint[kept]
         share = joint.to(first.dtype).mean()
-        first, second = (each[kept].gather(1, positions) for each in (first, second))
+        first, second = (weights[kept].gather(1, positions) for weights in (first, second))
         joint = joint.gather(1, positions)
     else:
         share = joint.to(first.dtype).mean()
@@ -80,7 +80,7 @@ def attention_mutual_information(
 def slices(
     first: Tensor, second: Tensor, lengths: Tensor, slicing: str, real_queries: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Cut the attention of both views into slices ``[S, P]``, and say which positions belong to real tokens."""
+    """Return the attention of both views as slices ``[S, P]``, and which of their positions count ``[S, P]``."""
     one_of("slicing", slicing, get_args(Slicing))
     layers, batch, heads, width, _ = first.shape
     if first.shape != second.shape or first.ndim != 5 or len(lengths) != batch:
@@ -104,15 +104,15 @@ def slices(
 
 
 def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Draw positions without replacement from each slice's True ones.
+    """Draw positions without replacement from the True positions of each slice.
 
     Args:
-        joint: ``[S, P]``.
-        samples: how many; slices with fewer are left out, unless all have fewer.
-        generator: of the draw.
+        joint: which positions can be drawn ``[S, P]``.
+        samples: how many are drawn; slices with fewer positions are left out, unless all have fewer.
+        generator: the random generator of the draw.
 
     Returns:
-        Numbers of the kept slices ``[K]``, and their positions ``[K, n]``.
+        The numbers of the kept slices ``[K]``, and the drawn positions of each ``[K, n]``.
     """
     counts = joint.sum(dim=1)
     kept = (counts >= samples).nonzero().squeeze(1)
@@ -125,19 +125,19 @@ def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) 
 def mutual_information(first: Tensor, second: Tensor, mask: Tensor, *, log: bool = True) -> Tensor:
     """Return the mutual information ``[S]`` of the logarithms of two sets of slices ``[S, P]`` where `mask` is True."""
     rho = correlation(first.where(mask, 1).log(), second.where(mask, 1).log(), mask)
-    rest = (1 - rho.square()).clamp(min=LEAST)
-    return -0.5 * (rest.log() if log else rest)
+    unexplained = (1 - rho.square()).clamp(min=LEAST)
+    return -0.5 * (unexplained.log() if log else unexplained)
 
 
 def correlation(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
-    """Pearson's correlation ``[S]`` of the rows of ``[S, P]`` over the positions where `mask` is True."""
+    """Return Pearson's correlation ``[S]`` of the rows of ``[S, P]`` over the positions where `mask` is True."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
     first, second = ((x - x.where(mask, 0).sum(dim=1, keepdim=True) / count).where(mask, 0) for x in (first, second))
     return functional.cosine_similarity(first, second, dim=1, eps=LEAST)
 
 
 def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
-    """Return the layers that a slice means: ``7:11`` and ``-5:-1`` count, ``0.58:0.92`` are shares of the depth."""
+    """Return the layers of a range: ``7:11`` and ``-5:-1`` are numbers, ``0.58:0.92`` are shares of the depth."""
     try:
         start, stop = (_boundary(part, depth) for part in text.split(":"))
     except (ValueError, OverflowError) as error:
@@ -159,28 +159,28 @@ class AttentionMI(Objective, name="ami"):
 
     weight: float = 2.5e-3
     layers: str = "-5:-1"
-    """The four layers before the last: 8 to 11 of 12 counted from 1, 2 to 5 of 6."""
+    """The range of layers, by default the four before the last: 8 to 11 of 12 counted from 1, 2 to 5 of 6."""
     slicing: Slicing = "layer-pairs"
     samples: Count = 150
-    """Positions a slice; 0 takes all."""
+    """The number of positions that are drawn from each slice; 0 takes all."""
     scale_by_share: bool = True
     log: bool = True
     real_queries: bool = False
-    """Leave the rows of padded queries out."""
+    """Whether the rows of padded queries are left out."""
 
     requires: ClassVar[str] = "attention"
 
     def check(self) -> None:
-        """Refuse two positions, which always correlate."""
+        """Refuse one or two positions, whose correlation says nothing."""
         if 0 < self.samples < 3:
             raise InputError(f"samples must be 0 or at least 3, not {self.samples}: two points always correlate")
 
     def attention_layers(self, depth: int) -> tuple[int, ...]:
-        """Return the chosen layers."""
+        """Return the layers in the range `layers`."""
         return chosen_layers(self.layers, depth)
 
     def build(self, parts: Parts) -> Loss:
-        """Check that the slices can be cut."""
+        """Check that the attention of this model can be cut into slices, and return this objective."""
         layers, heads = len(self.attention_layers(depth(parts.backbone))), parts.backbone.config.num_attention_heads
         if self.slicing == "layer-pairs" and layers % 2:
             raise InputError(f"ami: layers {self.layers} are {layers}; layer-pairs needs an even number of them")

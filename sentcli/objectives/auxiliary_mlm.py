@@ -1,4 +1,4 @@
-"""Masked words predicted through the sentence vector: InfoCSE's auxiliary network, and its pretraining.
+"""Prediction of masked words through the sentence vector: InfoCSE's auxiliary network, and its pretraining.
 
 InfoCSE (Wu et al., EMNLP 2022 Findings); Condenser (Gao and Callan, EMNLP 2021) for the pretraining.
 """
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
 AUXILIARY = "auxiliary"
-"""Name of the file that the network is kept in."""
+"""The name of the file that keeps the network."""
 
 
 class AuxiliaryNetwork(nn.Module):
-    """Some layers over ``[one sentence vector; token states of a lower layer]``, and a head that predicts words."""
+    """A few layers over the sentence vector and the token states of a lower layer, and a head that predicts words."""
 
     def __init__(self, parts: Parts, layers: int, init: str) -> None:
         super().__init__()
@@ -55,18 +55,18 @@ class AuxiliaryNetwork(nn.Module):
             self._load(Path(init))
 
     def _load(self, folder: Path) -> None:
-        own, other = folder / stored_heads.HEAD_FOLDER / f"{AUXILIARY}.safetensors", folder / "model.pt"
-        if own.exists():
-            state = load_weights(own)
-        elif other.exists():  # as Condenser's and InfoCSE's code writes it, beside the transformers files
-            state = self.renamed(load_weights(other))
+        kept, published = folder / stored_heads.HEAD_FOLDER / f"{AUXILIARY}.safetensors", folder / "model.pt"
+        if kept.exists():
+            state = load_weights(kept)
+        elif published.exists():  # Condenser's and InfoCSE's code writes it beside the transformers files
+            state = self.renamed(load_weights(published))
             state.update(
                 {f"lm_head.{name}": value for name, value in (stored_heads.lm_head_weights(folder) or {}).items()}
             )
         else:
             raise InputError(
                 f"--aux-init {folder}: neither copy-top nor random, nor a folder that 'train --method infocse "
-                f"--stage pretrain' wrote ({own.relative_to(folder)} is missing)"
+                f"--stage pretrain' wrote ({kept.relative_to(folder)} is missing)"
             )
         own_state = self.state_dict()
         missing = [key for key in own_state if key not in state]
@@ -88,9 +88,9 @@ class AuxiliaryNetwork(nn.Module):
         """Return hidden states ``[B, T, d]``.
 
         Args:
-            sentence: ``[B, d]``, which takes position 0.
-            states: ``[B, T, d]`` of the lower layer, whose position 0 is left out.
-            mask: real tokens ``[B, T]``.
+            sentence: the sentence vectors ``[B, d]``, which take position 0.
+            states: the token states ``[B, T, d]`` of the lower layer, whose position 0 is not used.
+            mask: 1 for real tokens ``[B, T]``.
         """
         inputs = torch.cat([sentence[:, None], states[:, 1:]], dim=1)
         return self.layers(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
@@ -101,16 +101,17 @@ class _AuxiliarySettings(Objective):
     rate: MaskRate = 0.4
     """The share of masked words; 0.3 in the BERT-large script."""
     skip_from: int = 0
-    """Layers of the lower part; 0 takes half of the encoder, at most 6."""
+    """The number of layers in the lower part; 0 takes half of the encoder, at most 6."""
     layers: int = 2
-    """Extra layers."""
+    """The number of extra layers."""
     init: str = "copy-top"
-    """Start of the extra layers: ``copy-top`` the encoder's last ones, ``random``, or the folder of a pretraining."""
+    """How the extra layers start: ``copy-top`` copies the encoder's last ones, ``random`` draws random weights, and any
+    other value is the folder of a pretraining."""
 
     requires: ClassVar[str] = "text"
 
     def reads(self) -> list[str]:
-        """Return the folder of the pretraining, if there is one."""
+        """Return the folder of the pretraining, if one is given."""
         return [] if self.init in ("copy-top", "random") else [self.init]
 
     def lower(self, parts: Parts) -> int:
@@ -140,30 +141,30 @@ class _NetworkLoss(StatefulObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryMLM(_AuxiliarySettings, name="auxiliary-mlm"):
-    """Predict masked words from the frozen lower layers' states and the sentence vector (InfoCSE, stage 2).
+    """Predict masked words from the states of frozen lower layers and the sentence vector (InfoCSE, stage 2).
 
-    The only way from this loss to the encoder is the sentence vector at position 0.
+    The gradient of this loss reaches the encoder only through the sentence vector at position 0.
     """
 
     weight: float = 1e-5
     detach: bool = True
-    """False lets gradients through the lower layers of the encoder itself, instead of a frozen copy."""
+    """Whether the lower layers are a frozen copy; if not, gradients reach the encoder's own lower layers."""
     frozen_dropout: bool = False
-    """Dropout in the frozen copy: off in the BERT-base script, on in the large one."""
+    """Whether the frozen copy has dropout, as in the BERT-large script but not in the base one."""
     copies: Literal["both", "one"] = "both"
-    """Mask a copy of ``both`` views (code) or of ``one`` (paper)."""
+    """Whether masked copies of ``both`` views (code) or of ``one`` (paper) are predicted."""
 
     views: ClassVar[int] = 1
     every_view: ClassVar[bool] = True
 
     def build(self, parts: Parts) -> Loss:
-        """Return the loss with its network."""
+        """Return the loss module with its network."""
         need_mask_token(parts, "auxiliary-mlm")
         return AuxiliaryMLMLoss(self, parts)
 
 
 class AuxiliaryMLMLoss(_NetworkLoss):
-    """`AuxiliaryMLM` with its frozen lower layers, its extra layers and their head."""
+    """The loss of `AuxiliaryMLM`, with its frozen lower layers, its extra layers and their head."""
 
     settings: AuxiliaryMLM
 
@@ -176,7 +177,7 @@ class AuxiliaryMLMLoss(_NetworkLoss):
             surgery.freeze(self.lower)
 
     def train(self, mode: bool = True) -> AuxiliaryMLMLoss:
-        """Set the mode; the frozen copy stays in evaluation unless it is to have dropout."""
+        """Set the mode; the frozen copy stays in evaluation mode, unless it has dropout."""
         super().train(mode)
         if self.lower is not None and not self.settings.frozen_dropout:
             self.lower.eval()
@@ -189,7 +190,7 @@ class AuxiliaryMLMLoss(_NetworkLoss):
         return self.predict(views, masked, labels)
 
     def predict(self, views: Views, masked: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of given masked ids and labels ``[rows, T]``; rows are those of the first views."""
+        """Return the loss of masked ids and labels ``[rows, T]``, which belong to the first rows of the views."""
         inputs = {name: ids[: len(masked)] for name, ids in views.inputs.items()} | {"input_ids": masked}
         sentences = views.pooled.flatten(0, 1)[: len(masked)]
 
@@ -209,9 +210,9 @@ class AuxiliaryMLMLoss(_NetworkLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
-    """Predict masked words twice: from the encoder's last layer, and from its middle layer with the last [CLS].
+    """Predict masked words from the encoder's last layer, and again from its middle layer with the last layer's [CLS].
 
-    InfoCSE's stage 1 and Condenser: nothing is frozen or detached, one head scores the words of both.
+    This is InfoCSE's stage 1 and Condenser: nothing is frozen or detached, and one head makes both predictions.
     """
 
     rate: MaskRate = 0.15
@@ -221,17 +222,17 @@ class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
     every_view: ClassVar[bool] = True
 
     def build(self, parts: Parts) -> Loss:
-        """Return the loss with its network."""
+        """Return the loss module with its network."""
         need_mask_token(parts, "condenser-mlm")
         return CondenserMLMLoss(self, parts)
 
 
 class CondenserMLMLoss(_NetworkLoss, WordPrediction):
-    """`CondenserMLM` with its network."""
+    """The loss of `CondenserMLM`, with its network."""
 
     @property
     def head(self) -> LMHead:
-        """What scores words, of the network and of the encoder alike."""
+        """The head that scores words for the network and for the encoder."""
         return self.network.lm_head
 
     def forward(self, views: Views) -> Tensor:

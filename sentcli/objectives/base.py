@@ -1,4 +1,4 @@
-"""What an objective is, what it is built from, and what a training step hands to it."""
+"""The base classes of objectives, and the data that they are built from and computed on."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The token ids that masking needs."""
+    """The size of the vocabulary and the token ids that masking needs."""
 
     size: int
     mask: int | None
     special: frozenset[int]
-    """Never masked, never predicted."""
+    """The ids of special tokens, which are never masked or predicted."""
     pad: int
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run has when its objectives are built."""
+    """The parts of a run that its objectives are built from."""
 
     encoder: TorchEncoder
     spec: EncoderSpec
@@ -42,11 +42,11 @@ class Parts:
     dimension: int
     """The dimension of the sentence vector."""
     max_length: int = 0
-    """Tokens a sentence in training."""
+    """The maximum length of a sentence in training, in tokens."""
 
     @property
     def token_width(self) -> int:
-        """Return the length of a token vector, after the convolutions if there are some."""
+        """The dimension of the token vectors that are pooled, after convolutions if there are any."""
         return next(width for part, width in zip(self.spec.modules, self.spec.widths, strict=True) if part.pools)
 
     @property
@@ -57,32 +57,32 @@ class Parts:
 
 @dataclass(frozen=True)
 class Views:
-    """One batch of B sentences, each seen m times. Rows of `inputs` are view by view: all of view 1, then view 2."""
+    """A batch of B sentences with m views each; the rows of `inputs` are all rows of view 1, then those of view 2."""
 
     inputs: dict[str, Tensor]
-    """``input_ids``, ``attention_mask``, perhaps ``token_type_ids``: ``[m * B, T]``."""
+    """``input_ids``, ``attention_mask`` and perhaps ``token_type_ids``, each ``[m * B, T]``."""
     encoder: Any = None
     """The `TorchEncoder` that made the views."""
     second: Any = None
-    """The one that made the second view, where two are trained."""
+    """The encoder that made the second view, where a method trains two."""
     head: Any = None
-    """The head that exists in training only: ``[m, B, d]`` to ``[m, B, d']``."""
+    """The training head, from ``[m, B, d]`` to ``[m, B, d']``."""
     projected: Tensor = field(default_factory=lambda: torch.empty(0))
-    """After the head: ``[m, B, d']``."""
+    """The output of the head ``[m, B, d']``."""
     pooled: Tensor = field(default_factory=lambda: torch.empty(0))
-    """The sentence vectors themselves, as the encoder will be used: ``[m, B, d]``."""
+    """The sentence vectors that the encoder gives without the head ``[m, B, d]``."""
     tokens: Tensor = field(default_factory=lambda: torch.empty(0))
-    """Token vectors, of the last layer or of the CNN on it: ``[m, B, T, d]``."""
+    """The token vectors of the last layer, or of the CNN on it ``[m, B, T, d]``."""
     attentions: dict[int, Tensor] = field(default_factory=dict)
-    """Layer, from 0, to attention weights ``[m, B, heads, T, T]``, of the layers that an objective asked for."""
+    """The attention weights ``[m, B, heads, T, T]`` of the layers that objectives need, by number from 0."""
     labels: Tensor | None = None
-    """A score between 0 and 1 for each pair of views ``[B]``, where the data has one."""
+    """The score of each pair of views, between 0 and 1 ``[B]``, if the data has scores."""
     matched: Tensor | None = None
-    """Where not every row's views show one sentence: which do, ``[B]``."""
+    """Whether the views of each row show the same sentence ``[B]``; None if all rows do."""
 
     @cached_property
     def mask(self) -> Tensor:
-        """Real tokens of each view: ``[m, B, T]``."""
+        """1 for the real tokens of each view ``[m, B, T]``."""
         mask = self.inputs["attention_mask"]
         return mask.view(max(1, len(self.pooled)), -1, mask.shape[1])
 
@@ -93,7 +93,7 @@ class Views:
 
     @cached_property
     def same_sentence(self) -> Views:
-        """The rows whose views show one sentence."""
+        """These views without the rows whose views show different sentences."""
         if self.matched is None or not len(self.pooled):
             return self
         rows = self.matched.nonzero().squeeze(1)
@@ -112,33 +112,33 @@ class Views:
 
 
 OBJECTIVES: dict[str, type[Objective]] = {}
-"""Terms that can be added to any method, by name; a class registers itself: ``class Own(Objective, name="own")``."""
+"""The objectives by name; a class registers itself with ``class Own(Objective, name="own")``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(Bounded):
-    """One term of a loss, as data: its fields are its settings.
+    """One term of a loss as data; its fields are its settings.
 
-    An objective without state is its own loss: it defines `__call__`. One with parameters or memory builds an
-    ``nn.Module`` that is called in its place.
+    An objective without state defines `__call__` and is its own loss. An objective with parameters or memory builds an
+    ``nn.Module`` that is called instead.
     """
 
     weight: float = 1.0
 
     views: ClassVar[int] = 2
-    """How many views of each sentence it needs; 0 if it runs the encoder itself, on masked text."""
+    """The number of views of each sentence that it needs; 0 if it runs the encoder itself, on masked text."""
     all_rows: ClassVar[bool] = False
     """Whether it is also computed on rows whose views show different sentences."""
     needs_scores: ClassVar[bool] = False
     """Whether the data has to be scored pairs."""
     requires: ClassVar[str] = "vectors"
-    """What the loss is computed from: sentence ``vectors`` alone; ``text``, on which it runs networks of its own;
-    ``tokens``, the token vectors; or the ``attention`` weights."""
+    """The input of the loss: sentence ``vectors`` alone; ``text``, on which it runs networks of its own; the token
+    vectors, ``tokens``; or the ``attention`` weights."""
     every_view: ClassVar[bool] = False
-    """Whether it looks at all views there are, and not at the first `views` alone."""
+    """Whether it uses all views of the method, and not only the first `views`."""
 
     def __init_subclass__(cls, name: str = "") -> None:
-        """Register an objective under the name that ``objectives+=NAME`` and the logs call it."""
+        """Register an objective under its name in ``objectives+=NAME`` and in the logs."""
         super().__init_subclass__()
         if name in OBJECTIVES:
             raise InputError(f"an objective is called {name} already: choose another name")
@@ -151,42 +151,42 @@ class Objective(Bounded):
         self.check()
 
     def check(self) -> None:
-        """Raise InputError for values that only together have no meaning."""
+        """Raise InputError for values that exclude each other."""
 
     def attention_layers(self, depth: int) -> tuple[int, ...]:
         """Return the layers, counted from 0, whose attention weights it needs."""
         return ()
 
     def least_rows(self) -> int:
-        """Return the smallest batch that it can be computed on, of rows that it looks at."""
+        """Return the smallest number of rows on which it can be computed."""
         return 2
 
     def reads(self) -> list[str]:
-        """Return the folders that `build` reads besides the start model."""
+        """Return the folders or models that `build` reads besides the start model."""
         return []
 
     def build(self, parts: Parts) -> Loss:
         """Return the function from `Views` to the unweighted term, a scalar to be minimised.
 
         Raises:
-            InputError: if the encoder lacks what it needs.
+            InputError: if the objective cannot be computed with this encoder.
         """
         return self
 
     def __call__(self, views: Views) -> Tensor:
-        """Return the term, if it needs no state."""
+        """Return the unweighted term, for objectives without state."""
         raise NotImplementedError
 
 
 class StatefulObjective(nn.Module):
-    """The base of what `Objective.build` makes where a term has parameters or memory."""
+    """The base class of losses with parameters or memory, which `Objective.build` makes."""
 
     note: str = ""
-    """Something that the user should know before the training starts."""
+    """A note for the user before the training starts."""
 
     kept_as: ClassVar[str] = ""
-    """File name under ``training_head/`` for its trained part; empty if nothing of it is kept."""
+    """The file name under ``training_head/`` for the trained part; empty if nothing is kept."""
 
     def kept(self) -> nn.Module:
-        """Return the part that is worth keeping beside the trained encoder."""
+        """Return the part that is kept beside the trained encoder."""
         return self

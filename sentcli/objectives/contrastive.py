@@ -1,4 +1,4 @@
-"""InfoNCE in the forms of the papers, with a queue of past vectors that a momentum encoder fills.
+"""InfoNCE in the forms of the papers, optionally with a queue of past vectors that a momentum encoder fills.
 
 van den Oord et al. 2018; SimCSE (Gao et al., EMNLP 2021, eq. 1 and 4); MoCo (He et al., CVPR 2020) for the queue, as
 miCSE (Klein and Nabi, ACL 2023, eq. 2) and ESimCSE (Wu et al., COLING 2022) use it; WhitenedCSE (Zhuo et al., ACL
@@ -39,8 +39,8 @@ def info_nce(
 ) -> Tensor:
     """Cross-entropy of picking each anchor's positive among all positives of the batch and some extra negatives.
 
-    Row i of the logits is ``cos(anchor_i, [positive_1 ... positive_B, negative_1 ... negative_Q]) / temperature``
-    with target i; the mean over the rows. One direction only: positives are not anchors in turn, as in SimCSE's code.
+    Row i of the logits is ``cos(anchor_i, [positive_1 ... positive_B, negative_1 ... negative_Q]) / temperature`` with
+    target i, and the loss is the mean over the rows. As in SimCSE's code, positives are not anchors in turn.
 
     Args:
         anchors: ``[B, d]``.
@@ -49,7 +49,7 @@ def info_nce(
         negatives: ``[Q, d]`` further negatives for every anchor, for example a queue.
         positives_only: set the logits of all negatives to 0 (miCSE's fig. 9 and table 4, "without negatives").
         groups: ``[B]`` integers; rows of one group are the same text and not negatives of each other.
-        cross_device: take the positives of all processes as candidates; their gradients flow back to them.
+        cross_device: take the positives of all processes as candidates; gradients flow back to their processes.
 
     Returns:
         A scalar in nats.
@@ -80,12 +80,12 @@ def info_nce(
     parts = torch.split(torch.arange(len(anchors), device=anchors.device), max(1, LARGEST_TABLE // len(candidates)))
     if len(parts) == 1:
         return loss(parts[0]) / len(anchors)
-    # what the gradient of all cosines needs would be larger than the encoder: it is computed again part by part
+    # keeping all cosines for the gradient would take more memory than the encoder, so parts of them are recomputed
     return torch.stack([checkpoint(loss, part, use_reentrant=False) for part in parts]).sum() / len(anchors)
 
 
 def cosines(first: Tensor, second: Tensor) -> Tensor:
-    """Return the cosines ``[A, B]`` of the rows of ``[A, d]`` and ``[B, d]``, never in half precision."""
+    """Return the cosines ``[A, B]`` of the rows of ``[A, d]`` and ``[B, d]``, in full precision also under autocast."""
     with torch.autocast(first.device.type, enabled=False):
         return functional.normalize(widened(first), dim=-1) @ functional.normalize(widened(second), dim=-1).T
 
@@ -135,32 +135,33 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.04, *, cross_d
 
 LARGEST_QUEUE = 10_000_000
 LARGEST_TABLE = 2**22
-"""Cosines that are in memory at a time."""
+"""The largest number of cosines in memory at a time."""
 ROWS = 512
-"""Rows that the momentum encoder encodes at a time."""
+"""How many rows the momentum encoder encodes at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contrastive(Objective, name="contrastive"):
-    """`info_nce` of the first two views, perhaps with a queue of past vectors as further negatives."""
+    """`info_nce` of the first two views, optionally with a queue of past vectors as further negatives."""
 
     temperature: Positive = 0.05
     queue_size: Annotated[int, Ge(0), Le(LARGEST_QUEUE)] = 0
-    """Past vectors kept as negatives; 0 for none."""
+    """The number of past vectors that are negatives; 0 for no queue."""
     momentum: Share = 0.995
-    """The encoder that fills the queue moves by m <- momentum * m + (1 - momentum) * online."""
+    """The momentum encoder, which fills the queue, moves by m <- momentum * m + (1 - momentum) * online."""
     momentum_dropout: Share = 0.3
-    """Dropout of the encoder that fills the queue."""
+    """The dropout rate of the momentum encoder."""
     momentum_init: Literal["online", "random"] = "online"
-    """That encoder starts as a copy of the ``online`` one, or from ``random`` weights (ESimCSE's code, by mistake)."""
+    """The momentum encoder starts as a copy of the ``online`` one, or from ``random`` weights, as in ESimCSE's code by
+    mistake."""
     positives_only: bool = False
     mask_duplicates: bool = False
-    """Texts that occur twice in a batch are not each other's negatives."""
+    """Whether equal texts in a batch are not negatives of each other."""
     cross_device: bool = True
-    """With several processes, the sentences of the others are negatives, too. The queue is one for all, either way."""
+    """Whether the sentences of the other processes are negatives, too. The queue is always shared by all processes."""
 
     def build(self, parts: Parts) -> Loss:
-        """Return the loss, with its queue if it has one."""
+        """Return this objective, or the module with the queue."""
         return MomentumContrastive(self, parts) if self.queue_size else self
 
     def __call__(self, views: Views, negatives: Tensor | None = None) -> Tensor:
@@ -180,8 +181,8 @@ class Contrastive(Objective, name="contrastive"):
         )
 
 
-def equal_rows(ids: Tensor, mask: Tensor, *, cross_device: bool = False) -> Tensor:
-    """Number the distinct texts of ``[B, T]`` ids: equal ones get equal numbers ``[B]``, in all processes if asked."""
+def equal_rows(ids: Tensor, mask: Tensor, *, cross_device: bool) -> Tensor:
+    """Return a number for each row of ids ``[B, T]`` that equal texts share, with `cross_device` over all processes."""
     ids = ids.masked_fill(mask == 0, -1)
     everyone = gather(widest(ids)) if cross_device else ids
     groups: Tensor = torch.unique(everyone, dim=0, return_inverse=True)[1]
@@ -189,9 +190,10 @@ def equal_rows(ids: Tensor, mask: Tensor, *, cross_device: bool = False) -> Tens
 
 
 class MomentumContrastive(StatefulObjective):
-    """`Contrastive` with a queue: the momentum encoder moves, the loss sees the old queue, then view 1 is enqueued.
+    """The loss of `Contrastive` with a queue.
 
-    The head is the online one, it has no average of its own (miCSE sec. 3.1).
+    At each step the momentum encoder moves, the loss is computed with the old queue, and view 1 is enqueued. The
+    momentum encoder uses the online head, of which there is no average (miCSE sec. 3.1).
     """
 
     rows: Tensor
@@ -215,7 +217,7 @@ class MomentumContrastive(StatefulObjective):
         return self.rows[-filled:] if filled else None
 
     def forward(self, views: Views) -> Tensor:
-        """Return the loss and move on the memory."""
+        """Return the loss, and update the momentum encoder and the queue."""
         ema_update(self.encoder, views.encoder, self.settings.momentum)
         loss = self.settings(views, self.queue)
         self.enqueue(views)
@@ -241,7 +243,7 @@ class MultiPositive(Objective, name="multi-positive"):
 
     temperature: Positive = 0.05
     cross_device: bool = True
-    """With several processes, the sentences of the others are negatives, too."""
+    """Whether the sentences of the other processes are negatives, too."""
 
     every_view: ClassVar[bool] = True
 
@@ -256,7 +258,7 @@ class NTXent(Objective, name="nt-xent"):
 
     temperature: Positive = 0.04
     cross_device: bool = True
-    """With several processes, the sentences of the others are negatives, too."""
+    """Whether the sentences of the other processes are negatives, too."""
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss of views 1 and 2."""

@@ -1,4 +1,4 @@
-"""Local-global mutual information: IS-BERT (Zhang et al., EMNLP 2020, eq. 3), the Jensen-Shannon bound."""
+"""The Jensen-Shannon bound on local-global mutual information: IS-BERT (Zhang et al., EMNLP 2020, eq. 3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def jensen_shannon_terms(tokens: Tensor, sentences: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return E_pos and E_neg of `jensen_shannon_mi_loss`, whose difference it is."""
+    """Return E_pos and E_neg, whose difference is `jensen_shannon_mi_loss`."""
     with torch.autocast(tokens.device.type, enabled=False):
         scores = widened(tokens)[mask.bool()] @ widened(sentences).T
     owner = mask.bool().nonzero()[:, 0]
@@ -49,16 +49,16 @@ def jensen_shannon_mi_loss(tokens: Tensor, sentences: Tensor, mask: Tensor) -> T
 
 @dataclass(frozen=True, kw_only=True)
 class JensenShannon(Objective, name="jsd"):
-    """`jensen_shannon_mi_loss` of the tokens and the vector of the first view; with two encoders the mean of both."""
+    """`jensen_shannon_mi_loss` of the tokens and the vector of the first view; with two encoders, the mean of both."""
 
     discriminator: Literal["dot", "bilinear"] = "dot"
-    """``dot`` as in the authors' code, or ``bilinear``: with a matrix of its own between the two vectors."""
+    """``dot`` as in the authors' code, or ``bilinear`` with a trained matrix between the two vectors."""
 
     views: ClassVar[int] = 1
     requires: ClassVar[str] = "tokens"
 
     def build(self, parts: Parts) -> Loss:
-        """Return the loss, with the discriminator's weights if it has some."""
+        """Return this objective, or the module with the bilinear discriminator."""
         if parts.token_width != parts.dimension:
             raise InputError(f"jsd compares tokens ({parts.token_width}) with sentences ({parts.dimension}): no fit")
         return BilinearJensenShannon(parts.dimension) if self.discriminator == "bilinear" else self

@@ -1,6 +1,6 @@
 """Masked language modelling on a copy of the text.
 
-BERT (Devlin et al., NAACL 2019, sec. 3.1) for the masking, SimCSE (its MLM option) for the term.
+The masking is BERT's (Devlin et al., NAACL 2019, sec. 3.1), and the term is SimCSE's MLM option.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ IGNORED = -100
 
 
 def mask_tokens(ids: Tensor, vocabulary: Vocabulary, rate: float) -> tuple[Tensor, Tensor]:
-    """Choose tokens at random; of these 80 % become the mask token, 10 % a random one, 10 % stay.
+    """Choose tokens at random, of which 80 % become the mask token, 10 % become a random token, and 10 % stay.
 
     Args:
         ids: ``[B, T]``; special tokens and padding are never chosen.
-        vocabulary: mask, special ids and size.
+        vocabulary: the ids of the mask and of special tokens, and the number of tokens.
         rate: the share of tokens that are chosen.
 
     Returns:
-        The changed ids, and the labels: the original id where a token was chosen, -100 elsewhere.
+        The changed ids, and the labels: the original id where a token was chosen, and -100 elsewhere.
     """
     special = torch.isin(ids, torch.tensor(sorted({*vocabulary.special, vocabulary.pad}), device=ids.device))
     chosen = (torch.rand(ids.shape, device=ids.device) < rate) & ~special
@@ -48,13 +48,13 @@ def mask_tokens(ids: Tensor, vocabulary: Vocabulary, rate: float) -> tuple[Tenso
 
 
 def need_mask_token(parts: Parts, name: str) -> None:
-    """Refuse a tokenizer that has none."""
+    """Refuse a tokenizer without a mask token; `name` is the objective that needs one."""
     if parts.vocabulary.mask is None:
         raise InputError(f"{name} masks words, and the tokenizer of this model has no mask token")
 
 
 class LMHead(nn.Module):
-    """Hidden states to a score for each word: dense, GELU, layer normalisation, decoder, as BERT's."""
+    """Turns hidden states into a score for each word: dense, GELU, layer normalisation and decoder, as in BERT."""
 
     def __init__(self, backbone: Any, *, tied: bool) -> None:
         super().__init__()
@@ -70,12 +70,12 @@ class LMHead(nn.Module):
             self.decoder.weight.data.copy_(table.weight)
 
     def forward(self, hidden: Tensor, backbone: Any) -> Tensor:
-        """Return ``[..., vocabulary]``; without a decoder of its own, the words of `backbone` decode."""
+        """Return scores ``[..., vocabulary]``; a tied head decodes with the word embeddings of `backbone`."""
         table = surgery.word_embeddings(backbone).weight if self.decoder is None else self.decoder.weight
         return functional.linear(self.norm(functional.gelu(self.dense(hidden))), table, self.bias)
 
     def take(self, weights: Mapping[str, Tensor] | None) -> bool:
-        """Start from the weights of a checkpoint's language-modelling head, if it has one that fits."""
+        """Load the weights of a checkpoint's language-modelling head, and return whether it has one that fits."""
         if weights is None:
             return False
         own = self.state_dict()
@@ -85,28 +85,28 @@ class LMHead(nn.Module):
 
 
 def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> Tensor:
-    """Mean cross-entropy over the chosen positions of all rows; 0 if none was chosen.
+    """Return the mean cross-entropy over the chosen positions of all rows, or 0 if none was chosen.
 
     Args:
-        head: scores words.
-        hidden: ``[..., d]``.
-        labels: ``[...]``, -100 where nothing is predicted.
-        backbone: whose words decode, if `head` has no decoder.
+        head: scores the words.
+        hidden: hidden states ``[..., d]``.
+        labels: ``[...]``, -100 where no word is predicted.
+        backbone: the model whose word embeddings decode, if `head` has no decoder.
     """
     chosen = labels != IGNORED
-    logits = head(hidden[chosen], backbone)  # only where a word is predicted: most positions are not
+    logits = head(hidden[chosen], backbone)  # only for the chosen positions, which are few
     return functional.cross_entropy(logits, labels[chosen], reduction="sum") / chosen.sum().clamp(min=1)
 
 
 def chosen_states(
     inputs: Mapping[str, Tensor], labels: Tensor, states: Callable[[Tensor, dict[str, Tensor]], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return the states ``[N, ...]`` where a word is predicted, and the words ``[N]``, rows going through `by_length`.
+    """Return the states ``[N, ...]`` at the chosen positions, and their words ``[N]``, in the order of `by_length`.
 
     Args:
-        inputs: of the model, masked ``[B, T]``.
-        labels: ``[B, T]``, -100 where nothing is predicted.
-        states: from the numbers of some rows and their inputs ``[P, T']`` to their states ``[P, T', ...]``.
+        inputs: the masked model inputs ``[B, T]``.
+        labels: ``[B, T]``, -100 where no word is predicted.
+        states: takes the numbers of some rows and their inputs ``[P, T']``, and returns their states ``[P, T', ...]``.
     """
     hidden, words = [], []
     for rows, part in by_length({**inputs, "labels": labels}):
@@ -121,7 +121,7 @@ class WordPrediction(StatefulObjective):
     """A loss that predicts masked words from the last layer of the encoder itself.
 
     Attributes:
-        vocabulary: what is masked, and with what.
+        vocabulary: the token ids that masking needs.
         rate: the share of masked words.
     """
 
@@ -130,7 +130,7 @@ class WordPrediction(StatefulObjective):
 
     @property
     def head(self) -> LMHead:
-        """What scores words, given the states of the last layer."""
+        """The head that scores words, given the states of the last layer."""
         raise NotImplementedError
 
 
@@ -141,7 +141,7 @@ class MaskedLM(Objective, name="mlm"):
     weight: float = 0.1
     rate: MaskRate = 0.15
     tie: bool = True
-    """The decoder is the table of word embeddings, as in BERT; SimCSE's code copies it."""
+    """Whether the decoder is the table of word embeddings, as in BERT, or a copy of it, as in SimCSE's code."""
 
     views: ClassVar[int] = 0
     requires: ClassVar[str] = "text"
@@ -149,13 +149,13 @@ class MaskedLM(Objective, name="mlm"):
     every_view: ClassVar[bool] = True
 
     def build(self, parts: Parts) -> Loss:
-        """Return the loss with its head, that of the checkpoint if it has one."""
+        """Return the loss module with its head, which starts from that of the checkpoint if there is one."""
         need_mask_token(parts, "mlm")
         return MaskedLMLoss(self, parts)
 
 
 class MaskedLMLoss(WordPrediction):
-    """`MaskedLM` with its language-modelling head."""
+    """The loss of `MaskedLM`, with its language-modelling head."""
 
     kept_as: ClassVar[str] = "lm_head"
 
@@ -168,11 +168,11 @@ class MaskedLMLoss(WordPrediction):
 
     @property
     def head(self) -> LMHead:
-        """What scores words."""
+        """The language-modelling head."""
         return self.lm_head
 
     def forward(self, views: Views) -> Tensor:
-        """Return the loss of a freshly masked copy of all rows; with two encoders the mean of both."""
+        """Return the loss of a freshly masked copy of all rows; with two encoders, the mean of both."""
         masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.rate)
         inputs = {**views.inputs, "input_ids": masked}
         losses = []
@@ -182,7 +182,7 @@ class MaskedLMLoss(WordPrediction):
         return torch.stack(losses).mean()
 
     def kept(self) -> nn.Module:
-        """Return the head."""
+        """Return the language-modelling head."""
         return self.lm_head
 
 

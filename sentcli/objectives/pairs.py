@@ -33,11 +33,11 @@ def contrastive_tension_loss(first: Tensor, second: Tensor, matched: Tensor, red
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveTension(Objective, name="tension"):
-    """`contrastive_tension_loss` of views 1 and 2, on the rows that match and on those that do not."""
+    """`contrastive_tension_loss` of views 1 and 2, on matching and on other rows."""
 
     reduction: Literal["mean", "sum"] = "mean"
     negatives: AtLeastOne = 7
-    """Where all rows match (with another method): other sentences of the batch that each one is paired with."""
+    """How many other sentences of the batch each sentence is paired with, if all rows match (in other methods)."""
 
     all_rows: ClassVar[bool] = True
 

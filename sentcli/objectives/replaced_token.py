@@ -1,7 +1,7 @@
 """Replaced-token detection: DiffCSE (Chuang et al., NAACL 2022), as InfoCSE's table 12 adds it.
 
-A fixed generator rewrites masked text. A discriminator, which sees the original sentence through its vector alone,
-tells for each token whether it was changed.
+A fixed generator rewrites masked text. A discriminator, which sees the original sentence only as a vector, tells for
+each token whether it was changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
 ROWS = 32
-"""Rows whose words are scored at once: 32 x 32 tokens x 30,522 words are 125 MB."""
+"""How many rows have their words scored at once: 32 x 32 tokens x 30,522 words take 125 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +39,15 @@ class ReplacedTokenDetection(Objective, name="rtd"):
     """A masked language model with the encoder's vocabulary; ``self`` takes a frozen copy of the start model."""
     rate: MaskRate = 0.3
     sample: bool = False
-    """Draw the generator's words; the code takes the likeliest."""
+    """Whether the generator's words are drawn at random; the code takes the likeliest."""
     only_masked: bool = False
-    """Replace masked positions alone; the code takes the generator's word everywhere."""
+    """Whether only masked positions are replaced; the code takes the generator's word everywhere."""
     count_padding: bool = True
-    """Padding counts as "not replaced", as in the code, which makes the weight depend on the mix of lengths."""
+    """Whether padding counts as "not replaced", as in the code, where the weight depends on the mix of lengths."""
     generator_dropout: bool = True
-    """The code never puts the generator into evaluation mode."""
+    """Whether the generator has dropout, as in the code, which never puts it into evaluation mode."""
     before_head: bool = False
-    """Show the discriminator the sentence vector instead of the head's output."""
+    """Whether the discriminator sees the sentence vector instead of the head's output."""
 
     every_view: ClassVar[bool] = True
     requires: ClassVar[str] = "text"
@@ -57,13 +57,13 @@ class ReplacedTokenDetection(Objective, name="rtd"):
         return [] if self.generator == "self" else [self.generator]
 
     def build(self, parts: Parts) -> Loss:
-        """Return the loss with its generator and discriminator."""
+        """Return the loss module with its generator and discriminator."""
         need_mask_token(parts, "rtd")
         return ReplacedTokenLoss(self, parts)
 
 
 class ReplacedTokenLoss(StatefulObjective):
-    """`ReplacedTokenDetection` with its two further networks, which are thrown away after the training."""
+    """The loss of `ReplacedTokenDetection`, with its generator and discriminator, which are not kept after training."""
 
     def __init__(self, settings: ReplacedTokenDetection, parts: Parts) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class ReplacedTokenLoss(StatefulObjective):
         if getattr(self.discriminator, "pooler", None) is not None:
             self.discriminator.pooler = None
         self.classifier = nn.Linear(int(backbone.config.hidden_size), 2)
-        # each pass leaves the sentence vectors here for the hook that puts them at position 0
+        # `detect` sets the sentence vectors, and the hook puts them at position 0
         self._sentences: Tensor | None = None
         self.discriminator.embeddings.register_forward_hook(self._put_sentence)
 
@@ -108,7 +108,7 @@ class ReplacedTokenLoss(StatefulObjective):
         return torch.cat([self._sentences[:, None], output[:, 1:]], dim=1)
 
     def train(self, mode: bool = True) -> ReplacedTokenLoss:
-        """Set the mode; the generator's is a setting."""
+        """Set the mode; the generator has dropout only if the settings say so."""
         super().train(mode)
         self.generator.train(mode and self.settings.generator_dropout)
         return self
@@ -120,7 +120,7 @@ class ReplacedTokenLoss(StatefulObjective):
 
     @torch.no_grad()
     def replace(self, inputs: dict[str, Tensor], masked: Tensor, labels: Tensor) -> Tensor:
-        """Return the ids ``[rows, T]`` with the generator's words; position 0 and padding keep theirs."""
+        """Return the ids ``[rows, T]`` with the generator's words, except at position 0 and at padding."""
         hidden = self.generator(**{**inputs, "input_ids": masked}).last_hidden_state
         words = torch.cat([self._words(part) for part in hidden.split(ROWS)])
         keep = inputs["attention_mask"] == 0

@@ -1,4 +1,4 @@
-"""Rows of a batch in parts of similar length."""
+"""Split a batch into parts whose rows have similar lengths."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 CPU_ROWS = 32
-"""Rows that a CPU encodes at a time: what a layer makes of them stays in its cache, and little is padded."""
+"""How many rows a CPU encodes at a time, so that activations stay in its cache and there is little padding."""
 
 
 def by_length(batch: Mapping[str, Tensor], size: int | None = None) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-    """Yield rows of similar length together, the longest first: their numbers ``[P]``, and what they hold.
+    """Yield the numbers ``[P]`` and the tensors of rows of similar length, the longest first.
 
     Args:
-        batch: each ``[B, T]``, with an ``attention_mask`` that is 1 for real tokens, padded at the end.
-        size: rows of a part; None takes all. A CPU never gets more than `CPU_ROWS`.
+        batch: tensors ``[B, T]``, padded at the end, with an ``attention_mask`` that is 1 for real tokens.
+        size: the number of rows in a part; None takes all. On a CPU it is at most `CPU_ROWS`.
     """
     mask = batch["attention_mask"]
     size = size or len(mask)

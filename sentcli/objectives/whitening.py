@@ -1,4 +1,4 @@
-"""Whitening of a batch of vectors: WhitenedCSE (Zhuo et al., ACL 2023) and what its table 3 compares with."""
+"""Whitening of a batch of vectors: WhitenedCSE (Zhuo et al., ACL 2023), and the forms that its table 3 compares."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def shuffled_group_whitening(
     Args:
         features: ``[N, d]``.
         num_groups: number of groups, each of d / num_groups columns (what the paper calls group size is this count).
-        permutation: ``[d]`` order of the columns.
-        eps: added to the diagonal of each covariance; the authors' code has none.
-        detach: no gradient through the whitening matrix, as in the authors' code. With one, close eigenvalues make
-            it explode (PyTorch issues 76531 and 47599).
+        permutation: the order of the columns ``[d]``.
+        eps: is added to the diagonal of each covariance; the authors' code adds nothing.
+        detach: let no gradient through the whitening matrix, as in the authors' code; close eigenvalues would make it
+            explode (PyTorch issues 76531 and 47599).
 
     Returns:
-        ``[N, d]``; the covariance of every group is the identity.
+        The whitened features ``[N, d]``; the covariance of every group is the identity.
 
     Raises:
         ValueError: if the groups do not divide d, or N rows cannot fill a group's covariance.
@@ -37,13 +37,13 @@ def shuffled_group_whitening(
     return whitened[:, permutation.argsort()]
 
 
-def zca(covariance: Tensor, eps: float = 0.0, *, detach: bool = True) -> Tensor:
+def zca(covariance: Tensor, eps: float, *, detach: bool) -> Tensor:
     """Return ``U diag(1 / sqrt(S)) U^T`` of each covariance ``[..., c, c]``: the whitening nearest to the identity."""
     values, vectors = _eigen(covariance, eps, detach)
     return (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
 
 
-def pca(covariance: Tensor, eps: float = 0.0, *, detach: bool = True) -> Tensor:
+def pca(covariance: Tensor, eps: float, *, detach: bool) -> Tensor:
     """Return ``U diag(1 / sqrt(S))`` of each covariance: the columns are the principal axes, the smallest first."""
     values, vectors = _eigen(covariance, eps, detach)
     return vectors * values.rsqrt().unsqueeze(-2)
@@ -52,7 +52,7 @@ def pca(covariance: Tensor, eps: float = 0.0, *, detach: bool = True) -> Tensor:
 def _eigen(covariance: Tensor, eps: float, detach: bool) -> tuple[Tensor, Tensor]:
     if detach:
         covariance = covariance.detach()
-    # half precision has no eigendecomposition, and rounding can push a zero eigenvalue below zero
+    # torch has no eigendecomposition in half precision, and rounding can make a zero eigenvalue negative
     wide = covariance if covariance.dtype == torch.float64 else covariance.float()
     values, vectors = torch.linalg.eigh(wide + eps * torch.eye(wide.shape[-1], device=wide.device, dtype=wide.dtype))
     return values.clamp(min=eps).to(covariance.dtype), vectors.to(covariance.dtype)

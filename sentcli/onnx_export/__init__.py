@@ -1,1 +1,1 @@
-"""An encoder as one ONNX file: the graph, its precisions, its verification, the folder it is published in."""
+"""Export an encoder as one ONNX file: the graph, its precisions, its verification, and the exported folder."""

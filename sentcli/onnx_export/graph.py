@@ -1,6 +1,6 @@
-"""A graph under construction: nodes and weights are recorded, then become one ONNX model.
+"""An ONNX graph under construction: nodes and weights are recorded, and become one ONNX model.
 
-`Graph` knows in which precision linear layers and tables are written, so that what is built on it need not.
+Only `Graph` knows the precision in which linear layers and tables are written; the modules that build on it do not.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ FUSED = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 OUTPUT = "sentence_embedding"
 PROTOBUF_LIMIT = 2**31 - 2**24
-"""Bytes that one protobuf message may hold, less some room for the nodes."""
+"""The most bytes of weights in one protobuf message, with some room left for the nodes."""
 
 Value = ir.Value
 Array = npt.NDArray[Any]
 
 
 class Graph:
-    """Records what is computed from ``input_ids`` and ``attention_mask`` ``[batch, tokens]``.
+    """Records a computation on ``input_ids`` and ``attention_mask`` ``[batch, tokens]``.
 
     Args:
-        precision: of linear layers and embedding tables: ``fp32``, ``fp16`` or ``int8`` (weights of 8 bits, activations
-            quantised as they come). Sums, normalisations and softmax are in fp32 whatever it is.
+        precision: the precision of linear layers and embedding tables: ``fp32``, ``fp16`` or ``int8`` (8-bit weights,
+            activations quantised at run time). Sums, normalisations and softmax are always in fp32.
         token_types: whether the model takes ``token_type_ids``.
-        keep: names of linear layers that stay in fp32.
+        keep: the names of linear layers that stay in fp32.
         reduce_range: leave one bit of int8 weights unused, for processors whose sums of products saturate.
     """
 
@@ -49,7 +49,7 @@ class Graph:
         shape = ir.Shape(["batch", "tokens"])
         self.inputs = {name: ir.val(name, dtype=ir.DataType.INT64, shape=shape) for name in names}
         self.linear_names: list[str] = []
-        """Linear layers written so far, those in `keep` included."""
+        """The names of the linear layers written so far, including those in `keep`."""
         self._weights: dict[str, Value] = {}
         self._narrow: set[Value] = set()
 
@@ -58,7 +58,7 @@ class Graph:
         return self.tape.op(kind, inputs, attributes, domain=domain)
 
     def weight(self, name: str, values: Any) -> Value:
-        """Return an array or tensor as an initializer; one of a name that is there already is used again."""
+        """Return an array or tensor as an initializer; an initializer of the same name is used again."""
         if name not in self._weights:
             array = values if isinstance(values, np.ndarray) else array_of(values)
             self._weights[name] = self.tape.initializer(ir.tensor(np.asarray(array, order="C")), name=name)
@@ -77,7 +77,7 @@ class Graph:
         return self.weight(f"number_{value!r}", np.array(value, np.float32))
 
     def cast(self, value: Value, kind: ir.DataType) -> Value:
-        """Convert the elements."""
+        """Return a value with its elements converted to another type."""
         return self.op("Cast", value, to=int(kind))
 
     def size(self, value: Value, axis: int) -> Value:
@@ -85,20 +85,20 @@ class Graph:
         return self.op("Shape", value, start=axis, end=axis + 1)
 
     def wide(self, value: Value) -> Value:
-        """Return float32, for sums, normalisations and activations."""
+        """Return a value in float32, for sums, normalisations and activations."""
         return self.cast(value, ir.DataType.FLOAT) if value in self._narrow else value
 
     def linear(self, name: str, value: Value, weight: Array, bias: Array | None) -> Value:
         """Apply a linear layer to every row.
 
         Args:
-            name: of the layer.
+            name: the name of the layer.
             value: ``[rows, in]``.
-            weight: ``[out, in]``, as torch keeps it.
+            weight: ``[out, in]``, as in torch.
             bias: ``[out]``.
 
         Returns:
-            ``[rows, out]``; in half precision where the graph is, see `wide`.
+            ``[rows, out]``, in half precision if the graph is in fp16; see `wide`.
         """
         if name not in self.linear_names:
             self.linear_names.append(name)
@@ -128,7 +128,7 @@ class Graph:
 
     def lookup(self, name: str, table: Array, rows: Value) -> Value:
         """Return rows of a table ``[n, d]`` in float32."""
-        if self.precision == "int8":  # one scale a row: a table's rows differ much in length
+        if self.precision == "int8":  # with a scale for each row, because the rows differ much in length
             scale = np.maximum(np.abs(table).max(axis=1, keepdims=True), 1e-12) / 127
             gathered = self.op("Gather", self.weight(name, np.round(table / scale).astype(np.int8)), rows)
             scales = self.op("Gather", self.weight(f"{name}.scale", scale.astype(np.float32)), rows)
@@ -143,15 +143,15 @@ class Graph:
         return self.op("LayerNormalization", value, *parameters, axis=-1, epsilon=module.eps)
 
     def attention(self, query: Value, key: Value, value: Value, mask: Value, bias: Value | None, heads: int) -> Value:
-        """Attend: ``[batch, queries, d]`` and ``[batch, tokens, d]`` to ``[batch, queries, d]``.
+        """Return the attention ``[batch, queries, d]``.
 
         Args:
-            query: of the positions that are wanted.
-            key: of all positions.
-            value: of all positions.
+            query: the queries of the positions to compute ``[batch, queries, d]``.
+            key: the keys of all positions ``[batch, tokens, d]``.
+            value: the values of all positions ``[batch, tokens, d]``.
             mask: int32 ``[batch, tokens]``, 1 for real tokens.
-            bias: added to the scores, ``[1, heads, queries, tokens]``.
-            heads: number of heads.
+            bias: is added to the scores ``[1, heads, queries, tokens]``.
+            heads: the number of heads.
         """
         narrow = query in self._narrow
         if narrow and bias is not None:
@@ -160,10 +160,11 @@ class Graph:
         return self._marked(self.op("MultiHeadAttention", *operands, domain=FUSED, num_heads=heads), narrow=narrow)
 
     def reshape(self, value: Value, shape: Value) -> Value:
-        """Give a value another shape; its precision stays."""
+        """Return a value with another shape, in the same precision."""
         return self._marked(self.op("Reshape", value, shape), narrow=value in self._narrow)
 
     def _marked(self, value: Value, *, narrow: bool) -> Value:
+        """Remember whether a value is in half precision, and return it."""
         if narrow:
             self._narrow.add(value)
         return value
@@ -192,10 +193,10 @@ def save(model: ir.Model, path: Path, *, apart: bool = False) -> None:
     """Write a model.
 
     Args:
-        model: to write.
-        path: of the graph.
-        apart: put the weights into ``model.onnx.data`` beside it, which onnxruntime maps into memory instead of
-            reading it; weights beyond what one protobuf holds are put there in any case.
+        model: the graph with its weights.
+        path: the file of the graph.
+        apart: write the weights into ``model.onnx.data`` beside it, which onnxruntime maps into memory instead of
+            reading it; weights that are too large for one protobuf message go there in any case.
     """
     weights = (value.const_value for value in model.graph.initializers.values())
     large = sum(weight.nbytes for weight in weights if weight is not None) > PROTOBUF_LIMIT

@@ -1,6 +1,6 @@
-"""Writing an exported folder: built, verified, and only then renamed into place.
+"""Write an exported folder, which is built and verified under a temporary name and then renamed.
 
-The graph is written from the weights where the architecture is known, and traced where it is not.
+The graph is written from the weights if the architecture is known, and otherwise traced.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import tempfile
 import timeit
 from collections.abc import Callable, Collection
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import zoo
+from sentcli.bounds import one_of
 from sentcli.errors import InputError, SentcliError, required
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.digests import file_digest
@@ -37,21 +38,22 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 GRAPHS = (ONNX, f"{ONNX}.data", OPENVINO, "openvino.bin")
-"""Files that hold a graph and its weights."""
+"""The files that hold a graph and its weights."""
 PRECISIONS = ("fp32", "fp16", "int8")
 SENSITIVITY_TEXTS = 24
+"""The number of texts on which the layers are compared."""
 FASTER = 0.97
 """An optimised graph is kept if it takes at most this share of the time."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """An exported folder, and how it was verified."""
 
     folder: Path
     export: Export
     size: int
-    """Bytes of ``model.onnx`` and what belongs to it."""
+    """The size of the graph and its weights in bytes."""
     verification: Verification | None
 
 
@@ -68,19 +70,19 @@ def export_model(
     runtime: str = "onnx",
     say: Say = lambda message: None,
 ) -> Exported:
-    """Write ``folder`` with ``model.onnx``, its tokenizer, what it says about itself, and a model card.
+    """Write a folder with ``model.onnx``, the tokenizer, ``export.json`` and a model card.
 
     Args:
         model: loaded with ``backend="torch"`` in fp32.
-        folder: to write, whole or not at all.
+        folder: the folder to write, whole or not at all.
         precision: ``fp32``, ``fp16`` or ``int8``.
-        verify: compare the export with the model, and publish it only if it agrees.
-        scorer: for the change on STS-B, which counts as well.
-        weights: keep the torch weights, too, so that ``SentenceTransformer(folder)`` opens the folder.
-        mapped: keep the weights of a written graph in a file of their own, which a process opens sooner.
-        overwrite: replace an exported folder that is there.
+        verify: compare the export with the model, and keep it only if they agree.
+        scorer: scores models on STS-B, so that the change of the score is verified as well.
+        weights: also write the torch weights, so that ``SentenceTransformer(folder)`` opens the folder.
+        mapped: write the weights of the graph into a file of their own, which a process opens sooner.
+        overwrite: replace an exported folder that exists.
         runtime: ``openvino`` writes int8 for OpenVINO alone instead of ``model.onnx``.
-        say: called with each step.
+        say: called with the name of each step.
 
     Raises:
         InputError: if the folder exists, or the model cannot be exported.
@@ -91,18 +93,18 @@ def export_model(
     check_output(folder, overwrite=overwrite, folder=True)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORT).exists():
         raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")
-    beside = folder.resolve().parent  # the same file system, so that files can be renamed
-    with replacing(folder) as temporary, tempfile.TemporaryDirectory(prefix=".sentcli-export-", dir=beside) as work:
+    parent = folder.resolve().parent  # on the same file system, so that files can be renamed
+    with replacing(folder) as temporary, tempfile.TemporaryDirectory(prefix=".sentcli-export-", dir=parent) as work:
         temporary.mkdir()
         maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped)
         export, verification = maker.make(compared=verify)
         write_model_files(model, temporary, weights=weights)
         names = [*GRAPHS, "tokenizer.json"]
         digests = {name: file_digest(temporary / name) for name in names if (temporary / name).exists()}
-        if weights:  # written anew, so their bytes are others than the source's
+        if weights:  # they are written anew, so their bytes differ from those of the source
             export = replace(export, model_digest=model_digest(read_spec(temporary)))
         export = replace(export, sha256=digests, environment=environment("cpu", precision))
-        write_json(temporary / EXPORT, export.to_dict())
+        write_json(temporary / EXPORT, asdict(export))
         _write_card(temporary, model, export)
     size = sum((folder / name).stat().st_size for name in digests if name in GRAPHS)
     return Exported(folder, export, size, verification)
@@ -126,7 +128,7 @@ def _write_card(folder: Path, model: LoadedModel, export: Export) -> None:
 
 
 def add_export(model: LoadedModel, folder: Path) -> None:
-    """Write the export in fp32 of the model that is saved in a folder beside its weights."""
+    """Write the fp32 export of a saved model into its folder, beside the weights."""
     with tempfile.TemporaryDirectory(prefix=".tmp", dir=folder) as work:
         exported = export_model(model, Path(work) / "export", weights=False)
         for name in (*exported.export.sha256, EXPORT):
@@ -135,7 +137,7 @@ def add_export(model: LoadedModel, folder: Path) -> None:
 
 @dataclass
 class _Maker:
-    """Builds an export in a folder and compares it with its model."""
+    """Builds an export in a folder, and compares it with its model."""
 
     model: LoadedModel
     folder: Path
@@ -148,17 +150,16 @@ class _Maker:
 
     def __post_init__(self) -> None:
         model, folder, precision = self.model, self.folder, self.precision
-        if precision not in PRECISIONS:
-            raise InputError(f"unknown precision {precision!r}; one of: {', '.join(PRECISIONS)}")
+        one_of("precision", precision, PRECISIONS)
         if not model.spec.includes_prompt:
             raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
         self.path = folder / ONNX
         self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
         self.graph_precision = "fp32" if self.runtime == "openvino" else precision
-        known = transformer.family_of(model.torch_module.backbone) is not None
-        self.kind = "written" if known and all(part.has_onnx for part in model.spec.modules) else "traced"
+        has_family = transformer.family_of(model.torch_module.backbone) is not None
+        self.kind = "written" if has_family and all(part.has_onnx for part in model.spec.modules) else "traced"
         self.linear_names: list[str] = []
-        """The layers that int8 may quantise, known after the first `_build`."""
+        """The names of the layers that int8 may quantise; empty before the first `_build`."""
         model.tokenizer.backend.save(str(folder / "tokenizer.json"))
         self.texts = verify.texts_of_all_lengths(model.tokenizer.max_length)
 
@@ -170,11 +171,15 @@ class _Maker:
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """The model's own scores on STS-B, by split; none without a scorer."""
+        """The model's own scores on STS-B by split; empty without a scorer."""
         return {} if self.scorer is None else self.scorer(self.model)
 
     def make(self, *, compared: bool) -> tuple[Export, Verification | None]:
-        """Build, and verify if asked."""
+        """Build the export, and if `compared`, verify it.
+
+        Raises:
+            SentcliError: if the export does not give the model's vectors.
+        """
         self.say(f"building the graph in {self.precision}")
         self._build()
         if self.runtime == "openvino":
@@ -193,7 +198,7 @@ class _Maker:
         return self._describe(keep, verification), verification
 
     def _build(self, keep: Collection[str] = ()) -> None:
-        """Make ``model.onnx``; the layers named in `keep` stay in fp32 (int8 only)."""
+        """Make ``model.onnx``; with int8, the layers named in `keep` stay in fp32."""
         if self.kind == "written":
             self._write(keep)
         else:
@@ -227,10 +232,10 @@ class _Maker:
 
     def _describe(self, keep: list[str], verification: Verification | None) -> Export:
         spec, tokenizer = self.model.spec, self.model.tokenizer
-        learned = self.runtime == "openvino"
+        static = self.runtime == "openvino"
         quantisation = {
             "weights": "int8, one scale a column",
-            "activations": "8 bits, ranges learned from texts" if learned else "uint8, one scale a batch",
+            "activations": "8 bits, ranges learned from texts" if static else "uint8, one scale a batch",
             "reduce_range": self.reduce_range,
             "kept_in_fp32": keep,
         }
@@ -251,28 +256,30 @@ class _Maker:
         )
 
     def _quantise_for_openvino(self) -> None:
-        """Make ``openvino.xml`` and ``openvino.bin`` of ``model.onnx``, in 8 bits, with ranges learned from `texts`."""
+        """Replace ``model.onnx`` by ``openvino.xml`` and ``openvino.bin`` in int8, with ranges learned from `texts`."""
         extra = ("openvino and nncf", "openvino", "int8 on openvino")
         nncf, openvino = required("nncf", *extra), required("openvino", *extra)
         self.say("learning the ranges of activations")
         logging.getLogger("nncf").setLevel(logging.ERROR)
         core, tokenizer = openvino.Core(), self.model.tokenizer
-        plain = self.work / "plain.xml"  # nncf loses its way in a model that was read from ONNX
+        plain = self.work / "plain.xml"  # nncf cannot handle a model that was read from ONNX
         openvino.save_model(core.read_model(self.path), plain, compress_to_fp16=False)
         for name in (ONNX, f"{ONNX}.data"):
             (self.folder / name).unlink(missing_ok=True)
         tokens = tokenizer(self.texts)
         packed = batching.pack(tokens.lengths, CPU_BATCH_TOKENS)
         batches: list[dict[str, Any]] = [pad(tokens, rows, tokenizer.pad_id) for rows in packed]
-        kind = nncf.ModelType.TRANSFORMER
-        with redirect_stdout(io.StringIO()):  # where nncf draws its progress
+        with redirect_stdout(io.StringIO()):  # nncf draws its progress there
             quantised = nncf.quantize(
-                core.read_model(plain), nncf.Dataset(batches), model_type=kind, subset_size=len(batches)
+                core.read_model(plain),
+                nncf.Dataset(batches),
+                model_type=nncf.ModelType.TRANSFORMER,
+                subset_size=len(batches),
             )
         openvino.save_model(quantised, self.folder / OPENVINO, compress_to_fp16=False)
 
     def opened(self) -> LoadedModel:
-        """Return the model of the folder, as `encode` will open it."""
+        """Return the export as a model, opened as `encode` will open it."""
         spec = replace(self.model.spec, folder=self.folder)
         export = self._describe([], None)
         backend: Backend
@@ -293,7 +300,7 @@ class _Maker:
         return verify.compare(export, self.precision, self.texts, self.expected, sts_b)
 
     def _fuse(self) -> None:
-        """Take what onnxruntime's optimiser makes of a traced graph, if it is as right and faster."""
+        """Replace a traced graph by what onnxruntime's optimiser makes of it, if that is as exact and faster."""
         from sentcli.onnx_export import tracing
 
         fused = self.work / "fused.onnx"
@@ -305,9 +312,9 @@ class _Maker:
         try:
             optimised = self.opened()
             _, least, _ = verify.agreement(self.expected, verify.encode(optimised, self.texts))
-            right = least >= verify.TOLERANCES["fp32"].min_cosine
-            better = right and _seconds(optimised, self.texts) <= FASTER * before
-        except SentcliError:  # onnxruntime cannot open or run what its own optimiser made
+            exact = least >= verify.TOLERANCES["fp32"].min_cosine
+            better = exact and _seconds(optimised, self.texts) <= FASTER * before
+        except SentcliError:  # onnxruntime may fail on a graph of its own optimiser
             better = False
         if better:
             self.kind = "traced and fused"
@@ -315,7 +322,11 @@ class _Maker:
             plain.replace(self.path)
 
     def _keep_sensitive(self, worst: Verification) -> tuple[list[str], Verification]:
-        """Leave the layers that move the vectors most in fp32, twice as many each time, until the export agrees."""
+        """Keep the most sensitive layers in fp32, twice as many in each round, until the export agrees.
+
+        Returns:
+            The names of the layers in fp32, none if the export never agrees, and the last verification.
+        """
         order = self._by_sensitivity()
         count, verification = 1, worst
         while not verification.passed and count < len(order):
@@ -326,7 +337,7 @@ class _Maker:
         return (kept if verification.passed else []), verification
 
     def _by_sensitivity(self) -> list[str]:
-        """Order the layers by what quantising each alone does to the mean cosine, the worst first."""
+        """Return the layers in the order of how much quantising each of them alone lowers the mean cosine."""
         names = self.linear_names
         self.say(f"measuring what quantising each of {len(names)} layers does")
         step = max(len(self.texts) // SENSITIVITY_TEXTS, 1)
@@ -339,5 +350,5 @@ class _Maker:
 
 
 def _seconds(model: LoadedModel, texts: list[str]) -> float:
-    """Return the shortest of three runs."""
+    """Return the shortest time of three encodings, in seconds."""
     return min(timeit.repeat(lambda: verify.encode(model, texts), number=1, repeat=3))

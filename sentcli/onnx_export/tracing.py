@@ -1,4 +1,4 @@
-"""The graph of any other encoder, traced by torch's exporter and simplified by onnxruntime where that helps."""
+"""Trace the graph of an encoder of unknown architecture by torch's exporter, and optimise and quantise it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sentcli.onnx_export.graph import OUTPUT
 
 
 class _Traced(nn.Module):
-    """`TorchEncoder.features` without what depends on the values of a batch."""
+    """`TorchEncoder.features` without branches that depend on the values of a batch."""
 
     def __init__(self, encoder: TorchEncoder) -> None:
         super().__init__()
         self.encoder = encoder
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        more = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        wants = self.encoder.needs_hidden_states
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        layers = self.encoder.needs_hidden_states
         output = self.encoder.backbone(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=wants, return_dict=True, **more
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=layers, return_dict=True, **types
         )
-        features = Features(output.last_hidden_state, attention_mask, 0, output.hidden_states if wants else ())
+        features = Features(output.last_hidden_state, attention_mask, 0, output.hidden_states if layers else ())
         for module in self.encoder.stack:
             features = module(features)
         assert features.sentence is not None
@@ -40,7 +40,11 @@ class _Traced(nn.Module):
 
 
 def trace(encoder: TorchEncoder, path: Path, *, token_types: bool) -> None:
-    """Write the ONNX model of an encoder in fp32."""
+    """Write the ONNX model of an encoder in fp32.
+
+    Raises:
+        SentcliError: if torch's exporter cannot trace the encoder.
+    """
     ids = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 1, 1], [5, 6, 1, 1, 1]])
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
     inputs = {"input_ids": ids, "attention_mask": mask}
@@ -60,14 +64,14 @@ def trace(encoder: TorchEncoder, path: Path, *, token_types: bool) -> None:
                 verbose=False,
             )
             program.save(str(path), external_data=False)
-    except Exception as error:  # whatever the model's code does under tracing
+    except Exception as error:  # the model's code may fail in any way under tracing
         reason = " ".join(str(error.__cause__ or error).split())[:300]
         kind = getattr(encoder.backbone.config, "model_type", "this kind of model")
         raise SentcliError(f"torch's exporter cannot trace a {kind} encoder: {reason}") from error
 
 
 def optimise(source: Path, target: Path, backbone: Any) -> bool:
-    """Write what onnxruntime's optimiser for transformers makes of a model; False if it can do nothing with it."""
+    """Write the model that onnxruntime's optimiser for transformers makes, and return whether it changed anything."""
     from onnxruntime.transformers import optimizer
 
     config = backbone.config
@@ -78,7 +82,7 @@ def optimise(source: Path, target: Path, backbone: Any) -> bool:
             optimised = optimizer.optimize_model(
                 str(source), model_type="bert", num_heads=heads, hidden_size=width, opt_level=0, use_gpu=False
             )
-    except Exception:  # made for BERT, it trips over other architectures; the graph as it was traced stays
+    except Exception:  # it is made for BERT and may fail for other architectures, which keep the traced graph
         return False
     if not any(optimised.get_fused_operator_statistics().values()):
         return False
@@ -87,7 +91,7 @@ def optimise(source: Path, target: Path, backbone: Any) -> bool:
 
 
 def halve(source: Path, target: Path) -> None:
-    """Write a model with its matrix products by weights in fp16; everything between them stays in fp32."""
+    """Write a model with its matrix products by weights in fp16 and everything else in fp32."""
     import numpy as np
     import onnx_ir as ir
 
@@ -144,7 +148,7 @@ def linear_names(source: Path) -> list[str]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the notices of torch's exporter and of onnxruntime's tools to themselves."""
+    """Silence the notices of torch's exporter and of onnxruntime's tools inside the block."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,8 +1,8 @@
-"""The graph of a BERT-like encoder, written from its weights.
+"""Write the graph of a BERT-like encoder from its weights.
 
-Hidden states are kept as rows ``[batch * tokens, d]``: linear layers then carry their bias along, and onnxruntime does
-not fuse addition and normalisation into SkipLayerNormalization, which on two CPU cores took five times as long as the
-two apart (1,024 rows of 384: 2.05 ms against 0.38 ms, onnxruntime 1.31). Attention is onnxruntime's MultiHeadAttention.
+Hidden states are kept as rows ``[batch * tokens, d]``. So a linear layer and its bias are one operator, and onnxruntime
+does not fuse addition and normalisation into SkipLayerNormalization, which on two CPU cores took five times as long as
+both apart (1,024 rows of 384: 2.05 ms against 0.38 ms, onnxruntime 1.31). Attention is its MultiHeadAttention.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ACTIVATIONS = ("gelu", "relu", "gelu_new", "gelu_pytorch_tanh", "silu", "swish")
 
 @dataclass(frozen=True)
 class Family:
-    """Where an architecture keeps the parts of a layer, as dotted attributes."""
+    """The attributes, with dots, under which an architecture keeps the parts of a layer."""
 
     query: str
     key: str
@@ -33,7 +33,7 @@ class Family:
     down: str
     norm: str
     positions_after_padding: bool = False
-    """Positions are counted from the padding id on, over the tokens that are not padding (RoBERTa)."""
+    """Whether positions are counted from the padding id on, over the tokens that are not padding (RoBERTa)."""
 
 
 BERT = Family(
@@ -74,11 +74,11 @@ FAMILIES = {
     "mpnet": MPNET,
     "distilbert": DISTILBERT,
 }
-"""By ``model_type``."""
+"""The families by ``model_type``."""
 
 
 def family_of(backbone: Any) -> Family | None:
-    """Return how to write the graph of a backbone, or None if it has to be traced instead."""
+    """Return the family of a backbone, or None if its graph has to be traced instead."""
     config = backbone.config
     plain = getattr(config, "position_embedding_type", "absolute") == "absolute"
     encoder = not getattr(config, "is_decoder", False)
@@ -92,23 +92,23 @@ def activation_of(config: Any) -> str:
 
 @dataclass
 class States:
-    """What the transformer hands to the modules after it."""
+    """The output of the transformer for the modules after it."""
 
     tokens: Value
-    """``[batch, tokens, d]``, or ``[batch, 1, d]`` if only position 0 was asked for."""
+    """The token vectors ``[batch, tokens, d]``, or ``[batch, 1, d]`` if only position 0 is computed."""
     mask: Value
-    """``attention_mask``."""
+    """The input ``attention_mask``."""
     layers: list[Value]
-    """Embedding layer first, each ``[batch, tokens, d]``."""
+    """The states of every layer ``[batch, tokens, d]``, embeddings first."""
 
 
 def write(graph: Graph, backbone: Any, *, first_token_only: bool = False) -> States:
     """Write a transformer of a known `Family`.
 
     Args:
-        graph: to add to.
+        graph: the graph under construction.
         backbone: the transformers model.
-        first_token_only: compute the last layer for position 0 alone; of the others it needs keys and values only.
+        first_token_only: compute the last layer only for position 0, with the keys and values of all positions.
     """
     family = family_of(backbone)
     assert family is not None

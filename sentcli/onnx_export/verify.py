@@ -1,6 +1,6 @@
-"""Does an export give the vectors of the model it was made of?
+"""Check that an export gives the vectors of the model that it was made from.
 
-Texts of every length go through both. A precision has a tolerance; an export outside of it is not published.
+Both encode texts of all lengths. Each precision has a tolerance, and an export outside it is not kept.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from sentcli.zoo import models_folder
 Scorer = Callable[[LoadedModel], dict[str, float]]
 """Scores a model on STS-B: Spearman's correlation times 100 by split, of which ``dev`` is one."""
 PADDED_TOKENS = 8192
-"""Token budget of the batches in which short and long texts are padded to one length."""
+"""The token budget of batches in which short texts are padded to the length of long ones."""
 SHORTEST = ("", " ", "a", "?", "\U0001f642", "你好", "Straße", "don't stop")
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far the vectors of a precision may be from those of torch in fp32."""
+    """How much the vectors of a precision may differ from those of torch in fp32."""
 
     min_cosine: float
     mean_cosine: float
     score_drop: float
-    """On STS-B dev, in points of Spearman's correlation times 100."""
+    """The largest drop of Spearman's correlation times 100 on STS-B dev."""
 
 
 TOLERANCES = {
@@ -40,17 +40,17 @@ TOLERANCES = {
 
 @dataclass(frozen=True)
 class Verification:
-    """How an export compares with its model."""
+    """The comparison of an export with its model."""
 
     texts: int
     longest: int
-    """Tokens of the longest text, special ones included."""
+    """The number of tokens of the longest text, special ones included."""
     max_difference: float
-    """Largest difference of a component."""
+    """The largest difference of a component."""
     min_cosine: float
     mean_cosine: float
     sts_b: dict[str, dict[str, float]] | None
-    """By split: Spearman's correlation times 100 of ``torch``, of the ``export``, and the ``change``."""
+    """For each split, Spearman's correlation times 100 of ``torch`` and of the ``export``, and the ``change``."""
     passed: bool
     complaint: str = ""
 
@@ -60,7 +60,7 @@ class Verification:
 
 
 def texts_of_all_lengths(max_tokens: int) -> list[str]:
-    """Return real sentences, and beginnings of a running text from one word to more than `max_tokens` words."""
+    """Return real sentences, and parts of a running text from one word to more than `max_tokens` words."""
     lines = (models_folder() / "verification.txt").read_text("utf-8").splitlines()
     words = " ".join(lines).split()
     words *= max_tokens // len(words) + 1
@@ -75,12 +75,12 @@ def texts_of_all_lengths(max_tokens: int) -> list[str]:
 
 
 def encode(model: LoadedModel, texts: Sequence[str], batch_tokens: int | None = None) -> Vectors:
-    """Return the vectors ``[n, dim]`` of distinct texts, behind the model's usual prompt."""
+    """Return the vectors ``[n, dim]`` of distinct texts, with the model's default prompt."""
     return model.encode(texts, model.spec.usual_prompt, batch_tokens=batch_tokens).vectors
 
 
 def agreement(expected: Vectors, vectors: Vectors) -> tuple[float, float, float]:
-    """Return largest difference, least and mean cosine of two arrays ``[n, dim]``."""
+    """Return the largest difference, the least cosine and the mean cosine of two arrays ``[n, dim]``."""
     lengths = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors, axis=1)
     cosines = np.einsum("nd,nd->n", expected.astype(np.float64), vectors) / np.maximum(lengths, 1e-12)
     return float(np.abs(expected - vectors).max()), float(cosines.min()), float(cosines.mean())
@@ -93,17 +93,19 @@ def compare(
     expected: Vectors,
     sts_b: dict[str, dict[str, float]] | None = None,
 ) -> Verification:
-    """Run texts through an export, packed as `encode` does it and, if exact, padded to one length as well.
+    """Compare the vectors of an export with those of its model, packed as `encode` packs them and padded to one length.
 
     Args:
         export: the exported folder, loaded.
-        precision: of the export.
-        texts: what to encode.
-        expected: the model's own vectors of them ``[n, dim]``.
-        sts_b: see `Verification`.
+        precision: the precision of the export.
+        texts: the texts to encode.
+        expected: the model's own vectors of the texts ``[n, dim]``.
+        sts_b: the scores on STS-B, as in `Verification`.
     """
     results = [encode(export, texts)]
-    if precision != "int8":  # whose activations are quantised by batch: padding moves the vectors a little
+    if (
+        precision != "int8"
+    ):  # its activations are quantised for each batch, so that padding changes the vectors a little
         results.append(encode(export, texts, PADDED_TOKENS))
     differences, least, means = zip(*(agreement(expected, vectors) for vectors in results), strict=True)
     lowest, mean = min(least), min(means)
@@ -123,7 +125,7 @@ def compare(
 
 
 def compare_scores(before: dict[str, float], after: dict[str, float]) -> dict[str, dict[str, float]]:
-    """Put the scores of a model beside those of its export, by split."""
+    """Return the scores of a model and of its export with their differences, by split."""
     return {
         split: {"torch": score, "export": after[split], "change": after[split] - score}
         for split, score in before.items()

@@ -1,1 +1,1 @@
-"""Search: exact nearest neighbours, hits, and TREC runs."""
+"""Search: exact and approximate nearest neighbours, BM25, fusion of both, indexes on disk, and TREC runs."""

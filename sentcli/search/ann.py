@@ -1,4 +1,4 @@
-"""Approximate search with FAISS: the kinds of index by name, and one of them in memory or mapped from a file."""
+"""Approximate search with faiss: the kinds of index by name, and an index in memory or mapped from a file."""
 
 from __future__ import annotations
 
@@ -16,44 +16,45 @@ from sentcli.search.exact import Blocks, Neighbours, Similarity, check_width, pr
 
 FLAT = "flat"
 KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
-"""Of index, by name.
+"""The kinds of index by name.
 
-* flat: exact; the vectors themselves.
-* hnsw: a graph (Malkov and Yashunin, 2020), 32 links a row.
-* ivf: an inverted file, vectors in clusters, about 4 sqrt(rows) of them.
-* ivfpq: an inverted file of product codes (Jegou et al., 2011) after a rotation (OPQ, Ge et al., 2013), one byte for 8
-  dimensions.
-* sq8: every row, one byte a dimension.
+* flat: exact search over the vectors themselves.
+* hnsw: a graph with 32 links for each row (Malkov and Yashunin, 2020).
+* ivf: an inverted file: the vectors are in about 4 sqrt(rows) clusters.
+* ivfpq: an inverted file of product codes (Jegou et al., 2011) after a rotation (OPQ, Ge et al., 2013), with one byte
+  for 8 dimensions.
+* sq8: every row, with one byte for each dimension.
 """
 RESCORED = {"ivfpq": 10, "sq8": 4}
-"""Rows that are compared exactly for each hit that is wanted, because the index itself holds codes."""
+"""How many rows are compared exactly for each requested hit, because an index of this kind holds codes."""
 TRAINED_ON = 64
-"""Rows a cluster; faiss wants 39 at least and uses 256 at most."""
+"""The training rows for each cluster; faiss asks for at least 39 and uses at most 256."""
 LEAST = 39
-"""Rows a cluster or code that faiss wants for training; it warns of fewer."""
+"""The training rows for each cluster or code below which faiss warns."""
 OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
-"""faiss takes 50 rounds over 65,536 rows; these cost a tenth of the time and, on a million rows, no recall."""
+"""faiss's own values are 50 rounds over 65,536 rows; these need a tenth of the time and gave a million rows the same
+recall."""
 EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(4, 11)]}
-"""Values of the parameters that trade speed for recall."""
+"""The search parameters, which trade speed for recall, with the values that are tried."""
 GPU_HITS = 2048
-"""That faiss finds on a GPU, at most."""
+"""The most hits that faiss finds on a GPU."""
 SETTINGS = ["efConstruction", *EFFORTS]
-"""Parameters of faiss that a user may set."""
+"""The parameters of faiss that a user may set."""
 
 
 @dataclass(frozen=True)
 class FaissRecipe:
-    """What to build."""
+    """How an index of faiss is built."""
 
     kind: str
     """One of `KINDS`, or a factory string of faiss."""
     factory: str
     rescore: int = 0
-    """Rows that are compared exactly for each hit that is wanted; 0 takes the index's word."""
+    """How many rows are compared exactly for each requested hit; 0 keeps the scores of the index."""
 
     @property
     def name(self) -> str:
-        """What a folder of such an index is called."""
+        """The name of the folder of such an index."""
         plain = re.sub(r"[^a-z0-9_]+", "-", self.kind.lower()).strip("-")
         return self.kind if self.kind in KINDS else f"faiss-{plain}"
 
@@ -63,11 +64,11 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
 
     Args:
         kind: one of `KINDS`, or a factory string of faiss such as ``IVF4096,Flat``.
-        rows: of the corpus.
-        dimension: of its vectors.
+        rows: the number of rows of the corpus.
+        dimension: the dimension of its vectors.
 
     Raises:
-        InputError: for a kind that does not exist, or that needs more rows or another dimension.
+        InputError: for a kind that does not exist, or that needs more rows.
     """
     clusters = max(min(2 ** round(math.log2(4 * math.sqrt(max(rows, 1)))), rows // LEAST), 1)
     factories = {FLAT: "Flat", "hnsw": "HNSW32,Flat", "ivf": f"IVF{clusters},Flat", "sq8": "SQ8"}
@@ -90,23 +91,23 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
 
 @dataclass(eq=False)
 class FaissIndex:
-    """An index of faiss over unit vectors (cosine) or vectors as they are (dot)."""
+    """An index of faiss, over unit vectors for cosine or over unchanged vectors for dot."""
 
     index: Any
     similarity: Similarity
     efforts: dict[str, int] = field(default_factory=dict)
-    """Search parameters that were set."""
+    """The search parameters that were set."""
     owned: Any = None
-    """What faiss points to but does not own."""
+    """An object that faiss points to but does not own, kept alive with the index."""
     on_cpu: FaissIndex | None = None
-    """What a copy on a GPU is of."""
+    """The original of a copy on a GPU."""
 
     @classmethod
     def empty(cls, factory: str, dimension: int, similarity: Similarity) -> FaissIndex:
-        """Return an index that is neither trained nor filled.
+        """Return an index without training and without rows.
 
         Raises:
-            InputError: for a factory string that faiss does not take.
+            InputError: for a factory string that faiss does not accept.
         """
         faiss = require_faiss()
         try:
@@ -119,7 +120,7 @@ class FaissIndex:
         transform = faiss.downcast_VectorTransform(index.chain.at(0)) if hasattr(index, "chain") else None
         if isinstance(transform, faiss.OPQMatrix):
             transform.niter, transform.max_train_points = OPQ_ROUNDS, OPQ_ROWS
-            if bits := re.search(r"PQ\d+x(\d)", factory):  # the codes that it learns to rotate for
+            if bits := re.search(r"PQ\d+x(\d)", factory):  # the rotation is learned for codes of this size
                 codes = transform.pq = faiss.ProductQuantizer(transform.d_out, transform.M, int(bits[1]))
         return cls(index, similarity, owned=codes)
 
@@ -129,15 +130,15 @@ class FaissIndex:
 
         Args:
             path: the file.
-            similarity: that it was built for.
-            mapped: leave it on disk and read what a search needs; such an index cannot be added to.
+            similarity: the similarity that the index was built for.
+            mapped: leave the index on disk and read what a search needs; rows cannot be added to such an index.
 
         Raises:
             DataError: if faiss cannot read it.
         """
         faiss = require_faiss()
         try:
-            # older releases map inverted lists alone
+            # older releases map only inverted lists
             mapping = getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP) if mapped else 0
             return cls(faiss.read_index(str(path), int(mapping)), similarity)
         except (RuntimeError, AttributeError) as error:
@@ -146,10 +147,10 @@ class FaissIndex:
             ) from error
 
     def write(self, path: Path) -> None:
-        """Write a file.
+        """Write the index to a file.
 
         Raises:
-            OSError: if the disk is full or cannot be written.
+            OSError: if the file cannot be written.
         """
         try:
             require_faiss().write_index(self.index, str(path))
@@ -158,7 +159,7 @@ class FaissIndex:
 
     @property
     def efforts_to_try(self) -> list[dict[str, int]]:
-        """Values of the parameter that trades speed for recall; one empty setting if there is no such parameter."""
+        """The settings of the search parameter that are tried; one empty setting if the index has no such parameter."""
         faiss = require_faiss()
         index = self.index
         while isinstance(index, (faiss.IndexPreTransform, faiss.IndexIDMap, faiss.IndexRefine)):
@@ -169,7 +170,7 @@ class FaissIndex:
 
     @property
     def row_bytes(self) -> int:
-        """What a row takes in a file, about."""
+        """The approximate size of a row in a file, in bytes."""
         faiss = require_faiss()
         if (inverted := faiss.try_extract_index_ivf(self.index)) is not None:
             return int(inverted.code_size) + 8
@@ -196,12 +197,12 @@ class FaissIndex:
             self.efforts = {parameter: value}
 
     def on(self, device: str) -> FaissIndex:
-        """Return a copy on a GPU; this index where faiss is built for the CPU alone, or has no such kind on GPUs.
+        """Return a copy on a GPU, or this index if the device is no CUDA device or faiss cannot copy it there.
 
-        Search parameters are set before.
+        Search parameters have to be set before.
 
         Args:
-            device: of torch; only ``cuda`` is of interest.
+            device: a device of torch, such as ``cpu`` or ``cuda:1``.
         """
         faiss = require_faiss()
         if not device.startswith("cuda") or not faiss.get_num_gpus():
@@ -209,15 +210,15 @@ class FaissIndex:
         resources = faiss.StandardGpuResources()
         try:
             copy = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), self.index)
-        except RuntimeError:  # a graph
+        except RuntimeError:  # faiss has no graphs on GPUs
             return self
         return FaissIndex(copy, self.similarity, self.efforts, resources, self)
 
     def train(self, blocks: Blocks) -> None:
-        """Learn clusters and codes from a sample of the rows, if there is anything to learn.
+        """Learn clusters and codes from a sample of the rows, if this kind of index needs training.
 
         Raises:
-            InputError: if they are too few.
+            InputError: if there are too few rows.
         """
         if self.index.is_trained:
             return
@@ -235,7 +236,7 @@ class FaissIndex:
         """Append rows ``[n, dim]``.
 
         Raises:
-            InputError: if they have another dimension, or faiss cannot add to such an index.
+            InputError: if the rows have another dimension, or faiss cannot add rows to such an index.
         """
         check_width(vectors, self.index.d, "corpus")
         try:
@@ -262,6 +263,6 @@ class FaissIndex:
 
 
 def _why(error: Exception) -> str:
-    """Return faiss's own words without the place in its source."""
+    """Return the message of faiss without the place in its source."""
     text = re.sub(r"^Error in .*? at \S+:\d+: ", "", one_line(error))
     return text.removeprefix("Error: ")[:200]

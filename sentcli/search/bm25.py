@@ -1,8 +1,8 @@
-"""Search by words: BM25 as Lucene scores it, over bm25s.
+"""BM25 search with the scores of Lucene, through bm25s.
 
 A document's score is the sum over the query's words of idf * tf / (tf + k1 * (1 - b + b * length / mean length)), with
-idf = ln(1 + (N - n + 0.5) / (n + 0.5)) (Robertson and Zaragoza, 2009; the variant that Kamphuis et al., ECIR 2020, call
-Lucene's). Words are runs of two or more word characters in lower case, without stop words, stemmed by Snowball.
+idf = ln(1 + (N - n + 0.5) / (n + 0.5)) (Robertson and Zaragoza, 2009, in the variant that Kamphuis et al., ECIR 2020,
+call Lucene's). Words are runs of two or more word characters in lower case, without stop words, stemmed by Snowball.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from sentcli.search.exact import Neighbours
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
 FACTS = "bm25.json"
-"""What `BM25.save` writes last."""
+"""The file that `BM25.save` writes last."""
 NO_LANGUAGE = "none"
 _LISTS = (
     "danish", "dutch", "english", "french", "german", "italian", "norwegian", "portuguese", "russian", "spanish",
     "swedish", "turkish",
 )  # fmt: skip
 STOP_WORDS = {**{name: name for name in _LISTS}, "porter": "english", "dutch_porter": "dutch"}
-"""The list of bm25s that goes with an algorithm of PyStemmer; the other languages keep all their words."""
-TOGETHER = 1024
-"""Queries that are split into words at a time."""
+"""The list of bm25s for each algorithm of PyStemmer; the other languages keep all their words."""
+QUERIES_AT_A_TIME = 1024
+"""How many queries are split into words at a time."""
 
 
 class BM25:
-    """An index of words; `build` makes one, `open` reads one that `save` wrote."""
+    """A BM25 index; `build` makes one, and `open` reads one that `save` wrote."""
 
     def __init__(self, index: Any, rows: int, k1: float, b: float, language: str) -> None:
         self._index = index
-        """Of bm25s; None if no document has a word."""
+        """The index of bm25s; None if no document has a word."""
         self._rows, self.k1, self.b, self.language = rows, k1, b, language
 
     def __len__(self) -> int:
@@ -46,16 +46,16 @@ class BM25:
 
     @classmethod
     def build(cls, texts: Iterable[str], *, k1: float = K1, b: float = B, language: str = LANGUAGE) -> BM25:
-        """Index documents, which may be empty; there may be none.
+        """Index documents; they may be empty, and there may be none.
 
         Args:
-            texts: one of each document.
-            k1: how much a word counts that repeats; 0 counts it once.
-            b: how much a document's length counts, 0 to 1.
+            texts: the text of each document.
+            k1: how much repetitions of a word count; 0 counts a word once.
+            b: how much the length of a document counts, from 0 to 1.
             language: an algorithm of PyStemmer, or ``none``, which neither stems nor leaves out stop words.
 
         Raises:
-            InputError: for another language, or parameters that make no sense.
+            InputError: for an unknown language, or parameters out of their bounds.
             MissingExtraError: if bm25s or PyStemmer is not installed.
         """
         if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
@@ -68,18 +68,18 @@ class BM25:
         return cls(index, len(words.ids), k1, b, language)
 
     def search(self, queries: Sequence[str], k: int) -> Neighbours:
-        """Return the best documents of each query, of equal scores the first.
+        """Return the best documents of each query; of equal scores, the first document comes first.
 
         Returns:
-            ``[queries, at most k]``, not wider than there are documents; position -1 and score 0 where fewer of them
-            share a word with the query.
+            ``[queries, min(k, documents)]``, with position -1 and score 0 where fewer documents share a word with the
+            query.
         """
         k = min(k, len(self))
         hits = Neighbours(np.full((len(queries), k), -1, np.int64), np.zeros((len(queries), k), np.float32))
         analysis = _analysis(self.language)
-        for start in range(0, len(queries) if self._index is not None else 0, TOGETHER):
-            some = list(queries[start : start + TOGETHER])
-            words = require_bm25s().tokenize(some, show_progress=False, return_ids=False, **analysis)
+        for start in range(0, len(queries) if self._index is not None else 0, QUERIES_AT_A_TIME):
+            batch = list(queries[start : start + QUERIES_AT_A_TIME])
+            words = require_bm25s().tokenize(batch, show_progress=False, return_ids=False, **analysis)
             for row, tokens in enumerate(map(self._index.get_tokens_ids, words), start):
                 if tokens:
                     scores = self._index.get_scores_from_ids(tokens)
@@ -88,7 +88,7 @@ class BM25:
         return hits
 
     def save(self, folder: Path) -> None:
-        """Write the index into a folder, which is made: bm25s's own files, and `FACTS`."""
+        """Write the files of bm25s and `FACTS` into a folder, which is created if needed."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FACTS).unlink(missing_ok=True)
         if self._index is not None:
@@ -99,10 +99,10 @@ class BM25:
 
     @classmethod
     def open(cls, folder: Path) -> BM25:
-        """Read what `save` wrote; the scores stay on the disk until they are needed.
+        """Read an index that `save` wrote; its scores stay on disk until they are needed.
 
         Raises:
-            InputError: if the folder was not written by `save`, or not completely.
+            InputError: if the folder holds no complete index.
             MissingExtraError: if bm25s or PyStemmer is not installed.
         """
         package = require_bm25s()
@@ -122,12 +122,12 @@ class BM25:
         return cls(index, rows, k1, b, language)
 
     def described(self) -> dict[str, Any]:
-        """Return every choice that moves a score."""
+        """Return every choice that changes a score."""
         return described(self.k1, self.b, self.language)
 
 
 def described(k1: float = K1, b: float = B, language: str = LANGUAGE) -> dict[str, Any]:
-    """Return every choice that moves a score."""
+    """Return every choice that changes a score."""
     return {
         "method": "lucene",
         "k1": k1,
@@ -148,19 +148,20 @@ def require_bm25s() -> Any:
 
 
 def check_language(language: str) -> None:
-    """Refuse a language that no algorithm stems.
+    """Refuse a language for which there is no stemmer.
 
     Raises:
         InputError: if it is neither one of PyStemmer's nor ``none``.
         MissingExtraError: if PyStemmer is not installed.
     """
-    known = [*_require_stemmer().algorithms(), NO_LANGUAGE]
-    if language not in known:
-        raise InputError(f"BM25: unknown language {language!r}{nearest(language, known)}; one of: {', '.join(known)}")
+    languages = [*_require_stemmer().algorithms(), NO_LANGUAGE]
+    if language not in languages:
+        hint = nearest(language, languages)
+        raise InputError(f"BM25: unknown language {language!r}{hint}; one of: {', '.join(languages)}")
 
 
 def _analysis(language: str) -> dict[str, Any]:
-    """Return how bm25s is to make words of texts."""
+    """Return the arguments with which bm25s splits texts into words."""
     check_language(language)
     if language == NO_LANGUAGE:
         return {"stopwords": [], "stemmer": None}
@@ -172,17 +173,17 @@ def _require_stemmer() -> Any:
 
 
 def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
-    """Return the places of the `k` best scores above 0 ``[at most k]``, best first, equal ones in their order."""
-    places = np.flatnonzero(scores > 0)
-    if len(places) > k:
-        last = np.partition(scores[places], len(places) - k)[len(places) - k]  # the k-th best
-        above, equal = places[scores[places] > last], places[scores[places] == last]
-        places = np.concatenate([above, equal[: k - len(above)]])
-    return places[np.lexsort((places, -scores[places]))]
+    """Return the positions of the `k` best scores above 0, best first, of equal scores in rising order."""
+    positions = np.flatnonzero(scores > 0)
+    if len(positions) > k:
+        kth_best = np.partition(scores[positions], len(positions) - k)[len(positions) - k]
+        above, equal = positions[scores[positions] > kth_best], positions[scores[positions] == kth_best]
+        positions = np.concatenate([above, equal[: k - len(above)]])
+    return positions[np.lexsort((positions, -scores[positions]))]
 
 
 def _check(index: Any, rows: int, words: int) -> None:
-    """Refuse files that do not belong together.
+    """Check that the files of an index belong together.
 
     Raises:
         ValueError: if they do not.

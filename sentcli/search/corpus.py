@@ -1,4 +1,4 @@
-"""A corpus of one's own: its rows, in memory or read from disk when they are shown, and what finds them."""
+"""A user's own corpus: its documents, in memory or read from disk for the hits, and the search over them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Document:
 
 @dataclass(frozen=True)
 class RowsInMemory:
-    """Documents of a file that was just read."""
+    """Documents that are held in memory."""
 
     rows: list[Document]
 
@@ -43,7 +43,7 @@ class RowsInMemory:
         return len(self.rows)
 
     def take(self, positions: Sequence[int]) -> list[Document]:
-        """Return some rows, in the order that is asked for."""
+        """Return the documents at these positions, in the order of the positions."""
         return [self.rows[position] for position in positions]
 
     def texts(self) -> Iterator[str]:
@@ -52,20 +52,20 @@ class RowsInMemory:
 
 
 class RowsOnDisk:
-    """Documents of a directory that `encode` wrote; a row group of Parquet is read when one of its rows is wanted.
+    """Documents of a directory that `encode` wrote; a row group of Parquet is read when one of its rows is needed.
 
     Args:
         folder: the directory.
-        shards: as its manifest lists them.
+        shards: the shards in its manifest.
 
     Raises:
-        DataError: if a file is missing or torn, or has other rows than the manifest says.
+        DataError: if a file is missing or damaged, or has another number of rows than the manifest says.
     """
 
     def __init__(self, folder: Path, shards: Sequence[Shard]) -> None:
         self.paths = [folder / shard.rows for shard in shards]
         self._groups: list[tuple[Path, int]] = []
-        """Of each row group: its file, and its number there."""
+        """The file of each row group, and the number of the group in that file."""
         sizes = []
         for path, shard in zip(self.paths, shards, strict=True):
             with _reading(path):
@@ -83,22 +83,23 @@ class RowsOnDisk:
         return int(self._firsts[-1])
 
     def take(self, positions: Sequence[int]) -> list[Document]:
-        """Return some rows, in the order that is asked for.
+        """Return the documents at these positions, in the order of the positions.
 
         Raises:
-            DataError: if the file is damaged.
+            DataError: if a file is damaged.
         """
-        numbers = np.asarray(positions, np.int64)
-        owners = np.searchsorted(self._firsts, numbers, side="right") - 1
+        rows = np.asarray(positions, np.int64)
+        groups = np.searchsorted(self._firsts, rows, side="right") - 1
         documents: dict[int, Document] = {}
-        for owner in np.unique(owners):
-            mine = np.flatnonzero(owners == owner)
-            path, group = self._groups[owner]
+        for group in np.unique(groups):
+            in_group = np.flatnonzero(groups == group)
+            path, number = self._groups[group]
             with _reading(path):
-                table = _parquet().ParquetFile(path).read_row_group(group)
-            for place, record in zip(mine, table.take(numbers[mine] - self._firsts[owner]).to_pylist(), strict=True):
+                table = _parquet().ParquetFile(path).read_row_group(number)
+            records = table.take(rows[in_group] - self._firsts[group]).to_pylist()
+            for place, record in zip(in_group, records, strict=True):
                 documents[int(place)] = Document(record.pop("id"), record.pop("text"), record)
-        return [documents[place] for place in range(len(numbers))]
+        return [documents[place] for place in range(len(rows))]
 
     def texts(self) -> Iterator[str]:
         """Yield every text, in order.
@@ -109,7 +110,7 @@ class RowsOnDisk:
         return self._column("text")
 
     def repeated_ids(self) -> int:
-        """Count the rows whose id stands in an earlier row, too.
+        """Count the rows whose id an earlier row has already.
 
         Raises:
             DataError: if a file is damaged.
@@ -132,7 +133,7 @@ def _parquet() -> Any:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Say which file is damaged."""
+    """Turn errors of Parquet inside the block into one message that names the file."""
     import pyarrow as pa
 
     try:
@@ -145,7 +146,7 @@ def read_rows(name: str, options: ReadOptions) -> RowsInMemory:
     """Read a file of documents, with all its columns.
 
     Raises:
-        DataError: as the readers; also an empty file.
+        DataError: for a broken row, or an empty file.
     """
     source = open_source(name)
     columns = list(survey([source], options).column_types)
@@ -161,7 +162,7 @@ def read_rows(name: str, options: ReadOptions) -> RowsInMemory:
 
 @dataclass(frozen=True)
 class Hit:
-    """One document that was found."""
+    """A document that a search has found."""
 
     rank: int
     score: float
@@ -176,9 +177,9 @@ class Hit:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents, and what finds them.
+    """Documents, and the searches over them.
 
-    A way that is not asked for needs no searcher, or no BM25.
+    The searcher is needed for all ways to search but ``bm25``, and BM25 for all but ``dense``.
     """
 
     rows: RowsInMemory | RowsOnDisk
@@ -193,14 +194,14 @@ class Corpus:
         k: int,
         dense_weight: float = 0.5,
     ) -> list[list[Hit]]:
-        """Return the `k` best hits of each query, or fewer.
+        """Return the best hits of each query, at most `k`.
 
         Args:
-            way: one of `ways.WAYS`.
-            queries: their texts.
-            vectors: of the queries ``[queries, dim]``; not needed for ``bm25``.
-            k: hits of each.
-            dense_weight: share of the dense score in ``weighted``.
+            way: one of `fusion.WAYS`.
+            queries: the texts of the queries.
+            vectors: the vectors of the queries ``[queries, dim]``; not needed for ``bm25``.
+            k: the number of hits of each query.
+            dense_weight: the share of the dense score in ``weighted``.
         """
         candidates = depth([way], k)
         hits = dense = by_words = Neighbours.none(len(queries))
@@ -212,10 +213,13 @@ class Corpus:
             hits = by_words = self.bm25.search(queries, candidates)
         if way in ("rrf", "weighted"):
             hits = fuse(way, dense, by_words, k, dense_weight)
-        there = hits.positions >= 0
-        positions = np.unique(hits.positions[there]).tolist()
-        rows = dict(zip(positions, self.rows.take(positions), strict=True))  # one row may be a hit of many queries
+        is_hit = hits.positions >= 0
+        distinct = np.unique(hits.positions[is_hit]).tolist()  # a row may be a hit of several queries
+        rows = dict(zip(distinct, self.rows.take(distinct), strict=True))
         return [
-            [Hit(rank, float(s), rows[int(p)]) for rank, (s, p) in enumerate(zip(scores[t], places[t], strict=True), 1)]
-            for scores, places, t in zip(hits.scores, hits.positions, there, strict=True)
+            [
+                Hit(rank, float(score), rows[int(position)])
+                for rank, (score, position) in enumerate(zip(scores[found], positions[found], strict=True), 1)
+            ]
+            for scores, positions, found in zip(hits.scores, hits.positions, is_hit, strict=True)
         ]

@@ -1,6 +1,6 @@
 """Exact search: every query is compared with every row, block by block, so that a corpus need not fit into memory.
 
-The vectors stay where they are: in arrays, or in shards that are mapped from disk.
+The vectors are in arrays, or in shards that are mapped from disk.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ from sentcli.io.dataset import Shard
 Vectors = npt.NDArray[np.float32]
 Similarity = Literal["cosine", "dot"]
 UNIT = 4e-6
-"""How far the square of a length may be from 1 in float32 for the length to be 1."""
+"""How far a squared length may be from 1 in float32 for the vector to count as a unit vector."""
 GATHERED = 2**24
-"""Numbers that are read at a time to compare single rows: 64 MiB."""
+"""How many numbers are read at a time to compare single rows: 64 MiB."""
 TAKEN = 1024
-"""Single rows that are read at a time; a system may map 64 KiB around each of them."""
+"""How many single rows are read at a time; a system may map 64 KiB around each of them."""
 BLOCK = 131_072
-"""Rows that are copied at a time: to length 1, to float32, or to a GPU."""
+"""How many rows are copied at a time: to unit length, to float32, or to a GPU."""
 AT_A_TIME = 2**28
-"""Similarities that torch holds on a device at a time: 1 GiB."""
+"""How many similarities torch holds on a device at a time: 1 GiB."""
 QUERIES_AT_ONCE, ROWS_AT_ONCE = 256, 16_384
-"""Of one matrix product; with faiss's own 4,096 x 1,024 a search takes up to three times as long."""
+"""The size of one matrix product; with faiss's own 4,096 x 1,024 a search takes up to three times as long."""
 FEW = 8
-"""Queries that faiss compares row by row, not by a matrix product; its own limit lies near 330 of 384 dimensions."""
+"""Up to how many queries faiss compares row by row, without a matrix product; its own limit is about 330 queries of 384
+dimensions."""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Best first: positions and similarities, both ``[queries, k]``."""
+    """The positions and similarities of the nearest rows of each query, both ``[queries, k]``, best first."""
 
     positions: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
 
     @classmethod
     def none(cls, queries: int) -> Neighbours:
-        """Return what a search in nothing finds ``[queries, 0]``."""
+        """Return no neighbours for each query ``[queries, 0]``."""
         return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
 
 
 def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
-    """Return the `k` best of what was found in several places; of equal similarities the first row comes first.
+    """Return the `k` best of several lists of neighbours; of equal similarities the first row comes first.
 
     Args:
-        parts: with positions counted over all places; -1 is no row, as faiss has it. At least one.
-        k: fewer are returned if there are fewer.
+        parts: at least one list, with positions in the whole corpus; -1 stands for no row, as in faiss.
+        k: the number of neighbours; if the lists have fewer together, all are returned.
     """
     positions = np.concatenate([part.positions for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
@@ -71,16 +72,16 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
 
 
 def _sorted(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
-    """Tell which rows fall from left to right, no two alike."""
+    """Tell which rows are strictly decreasing from left to right."""
     return np.all(scores[:, 1:] < scores[:, :-1], axis=1)
 
 
 def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
-    """Return the vectors ``[n, dim]`` divided by their lengths; zero vectors stay zero (and are similar to nothing).
+    """Return the vectors ``[n, dim]`` divided by their lengths; zero vectors stay zero, and are similar to nothing.
 
-    Vectors that have length 1 already, as those of most models, are returned as they are.
+    If all vectors have length 1 already, as those of most models, they are returned without a copy.
     """
-    wide: Vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for keeping, not for sums
+    wide: Vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for storage, not for sums
     if (np.abs(np.einsum("nd,nd->n", wide, wide) - 1) <= UNIT).all():
         return wide
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
@@ -88,11 +89,12 @@ def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
 
 
 def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell which rows that were found are not the query itself: all but one of each query.
+    """Tell which neighbours are not the query itself; in each row, all but one are True.
 
     Args:
-        positions: what was found ``[queries, k]``.
-        own: the row that each query is ``[queries]``; where equal rows have displaced it, the last one stands for it.
+        positions: the neighbours of each query ``[queries, k]``.
+        own: the row of the corpus that each query is ``[queries]``. If it is not among its neighbours, because equal
+            rows displaced it, the last neighbour counts as the query.
     """
     others: npt.NDArray[np.bool_] = positions != own[:, None]
     others[others.all(axis=1), -1] = False
@@ -100,7 +102,7 @@ def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt
 
 
 def prepared(vectors: npt.NDArray[np.generic], similarity: Similarity) -> Vectors:
-    """Return what an inner product of ``[n, dim]`` is the similarity of: contiguous float32, of length 1 for cosine."""
+    """Return contiguous float32 vectors ``[n, dim]`` whose inner products are the similarity."""
     wide: Vectors = unit_length(vectors) if similarity == "cosine" else vectors.astype(np.float32, copy=False)
     return np.ascontiguousarray(wide)
 
@@ -122,11 +124,11 @@ class Blocks:
 
         Args:
             folder: the directory.
-            shards: as its manifest lists them.
-            dimension: of the vectors.
+            shards: the shards in its manifest.
+            dimension: the dimension of the vectors.
 
         Raises:
-            DataError: if one is missing or damaged, or has other rows than the manifest says.
+            DataError: if a file is missing or damaged, or has another shape than the manifest says.
         """
         arrays = []
         for shard in shards:
@@ -143,67 +145,67 @@ class Blocks:
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """The dimension of the vectors."""
         return int(self.arrays[0].shape[1])
 
     def __len__(self) -> int:
         return int(self.ends[-1])
 
     def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
-        """Yield the rows from number `first` on, at most `rows` of them at a time."""
+        """Yield the rows from position `first` on, at most `rows` at a time."""
         for array, end in zip(self.arrays, self.ends, strict=True):
             begin = max(first - (int(end) - len(array)), 0)
             for start in range(begin, len(array), rows):
                 yield array[start : start + rows]
 
     def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
-        """Return single rows ``[n, dim]`` by their numbers ``[n]``."""
+        """Return the rows ``[n, dim]`` at some positions ``[n]``."""
         vectors = np.empty((len(positions), self.dimension), np.float32)
-        owners = np.searchsorted(self.ends, positions, side="right")
-        order = np.argsort(positions)  # a disk reads forward
-        for owner in np.unique(owners):
-            mine, array = order[owners[order] == owner], self.arrays[owner]
-            first = self.ends[owner] - len(array)
-            for start in range(0, len(mine), TAKEN):
-                some = mine[start : start + TAKEN]
-                vectors[some] = array[positions[some] - first]
+        numbers = np.searchsorted(self.ends, positions, side="right")
+        order = np.argsort(positions)  # so that a disk reads forward
+        for number in np.unique(numbers):
+            in_array, array = order[numbers[order] == number], self.arrays[number]
+            first = self.ends[number] - len(array)
+            for start in range(0, len(in_array), TAKEN):
+                part = in_array[start : start + TAKEN]
+                vectors[part] = array[positions[part] - first]
                 pages: Any = array.base
                 if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-                    pages.madvise(mmap.MADV_DONTNEED)  # they leave this process, and stay in the system's cache
+                    pages.madvise(mmap.MADV_DONTNEED)  # the process gives the pages up; they stay in the system's cache
         return vectors
 
-    def sample(self, count: int, seed: int = 0) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """Return the numbers ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""
+    def sample(self, count: int) -> tuple[npt.NDArray[np.int64], Vectors]:
+        """Return the positions ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""
         count = min(count, len(self))
-        chosen = np.random.default_rng(seed).choice(len(self), count, replace=False, shuffle=False)
+        chosen = np.random.default_rng(0).choice(len(self), count, replace=False, shuffle=False)
         positions = np.sort(chosen).astype(np.int64)
         return positions, self.take(positions)
 
     def rescored(self, queries: Vectors, hits: Neighbours, similarity: Similarity) -> Neighbours:
-        """Return the same rows with their exact similarities, not sorted anew.
+        """Return the same neighbours with their exact similarities, in the same order.
 
         Args:
             queries: `prepared` ``[queries, dim]``.
-            hits: of each query.
+            hits: the neighbours of each query.
             similarity: ``cosine`` or ``dot``.
         """
         positions = hits.positions
         scores = np.full(positions.shape, -np.inf, np.float32)
-        together = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
-        for start in range(0, len(queries), together):
-            some = positions[start : start + together]
-            rows = prepared(self.take(np.maximum(some, 0).ravel()), similarity).reshape(*some.shape, -1)
-            exact = np.einsum("qd,qkd->qk", queries[start : start + together], rows)
-            scores[start : start + together] = np.where(some < 0, -np.inf, exact)
+        size = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
+        for start in range(0, len(queries), size):
+            part = positions[start : start + size]
+            rows = prepared(self.take(np.maximum(part, 0).ravel()), similarity).reshape(*part.shape, -1)
+            exact = np.einsum("qd,qkd->qk", queries[start : start + size], rows)
+            scores[start : start + size] = np.where(part < 0, -np.inf, exact)
         return Neighbours(positions, scores)
 
 
 class TopK:
-    """The best rows of a corpus that comes block by block.
+    """The nearest rows of each query in a corpus that comes block by block.
 
     Args:
         queries: ``[queries, dim]``.
-        k: rows wanted of each.
+        k: the number of nearest rows.
         similarity: ``cosine`` or ``dot``.
         device: ``cpu``, or a device of torch.
     """
@@ -213,7 +215,7 @@ class TopK:
     ) -> None:
         self.k, self.similarity, self.device = k, similarity, device
         self.rows = 0
-        """Of the corpus, so far."""
+        """The number of rows that were added so far."""
         self._queries = prepared(queries, similarity)
         self._hits: list[Neighbours] = []
 
@@ -221,7 +223,7 @@ class TopK:
         """Compare further rows ``[n, dim]``, which may be mapped from a file.
 
         Raises:
-            InputError: if they have another dimension.
+            InputError: if the rows have another dimension.
         """
         check_width(vectors, self._queries.shape[1], "corpus")
         for start in range(0, len(vectors), BLOCK):
@@ -233,7 +235,7 @@ class TopK:
                 self._hits = [merge(self._hits, self.k)]
 
     def best(self) -> Neighbours:
-        """Return what is best so far, `k` for each query, or fewer if there were fewer rows."""
+        """Return the nearest rows so far, `k` for each query, or fewer if there were fewer rows."""
         return merge(self._hits, self.k) if self._hits else Neighbours.none(len(self._queries))
 
 
@@ -270,22 +272,22 @@ def _nearest(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbour
 def nearest_by_torch(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbours:
     """Return the `k` rows of `block` ``[n, dim]`` with the largest inner products with each query ``[queries, dim]``.
 
-    It is for accelerators: faiss may be built for the CPU alone.
+    It is for accelerators, because faiss may be built for the CPU alone.
 
     Args:
-        queries: on the host, as `block` is.
-        block: of a corpus.
+        queries: in the memory of the host.
+        block: rows of a corpus, in the memory of the host.
         k: at most n.
-        device: of torch, such as ``cuda``, ``cuda:1``, ``mps``, ``cpu``.
+        device: a device of torch, such as ``cuda``, ``cuda:1``, ``mps`` or ``cpu``.
     """
     import torch
 
-    rows = torch.from_numpy(np.require(block, requirements="W")).to(device)  # a mapped file cannot be written to
-    together = max(AT_A_TIME // len(block), 1)
+    rows = torch.from_numpy(np.require(block, requirements="W")).to(device)  # torch needs a writable array
+    size = max(AT_A_TIME // len(block), 1)
     positions, scores = [], []
-    for start in range(0, len(queries), together):
-        some = torch.from_numpy(queries[start : start + together]).to(device)
-        best = torch.topk(some @ rows.T, k, dim=1)
+    for start in range(0, len(queries), size):
+        part = torch.from_numpy(queries[start : start + size]).to(device)
+        best = torch.topk(part @ rows.T, k, dim=1)
         positions.append(best.indices.cpu().numpy())
         scores.append(best.values.cpu().numpy())
     return Neighbours(np.concatenate(positions), np.concatenate(scores))
@@ -293,7 +295,7 @@ def nearest_by_torch(queries: Vectors, block: Vectors, k: int, device: str) -> N
 
 @cache
 def _counts_numbers() -> bool:
-    """Tell whether faiss's threshold is of queries times dimensions (newer releases), not of queries."""
+    """Tell whether faiss's threshold counts queries times dimensions, as in newer releases, or only queries."""
     return bool(require_faiss().cvar.distance_compute_blas_threshold > 1000)
 
 
@@ -301,7 +303,7 @@ def check_width(vectors: npt.NDArray[np.generic], width: int, what: str) -> None
     """Refuse vectors of another dimension than `width`.
 
     Raises:
-        InputError: if they have one.
+        InputError: if they have another dimension.
     """
     if vectors.ndim != 2 or vectors.shape[1] != width:
         raise InputError(f"{what} vectors are {vectors.shape[-1]} wide, the index is {width}: another model?")

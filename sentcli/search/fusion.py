@@ -1,4 +1,4 @@
-"""The ways to search: by vectors, by words, and by both, which are fused."""
+"""The ways to search: by vectors, by words, or by both with their lists fused."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sentcli.errors import InputError, nearest
 from sentcli.search.exact import Neighbours
 
 CONSTANT = 60
-"""What Cormack, Clarke and Buettcher found to work."""
+"""The constant of reciprocal rank fusion that Cormack, Clarke and Buettcher use."""
 Way = Literal["dense", "bm25", "rrf", "weighted"]
 WAYS: tuple[Way, ...] = ("dense", "bm25", "rrf", "weighted")
 FUSED = 1000
-"""Hits of each list that are fused, at least."""
+"""The least number of hits of each list that are fused."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -24,17 +24,17 @@ def reciprocal_rank(parts: Sequence[Neighbours], k: int, *, constant: float = CO
     """Fuse by rank: a row's score is the sum over the lists of 1 / (constant + rank), the first rank being 1.
 
     Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion Outperforms Condorcet and Individual Rank Learning Methods",
-    SIGIR 2009. A list that lacks a row adds nothing to it.
+    SIGIR 2009. A list without a row adds nothing to the score of that row.
 
     Args:
-        parts: lists of the same queries, each best first; at least one. Position -1 is no row; no list names a row
-            twice.
-        k: rows wanted of each query.
-        constant: how little the first ranks stand out.
+        parts: at least one list for the same queries, each best first. Position -1 stands for no row, and no list names
+            a row twice.
+        k: the number of rows for each query.
+        constant: a larger one makes the first ranks stand out less.
 
     Returns:
-        ``[queries, at most k]``, as wide as the lists are together, of equal scores the first row first; -1 and 0 where
-        there are fewer rows.
+        ``[queries, n]``, where n is `k` or the sum of the lists' widths if that is less. Of equal scores the first row
+        comes first; where there are fewer rows, the position is -1 and the score 0.
 
     Raises:
         ValueError: if the lists are of different numbers of queries.
@@ -44,18 +44,18 @@ def reciprocal_rank(parts: Sequence[Neighbours], k: int, *, constant: float = CO
 
 
 def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> Neighbours:
-    """Fuse by score: a row's score is the weighted sum of its scores, which each list brings to 0 to 1 for each query.
+    """Fuse by score: a row's score is the weighted sum of its scores, scaled to 0 to 1 in each list and for each query.
 
-    The best row of a list has 1 and its last one 0 (min-max scaling); if all its scores are equal, they are all 1. A
-    list that lacks a row adds nothing to it.
+    The best row of a list gets 1 and its last one 0 (min-max scaling); if all scores are equal, all get 1. A list
+    without a row adds nothing to the score of that row.
 
     Args:
-        parts: as `reciprocal_rank`'s.
-        weights: one of each list.
-        k: as `reciprocal_rank`'s.
+        parts: as for `reciprocal_rank`.
+        weights: the weight of each list.
+        k: as for `reciprocal_rank`.
 
     Returns:
-        As `reciprocal_rank`.
+        As for `reciprocal_rank`.
 
     Raises:
         ValueError: if the lists are of different numbers of queries, or not as many as the weights.
@@ -64,17 +64,17 @@ def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> N
 
 
 def _scaled(part: Neighbours) -> Floats:
-    """Return the scores of each query between 0 and 1 ``[queries, n]``; those of no row mean nothing."""
+    """Return the scores of each query scaled to 0 to 1 ``[queries, n]``; at position -1 they have no meaning."""
     if not part.positions.size:
         return np.zeros(part.positions.shape)
-    scores, there = part.scores.astype(np.float64), part.positions >= 0
-    low = np.where(there, scores, np.inf).min(axis=1, keepdims=True)
-    span = np.where(there, scores, -np.inf).max(axis=1, keepdims=True) - low
-    return np.divide(scores - low, span, out=np.ones_like(scores), where=there & (span > 0))
+    scores, is_row = part.scores.astype(np.float64), part.positions >= 0
+    low = np.where(is_row, scores, np.inf).min(axis=1, keepdims=True)
+    span = np.where(is_row, scores, -np.inf).max(axis=1, keepdims=True) - low
+    return np.divide(scores - low, span, out=np.ones_like(scores), where=is_row & (span > 0))
 
 
 def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
-    """Return the `k` rows with the largest sums of what each list adds to them."""
+    """Return the `k` rows with the largest sums of their scores in all lists."""
     positions = np.concatenate([part.positions for part, _ in parts], axis=1)
     added = np.concatenate([scores for _, scores in parts], axis=1)
     order = np.argsort(positions, axis=1, kind="stable")  # equal rows become neighbours, in the order of the lists
@@ -82,23 +82,23 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
     sums = added.copy()
     first = np.ones(positions.shape, bool)
     first[:, 1:] = positions[:, 1:] != positions[:, :-1]
-    for back in range(1, len(parts)):  # a row stands at most once in each list
-        same = positions[:, back:] == positions[:, :-back]
-        sums[:, :-back] += np.where(same, added[:, back:], 0)
-    # equal means equal in float32: the order in which a float64 was summed is not to decide
+    for offset in range(1, len(parts)):  # a row is at most once in each list
+        same = positions[:, offset:] == positions[:, :-offset]
+        sums[:, :-offset] += np.where(same, added[:, offset:], 0)
+    # sums are compared in float32, so that the order of a float64 summation does not decide between equal ones
     sums = np.where(first & (positions >= 0), sums, -np.inf).astype(np.float32)
     best = np.argsort(-sums, axis=1, kind="stable")[:, :k]  # stable: equal sums stay in the order of their rows
     sums = np.take_along_axis(sums, best, 1)
-    there = np.isfinite(sums)
-    rows = np.where(there, np.take_along_axis(positions, best, 1), -1)
-    return Neighbours(rows, np.where(there, sums, np.float32(0)))
+    is_row = np.isfinite(sums)
+    rows = np.where(is_row, np.take_along_axis(positions, best, 1), -1)
+    return Neighbours(rows, np.where(is_row, sums, np.float32(0)))
 
 
 def parse_ways(text: str) -> list[Way]:
-    """Read ``dense,bm25``.
+    """Read a list of ways such as ``dense,bm25``.
 
     Raises:
-        InputError: for a way that there is not, one that stands twice, or none.
+        InputError: for an unknown way, a repeated one, or an empty list.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
@@ -110,7 +110,7 @@ def parse_ways(text: str) -> list[Way]:
 
 
 def depth(ways: list[Way] | tuple[Way, ...], k: int) -> int:
-    """Return how many hits each list needs for `k` hits of some ways."""
+    """Return how many hits each list has to have so that these ways give `k` hits."""
     return max(k, FUSED) if {"rrf", "weighted"} & set(ways) else k
 
 
@@ -123,7 +123,7 @@ def fuse(way: Way, dense: Neighbours, by_words: Neighbours, k: int, dense_weight
 
 
 def described(way: Way, k: int, dense_weight: float) -> dict[str, Any]:
-    """Return what moves the scores of a fusion, for protocols; nothing for the other ways."""
+    """Return the choices that change the scores of a fusion, for protocols; nothing for ``dense`` and ``bm25``."""
     if way == "rrf":
         return {"rank_constant": CONSTANT, "fused": max(k, FUSED)}
     if way == "weighted":

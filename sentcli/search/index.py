@@ -1,7 +1,7 @@
-"""Indexes on disk: ``indexes/NAME/`` in a directory that `encode` wrote, built once, extended when rows are added.
+"""Build indexes in ``indexes/NAME/`` of a directory that `encode` wrote, and extend them when rows were added.
 
-An index is one or several files of faiss over consecutive rows, and ``index.json``, which is renewed after each file:
-what it does not name is not there. A new index grows under another name until it is whole.
+An index is one or several files of faiss over consecutive rows, and ``index.json``, which is written anew after each
+file; files that it does not name are ignored. A new index has another name until it is complete.
 """
 
 from __future__ import annotations
@@ -22,45 +22,46 @@ from sentcli.search.searcher import TARGET, sample, tune
 from sentcli.search.store import INDEX, TRAINED, IndexFile, IndexManifest, Store, read_part
 
 FILE_BYTES = 2**32
-"""That one file of an index takes, about."""
+"""The approximate size of one file of an index."""
 STEP = 16_384
-"""Rows that are added at a time."""
+"""How many rows are added at a time."""
 GROWN = 4
-"""A trained index that has so many times the rows it was built for had better be built again."""
+"""An index should be built again when it has this many times the rows that it was trained for."""
 
 
 @dataclass(frozen=True)
 class IndexRequest:
-    """What to build."""
+    """The index that the user asks for."""
 
     kind: str
     similarity: Similarity = "cosine"
     query_prompt: str | None = None
     settings: dict[str, int] = field(default_factory=dict)
     file_rows: int | None = None
-    """Rows in a file; None fills `FILE_BYTES`."""
+    """The number of rows in a file; None takes as many as fill `FILE_BYTES`."""
     target: float = TARGET
+    """The recall that the search parameter is chosen for."""
     queries: Vectors | None = None
-    """Real ones to measure with; None takes rows of the corpus."""
+    """The vectors of real queries to measure recall with; None takes rows of the corpus."""
     overwrite: bool = False
 
 
 def build(
     store: Store, request: IndexRequest, progress: Callable[[int], None], step: Callable[[str], None]
 ) -> tuple[IndexManifest, int]:
-    """Build an index, or add to it the rows that came since, and measure its recall.
+    """Build an index, or add to an existing one the rows that it lacks, and measure its recall.
 
     Args:
-        store: whose vectors are indexed.
-        request: how.
+        store: the store whose vectors are indexed.
+        request: the index to build.
         progress: called with the number of rows that were added.
-        step: called with what is being done.
+        step: called with the name of each step.
 
     Returns:
-        What is there now, and how many rows were added to it.
+        The manifest of the index, and how many rows were added.
 
     Raises:
-        InputError: for a kind that does not fit, or an index of that name that is of something else.
+        InputError: for a kind that does not fit the store, or if the existing index was built otherwise.
     """
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place = store.place(recipe.name)
@@ -70,17 +71,17 @@ def build(
             return job.extend(place)
         work = place.with_name(f".{recipe.name}.building")
         manifest = job.begin(work)
-        with replacing(place) as temporary:  # the old one is there until the new one is whole
+        with replacing(place) as temporary:  # an old index stays until the new one is complete
             work.rename(temporary)
     return manifest, manifest.rows
 
 
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """Keep other processes from building the same index meanwhile.
+    """Keep other processes from building the same index inside the block.
 
     Raises:
-        InputError: if one does.
+        InputError: if another process builds it already.
     """
     from filelock import FileLock, Timeout
 
@@ -97,10 +98,10 @@ def _alone(place: Path) -> Iterator[None]:
 
 
 def check_recipe(recipe: FaissRecipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> FaissIndex:
-    """Return the empty index of a recipe.
+    """Return the empty index of a recipe, with its parameters set.
 
     Raises:
-        InputError: for a factory string or a parameter that faiss does not take.
+        InputError: for a factory string or a parameter that faiss does not accept.
     """
     index = FaissIndex.empty(recipe.factory, dimension, similarity)
     for parameter, value in settings.items():
@@ -119,12 +120,12 @@ class _IndexBuild:
     step: Callable[[str], None]
 
     def extend(self, place: Path) -> tuple[IndexManifest, int]:
-        """Add to an index the rows that came since, and measure it; return what is there and what was added."""
+        """Add the rows that an index lacks, and measure it; return its manifest and the number of added rows."""
         request, manifest = self.request, self.store.read_index(place.name)
         for key in ("kind", "similarity", "query_prompt"):
-            here, now = getattr(manifest, key), getattr(request, key)
-            if here != now:
-                raise InputError(f"{place} was built with {key} {here!r}, not {now!r}: build it again with --overwrite")
+            old, new = getattr(manifest, key), getattr(request, key)
+            if old != new:
+                raise InputError(f"{place} was built with {key} {old!r}, not {new!r}: build it again with --overwrite")
         if not self._for_building().items() <= manifest.settings.items():
             raise InputError(
                 f"{place} was built with {manifest.settings or 'no settings'}: build it again with --overwrite"
@@ -134,9 +135,9 @@ class _IndexBuild:
         return self._measure(place, extended), extended.rows - manifest.rows
 
     def begin(self, work: Path) -> IndexManifest:
-        """Build an index in a folder, which may hold what an interrupted run has left."""
+        """Build an index in a folder, or continue one that an interrupted run has begun there."""
         index = self._empty(self.recipe.factory)
-        manifest = self._begun(work)
+        manifest = self._begun_manifest(work)
         if not manifest.files and self.recipe.kind != ann.FLAT:
             self.step("training")
             try:
@@ -150,7 +151,7 @@ class _IndexBuild:
         return self._measure(work, self._fill(work, manifest))
 
     def _empty(self, factory: str) -> FaissIndex:
-        """Return an index without rows; what cannot be built is refused before anything is made."""
+        """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
         request, store = self.request, self.store
         store.check_similarity(request.similarity)
         return check_recipe(
@@ -158,11 +159,11 @@ class _IndexBuild:
         )
 
     def _for_building(self) -> dict[str, int]:
-        """Return the parameters that an index is built with, not those of searches."""
+        """Return the parameters of building, without those of searching."""
         return {key: value for key, value in self.request.settings.items() if key not in ann.EFFORTS}
 
-    def _begun(self, work: Path) -> IndexManifest:
-        """Return what an interrupted build of the same index has left, or an empty one."""
+    def _begun_manifest(self, work: Path) -> IndexManifest:
+        """Return the manifest that an interrupted build of the same index has left, or a new one in an empty folder."""
         store, request = self.store, self.request
         fresh = IndexManifest(
             **vars(self.recipe),
@@ -176,15 +177,15 @@ class _IndexBuild:
             faiss=str(require_faiss().__version__),
         )
         with suppress(InputError):
-            left = IndexManifest.read(work)
-            if replace(left, files=[], efforts={}, recall=None, trained="") == fresh:
-                return left
+            begun = IndexManifest.read(work)
+            if replace(begun, files=[], efforts={}, recall=None, trained="") == fresh:
+                return begun
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         return fresh
 
     def _fill(self, place: Path, manifest: IndexManifest) -> IndexManifest:
-        """Add the rows that are not in the files yet."""
+        """Add the rows that are not in the files yet, and return the new manifest."""
         if manifest.kind == ann.FLAT:
             manifest.write(place)
             return manifest
@@ -216,22 +217,22 @@ class _IndexBuild:
         return manifest
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
-        """Measure recall and speed, choose the search parameter, and keep both."""
+        """Measure recall and speed, choose the search parameter, and write both into the manifest."""
         store, request = self.store, self.request
         if manifest.kind == ann.FLAT or not len(store.blocks):
             return manifest
         self.step("measuring recall against exact search")
         searcher = store.open_searcher(place, manifest)
-        known = sample(store.blocks, manifest.similarity, request.queries)
+        reference = sample(store.blocks, manifest.similarity, request.queries)
         fixed = {key: value for key, value in request.settings.items() if key in ann.EFFORTS}
-        measured = {**tune(searcher, known, request.target, fixed), "measured_rows": len(store.blocks)}
+        measured = {**tune(searcher, reference, request.target, fixed), "measured_rows": len(store.blocks)}
         manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
         manifest.write(place)
         return manifest
 
 
 def _clear(place: Path, manifest: IndexManifest) -> None:
-    """Delete files that the manifest does not name: those of an interrupted run, and that a longer one replaced."""
+    """Delete files that the manifest does not name, which an interrupted run left or a longer file replaced."""
     named = {INDEX, TRAINED, *(file.name for file in manifest.files)}
     for path in place.iterdir():
         if path.name not in named and path.is_file():

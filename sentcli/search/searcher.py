@@ -1,6 +1,6 @@
-"""Search by meaning over one corpus: exact, or with an index, or with both where an index lacks the newest rows.
+"""Search by vectors over one corpus: exact, with an index, or with both where an index lacks the newest rows.
 
-How much an index finds of what exact search finds is measured here, and how hard it looks is chosen by that.
+The recall of an index against exact search is measured here, and its search parameter is chosen by it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import Blocks, Neighbours, Similarity, Vectors, merge, not_own, prepared
 
 HELD = 2**22
-"""Hits that are held at a time: about 4,000 queries with a thousand each."""
+"""How many hits are in memory at a time: about 4,000 queries with a thousand each."""
 RESCORED = 100
-"""Rows that are compared exactly, at least, where an index holds codes."""
+"""The least number of rows that are compared exactly where an index holds codes."""
 K = 10
-"""Hits by which an index is compared with exact search."""
+"""The number of hits by which an index is compared with exact search."""
 SAMPLE = 1000
+"""The number of rows that are queries where none are given."""
 TARGET = 0.95
+"""The recall that the search parameter is chosen for by default."""
 ENOUGH = 0.995
-"""Recall beyond which more effort is not tried."""
+"""The recall from which no more effort is tried."""
 EQUAL = 1e-5
-"""Rows that differ by less of the largest similarity are as good as each other: float32 sums differ by their order."""
+"""Similarities that differ by less than this share of the largest one count as equal, because float32 sums depend on
+their order."""
 
 
 @dataclass
@@ -36,14 +39,14 @@ class Searcher:
     """Finds the nearest rows of a corpus."""
 
     parts: Sequence[FaissIndex]
-    """Indexes over consecutive rows from the first one on; none is exact search."""
+    """Indexes over consecutive rows, from the first row on; without any, the search is exact."""
     recipe: FaissRecipe
-    """How they were built."""
+    """How the indexes were built."""
     blocks: Blocks
-    """The vectors."""
+    """The vectors of the corpus."""
     similarity: Similarity = "cosine"
     device: str = "cpu"
-    """Where exact search runs."""
+    """The device of exact search."""
 
     def search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``; position -1 where an index found fewer.
@@ -52,25 +55,25 @@ class Searcher:
             InputError: if the queries have another dimension.
         """
         k = min(k, len(self.blocks))
-        together = max(HELD // max(self._candidates(k), 1), 1)
-        starts = range(0, max(len(queries), 1), together)
-        rounds = [self._search(queries[start : start + together], k) for start in starts]
+        size = max(HELD // max(self._candidates(k), 1), 1)
+        starts = range(0, max(len(queries), 1), size)
+        parts = [self._search(queries[start : start + size], k) for start in starts]
         return Neighbours(
-            np.concatenate([hits.positions for hits in rounds]), np.concatenate([hits.scores for hits in rounds])
+            np.concatenate([hits.positions for hits in parts]), np.concatenate([hits.scores for hits in parts])
         )
 
     def _candidates(self, k: int) -> int:
-        """Return how many rows an index is to find for `k` hits."""
+        """Return how many rows the indexes have to find for `k` hits."""
         return max(k * self.recipe.rescore, RESCORED) if self.recipe.rescore else k
 
     def _search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
         indexed = sum(map(len, self.parts))
-        helps = k < indexed  # for all of its rows an index is no help, and a graph may not reach each
-        lists = [self._approximate(queries, k)] if helps else []
-        first = indexed if helps else 0
+        use_index = k < indexed  # an index is no help for finding all its rows, and a graph may not reach every one
+        lists = [self._approximate(queries, k)] if use_index else []
+        first = indexed if use_index else 0
         if first < len(self.blocks):
-            rest = self.blocks.since(first, exact.BLOCK)
-            best = exact.search(queries, rest, k, similarity=self.similarity, device=self.device)
+            unindexed = self.blocks.since(first, exact.BLOCK)
+            best = exact.search(queries, unindexed, k, similarity=self.similarity, device=self.device)
             lists.append(Neighbours(best.positions + first, best.scores))
         return merge(lists, k) if lists else Neighbours.none(len(queries))
 
@@ -94,11 +97,11 @@ class Searcher:
 
     @property
     def efforts(self) -> dict[str, int]:
-        """Search parameters that were set."""
+        """The search parameters that were set."""
         return self.parts[0].efforts if self.parts else {}
 
     def described(self) -> dict[str, Any]:
-        """Return what moves a number, for protocols."""
+        """Return the choices that change results, for protocols."""
         if not self.parts:
             return {"kind": ann.FLAT}
         rescore = {"rescore": self.recipe.rescore} if self.recipe.rescore else {}
@@ -109,12 +112,12 @@ def build(kind: str, vectors: npt.NDArray[np.generic], similarity: Similarity = 
     """Return a search over vectors ``[n, dim]`` in memory, tuned on a sample of them.
 
     Args:
-        kind: as in `ann.recipe`.
-        vectors: of the corpus.
+        kind: as for `ann.recipe`.
+        vectors: the vectors of the corpus.
         similarity: ``cosine`` or ``dot``.
 
     Raises:
-        InputError: as `ann.recipe`; also if the rows are too few for it.
+        InputError: as for `ann.recipe`, or if there are too few rows for training.
     """
     blocks = Blocks([vectors])
     recipe = ann.recipe(kind, len(vectors), vectors.shape[1])
@@ -134,17 +137,17 @@ class Sample:
     """Queries whose exact neighbours are known."""
 
     queries: Vectors
-    """``[queries, dim]``, `prepared`."""
+    """The vectors of the queries, `prepared` ``[queries, dim]``."""
     own: npt.NDArray[np.int64] | None
-    """The row that each query is, which does not count ``[queries]``; None if they are none."""
-    last: npt.NDArray[np.float32]
-    """Similarity that counts as that of the exact neighbour number `K` ``[queries]``."""
+    """The row that each query is, which does not count as its neighbour ``[queries]``; None if queries are no rows."""
+    least: npt.NDArray[np.float32]
+    """The least similarity of the `K` exact neighbours of each query, minus a tolerance ``[queries]``."""
     exact_rate: float
-    """Queries a second of exact search."""
+    """The queries per second of exact search."""
 
 
 def sample(blocks: Blocks, similarity: Similarity, queries: Vectors | None = None) -> Sample:
-    """Search exactly for the neighbours of queries ``[queries, dim]``, or of random rows, whose own row is none."""
+    """Search exactly for the neighbours of queries ``[queries, dim]``, or of random rows of the corpus."""
     own, vectors = blocks.sample(SAMPLE) if queries is None else (None, queries)
     vectors = prepared(vectors, similarity)
     began = time.perf_counter()
@@ -158,59 +161,59 @@ def sample(blocks: Blocks, similarity: Similarity, queries: Vectors | None = Non
 
 
 def tune(
-    searcher: Searcher, known: Sample, target: float = TARGET, fixed: dict[str, int] | None = None
+    searcher: Searcher, reference: Sample, target: float = TARGET, fixed: dict[str, int] | None = None
 ) -> dict[str, Any]:
     """Measure an index at rising effort, and leave it at the least one that reaches a recall.
 
     Args:
-        searcher: to be measured.
-        known: the queries.
-        target: recall@10, 0 to 1; if none reaches it, the best stays.
-        fixed: the effort to leave it at, instead.
+        searcher: the searcher with the index.
+        reference: queries with their exact neighbours.
+        target: recall@10, 0 to 1; if no effort reaches it, the one with the best recall is kept.
+        fixed: the only effort to measure and to keep.
 
     Returns:
         Recall and speed at each effort, as the manifest of an index keeps them.
     """
-    tried = [fixed] if fixed else searcher.parts[0].efforts_to_try
-    k = min(K, len(searcher.blocks) - (known.own is not None))
+    efforts = [fixed] if fixed else searcher.parts[0].efforts_to_try
+    k = min(K, len(searcher.blocks) - (reference.own is not None))
     points: list[dict[str, Any]] = []
-    for effort in tried:
+    for effort in efforts:
         searcher.set(effort)
         began = time.perf_counter()
-        hits = searcher.search(known.queries, K + (known.own is not None))
-        rate = len(known.queries) / max(time.perf_counter() - began, 1e-9)
-        recall = _recall(searcher, known, hits.positions, k)
+        hits = searcher.search(reference.queries, K + (reference.own is not None))
+        rate = len(reference.queries) / max(time.perf_counter() - began, 1e-9)
+        recall = _recall(searcher, reference, hits.positions, k)
         points.append({"effort": next(iter(effort.values()), None), "recall": recall, "queries_per_second": rate})
-        if recall >= ENOUGH or (rate < known.exact_rate / 2 and recall >= target):
+        if recall >= ENOUGH or (rate < reference.exact_rate / 2 and recall >= target):
             break
-    good = [number for number, point in enumerate(points) if point["recall"] >= target]
-    best = good[0] if good else max(range(len(points)), key=lambda number: points[number]["recall"])
-    searcher.set(tried[best])
+    sufficient = [number for number, point in enumerate(points) if point["recall"] >= target]
+    best = sufficient[0] if sufficient else max(range(len(points)), key=lambda number: points[number]["recall"])
+    searcher.set(efforts[best])
     return {
-        "parameter": next(iter(tried[0]), None),
+        "parameter": next(iter(efforts[0]), None),
         "points": points,
         "chosen": points[best],
         "k": k,
-        "queries": len(known.queries),
-        "of": "queries" if known.own is None else "rows of the corpus",
-        "exact_queries_per_second": known.exact_rate,
+        "queries": len(reference.queries),
+        "of": "queries" if reference.own is None else "rows of the corpus",
+        "exact_queries_per_second": reference.exact_rate,
     }
 
 
-def _recall(searcher: Searcher, known: Sample, positions: npt.NDArray[np.int64], k: int) -> float:
-    """Return the share of the exact neighbours that was found, rows of equal similarity counting as each other.
+def _recall(searcher: Searcher, reference: Sample, positions: npt.NDArray[np.int64], k: int) -> float:
+    """Return the share of the exact neighbours that were found; rows of equal similarity count as the same neighbour.
 
     Args:
-        searcher: what found them.
-        known: the queries.
-        positions: `K` rows of each, or one more where the queries are rows.
-        k: neighbours that count: `K`, or all there are.
+        searcher: the searcher that is measured.
+        reference: queries with their exact neighbours.
+        positions: the `K` rows found for each query, or one more where the queries are rows of the corpus.
+        k: how many neighbours count: `K`, or all rows if there are fewer.
     """
     if k < 1:
         return 1.0
-    if known.own is not None:
-        positions = np.where(positions == known.own[:, None], -1, positions)
+    if reference.own is not None:
+        positions = np.where(positions == reference.own[:, None], -1, positions)
         positions = np.take_along_axis(positions, np.argsort(positions < 0, axis=1, kind="stable"), 1)
     hits = Neighbours(positions[:, :k], np.zeros_like(positions[:, :k], np.float32))
-    true = searcher.blocks.rescored(known.queries, hits, searcher.similarity).scores
-    return float((true >= known.last[:, None]).sum() / (k * len(true)))
+    similarities = searcher.blocks.rescored(reference.queries, hits, searcher.similarity).scores
+    return float((similarities >= reference.least[:, None]).sum() / (k * len(similarities)))

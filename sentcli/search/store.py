@@ -1,8 +1,8 @@
-"""A directory of `encode` as one store: rows and vectors, the words index, and the indexes of faiss over the vectors.
+"""A directory of `encode` as a store: its rows and vectors, the index of words, and faiss's indexes over the vectors.
 
 vectors-*.npy, rows-*.parquet, manifest.json     written by encode
-indexes/bm25/                                    words: an index of bm25s
-indexes/NAME/                                    vectors: files of faiss and index.json
+indexes/bm25/                                    an index of the words, by bm25s
+indexes/NAME/                                    an index of the vectors: files of faiss and index.json
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from sentcli.search.searcher import Searcher
 
 INDEXES, WORDS = "indexes", "bm25"
 WORDS_ROWS = "rows.json"
-"""Says which rows the words index was built from."""
+"""The file that says which rows the index of words was built from."""
 INDEX = "index.json"
 TRAINED = "trained.faiss"
-"""The file without rows, from which further files begin."""
+"""The trained index without rows, with which further files begin."""
 ENCODER = ("model_fingerprint", "pooling", "normalize", "max_length", "prompt")
-"""Settings that say what made the vectors."""
+"""The settings that identify the encoder of the vectors."""
 
 
 @dataclass(frozen=True)
 class WordsFacts:
-    """What ``rows.json`` of the words index says."""
+    """The content of ``rows.json`` in the index of words."""
 
     rows: list[str]
-    """SHA-256 of each shard's rows."""
+    """The SHA-256 of each shard's rows."""
     files: dict[str, str]
-    """SHA-256 of each file of the index."""
+    """The SHA-256 of each file of the index."""
 
 
 @dataclass(frozen=True)
@@ -60,74 +60,74 @@ class IndexFile:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexManifest(FaissRecipe):
-    """What ``index.json`` says: how an index was built, its files, and which vectors they are of."""
+    """The content of ``index.json``: how an index was built, its files, and the vectors that they hold."""
 
     similarity: Similarity
     dimension: int
     encoder: dict[str, Any]
-    """Which vectors these are."""
+    """The settings that identify the encoder of the vectors; see `ENCODER`."""
     query_prompt: str | None
-    """Of the queries; None is the model's own."""
+    """The prompt of the queries; None stands for the model's own."""
     shards: list[str]
-    """SHA-256 of the vectors that it was built from."""
+    """The SHA-256 of the vectors of each shard."""
     settings: dict[str, int] = field(default_factory=dict)
-    """Parameters of faiss that the user set for building."""
+    """The parameters of faiss that the user set for building."""
     files: list[IndexFile] = field(default_factory=list)
     trained: str = ""
-    """SHA-256 of the file without rows."""
+    """The SHA-256 of `TRAINED`."""
     built_for: int = 0
-    """Rows when it was trained."""
+    """The number of rows when the index was trained."""
     efforts: dict[str, int] = field(default_factory=dict)
-    """Search parameters."""
+    """The search parameters."""
     recall: dict[str, Any] | None = None
-    """What `searcher.tune` returned, and ``measured_rows``."""
+    """The result of `searcher.tune`, with ``measured_rows``."""
     faiss: str = ""
-    """Version that wrote the files."""
+    """The version of faiss that wrote the files."""
     format: Literal[1] = 1
 
     @property
     def rows(self) -> int:
-        """That are in the files."""
+        """The number of rows in the files."""
         return sum(file.rows for file in self.files)
 
     @property
     def bytes(self) -> int:
-        """Of the files."""
+        """The size of the files."""
         return sum(file.bytes for file in self.files)
 
     @property
     def digests(self) -> dict[str, str]:
-        """SHA-256 of every file by name."""
+        """The SHA-256 of every file by name."""
         return {**{file.name: file.sha256 for file in self.files}, **({TRAINED: self.trained} if self.trained else {})}
 
     @classmethod
     def read(cls, place: Path) -> IndexManifest:
-        """Read it.
+        """Read the manifest of the index in a folder.
 
         Raises:
-            InputError: if there is none, or it is torn or of another format.
+            InputError: if there is none, or it is damaged or of another format.
         """
         missing = f"{place} is no index: it has no {INDEX}"
         return read_json_form(cls, place / INDEX, missing=missing, remedy="build the index again with --overwrite")
 
     def write(self, place: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write the manifest into the folder of an index, whole or not at all."""
         write_json(place / INDEX, asdict(self))
 
 
 @dataclass(frozen=True)
 class OpenedIndex:
-    """What searches the vectors of a store, and what the user should know about it."""
+    """The search over the vectors of a store, with facts about its index."""
 
     searcher: Searcher
     recall: float | None = None
-    """Recall that was measured when the index was built; None for exact search."""
+    """The recall that was measured when the index was built; None for exact search."""
     k: int = 10
     """The rank down to which `recall` was measured."""
     unindexed: int = 0
-    """Rows that the index lacks: they are searched exactly."""
+    """The number of rows that the index lacks, which are searched exactly."""
     query_prompt: str | None = None
-    """The prompt that the index was built for; None is the model's own."""
+    """The query prompt that the index was built for; None stands for the model's own."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +139,15 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, *, to_search: bool = True) -> Store:
-        """Read the manifest.
+        """Read the manifest of a directory.
 
         Args:
             folder: a directory of encode.
-            to_search: whether vectors of queries have to compare with its own.
+            to_search: whether its vectors have to be comparable with those of queries.
 
         Raises:
-            InputError: if there is none, the directory is unfinished, or its vectors are bits; to search also if they
-                have fewer dimensions than the encoder.
+            InputError: if there is no manifest, the directory is unfinished, or its vectors are bits; with `to_search`
+                also if the vectors have fewer dimensions than the encoder.
         """
         manifest = read_manifest(folder)
         done, total, settings = manifest.rows_done, manifest.rows_total, manifest.settings
@@ -166,47 +166,47 @@ class Store:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that decides the vectors."""
+        """The settings of encode, which decide the vectors."""
         return self.manifest.settings
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """The dimension of the vectors."""
         return self.manifest.dimension
 
     @property
     def prompt(self) -> str:
-        """What was put in front of each document."""
+        """The prompt in front of each document."""
         return self.settings.get("prompt") or ""
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """What made the vectors."""
+        """The settings that identify the encoder of the vectors."""
         return {key: self.settings.get(key) for key in ENCODER}
 
     @property
     def vector_digests(self) -> list[str]:
-        """SHA-256 of each shard's vectors, in order."""
+        """The SHA-256 of each shard's vectors, in order."""
         return [shard.sha256[shard.vectors] for shard in self.manifest.shards]
 
     @property
     def row_digests(self) -> list[str]:
-        """SHA-256 of each shard's rows, in order."""
+        """The SHA-256 of each shard's rows, in order."""
         return [shard.sha256[shard.rows] for shard in self.manifest.shards]
 
     @cached_property
     def blocks(self) -> Blocks:
-        """The vectors, mapped; `Blocks.mapped` says what can be wrong with them."""
+        """The vectors, mapped from their files; see `Blocks.mapped` for errors."""
         return Blocks.mapped(self.folder, self.manifest.shards, self.dimension)
 
     @cached_property
     def rows(self) -> RowsOnDisk:
-        """The documents; `RowsOnDisk` says what can be wrong with them."""
+        """The documents; see `RowsOnDisk` for errors."""
         return RowsOnDisk(self.folder, self.manifest.shards)
 
     @property
     def indexes(self) -> list[str]:
-        """Names of the indexes that were built, of vectors and of words."""
+        """The names of the existing indexes, of vectors and of words."""
         place = self.folder / INDEXES
         folders = place.iterdir() if place.is_dir() else ()
         return sorted(path.name for path in folders if path.name[0] != "." and path.is_dir())
@@ -216,16 +216,16 @@ class Store:
         return self.folder / INDEXES / index
 
     def check_encoder(self, encoder: SentenceEncoder, document_prompt: str) -> None:
-        """Refuse queries whose vectors would not compare with those that are there.
+        """Refuse an encoder whose vectors cannot be compared with those of the store.
 
         Raises:
-            InputError: if another model, pooling, normalisation, length or document prompt made them.
+            InputError: if the store was made with another model, pooling, normalisation, length or document prompt.
         """
-        there = self.settings
-        if there.get("model_fingerprint") != encoder.fingerprint():
+        settings = self.settings
+        if settings.get("model_fingerprint") != encoder.fingerprint():
             raise InputError(
-                f"{self.folder} was encoded with {there.get('model')} (pooling {there.get('pooling')}, maximum length "
-                f"{there.get('max_length')}), which is not this {encoder.model}: the vectors do not compare"
+                f"{self.folder} was encoded with {settings.get('model')} (pooling {settings.get('pooling')}, maximum "
+                f"length {settings.get('max_length')}), which is not this {encoder.model}: the vectors do not compare"
             )
         if self.prompt != document_prompt:
             raise InputError(
@@ -235,12 +235,16 @@ class Store:
             )
 
     def check_similarity(self, similarity: Similarity) -> None:
-        """Refuse inner products of vectors that have lost their lengths."""
+        """Refuse inner products of int8 vectors, whose lengths are lost."""
         if similarity == "dot" and self.settings.get("output_dtype") == "int8":
             raise InputError(f"{self.folder} holds vectors in int8, each scaled by itself: only their cosine is known")
 
     def read_index(self, index: str) -> IndexManifest:
-        """Read what an index of vectors is; it has to be of those that are there, to which rows may have been added."""
+        """Read the manifest of an index of vectors.
+
+        Raises:
+            InputError: if the index is missing or damaged, or the vectors have changed since, other than by added rows.
+        """
         manifest = IndexManifest.read(self.place(index))
         same = self.vector_digests[: len(manifest.shards)] == manifest.shards
         if not same or manifest.encoder != self.encoder:
@@ -261,17 +265,18 @@ class Store:
         """Open one of the indexes of vectors, or search the vectors exactly.
 
         Args:
-            name: of the index; None takes the only one there is, or none.
-            similarity: of the search; None is that of the index, or cosine.
-            query_prompt: of the queries; None is that of the index, or the model's own.
-            device: where exact search runs.
+            name: the name of the index; None takes the only one, or exact search if there is none.
+            similarity: the similarity of the search; None takes that of the index, or cosine.
+            query_prompt: the prompt of the queries; None takes that of the index, or the model's own.
+            device: the device of exact search.
             own_prompt: the model's own prompt of queries.
 
         Raises:
-            InputError: if there is no such index, several to choose from, or one for other similarities or prompts.
-            DataError: if it is torn.
+            InputError: if there is no such index, there are several to choose from, or it was built for another
+                similarity or prompt.
+            DataError: if the index is damaged.
         """
-        built = [each for each in self.indexes if each not in (WORDS, ann.FLAT)]
+        built = [index for index in self.indexes if index not in (WORDS, ann.FLAT)]
         if name is None and len(built) > 1:
             raise InputError(f"{self.folder} has the indexes {', '.join(built)}: choose one with --index, or flat")
         name = name or (built[0] if built else ann.FLAT)
@@ -283,11 +288,11 @@ class Store:
         place, manifest = self.place(folder), self.read_index(folder)
         if similarity not in (None, manifest.similarity):
             raise InputError(f"{place} was built for similarity {manifest.similarity!r}, not {similarity!r}")
-        pinned = own_prompt if manifest.query_prompt is None else manifest.query_prompt
-        if query_prompt not in (None, pinned):
+        index_prompt = own_prompt if manifest.query_prompt is None else manifest.query_prompt
+        if query_prompt not in (None, index_prompt):
             raise InputError(
-                f"{place} was built for the query prompt {pinned!r}, not {query_prompt!r}: leave --query-prompt out, "
-                "or build the index again with it"
+                f"{place} was built for the query prompt {index_prompt!r}, not {query_prompt!r}: leave --query-prompt "
+                "out, or build the index again with it"
             )
         measured = manifest.recall or {}
         return OpenedIndex(
@@ -299,15 +304,17 @@ class Store:
         )
 
     def _flat(self, similarity: Similarity | None, device: str) -> OpenedIndex:
-        """Search exactly, with similarity and query prompt as the indexes have them, if they agree."""
-        manifests = [IndexManifest.read(self.place(each)) for each in self.indexes if each != WORDS]
-        similarities, prompts = {each.similarity for each in manifests}, {each.query_prompt for each in manifests}
-        chosen = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
-        self.check_similarity(chosen)
-        searcher = Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, chosen, device)
+        """Return exact search, with the similarity and the query prompt of the indexes if they agree on them."""
+        manifests = [IndexManifest.read(self.place(index)) for index in self.indexes if index != WORDS]
+        similarities = {manifest.similarity for manifest in manifests}
+        prompts = {manifest.query_prompt for manifest in manifests}
+        similarity = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
+        self.check_similarity(similarity)
+        searcher = Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, similarity, device)
         return OpenedIndex(searcher, query_prompt=prompts.pop() if len(prompts) == 1 else None)
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:
+        """Return the error message for an index that does not exist."""
         if name == WORDS:
             return f"--index {name}: words are searched with --search {name}"
         has = f"it has {', '.join(built)}" if built else "it has none"
@@ -320,12 +327,13 @@ class Store:
         """Open the files of an index, mapped, with the search parameters that were chosen.
 
         Args:
-            place: folder of the index, which may still be under construction.
-            manifest: of it.
-            device: where rows that it lacks are searched.
+            place: the folder of the index, which may still be under construction.
+            manifest: the manifest of the index.
+            device: the device on which rows that the index lacks are searched.
 
         Raises:
-            DataError: if a file is missing, torn, or cannot be read by this faiss.
+            DataError: if a file is missing or damaged.
+            InputError: if this version of faiss cannot read a file.
         """
         parts = [read_part(place, file, manifest, mapped=True) for file in manifest.files]
         searcher = Searcher(parts, manifest, self.blocks, manifest.similarity, device)
@@ -333,8 +341,8 @@ class Store:
         searcher.parts = [part.on(device) for part in parts]
         return searcher
 
-    def build_words(self, language: str = "english") -> BM25:
-        """Index the texts, and keep the index."""
+    def build_words(self, language: str) -> BM25:
+        """Build the index of words, and write it into the store."""
         words = BM25.build(self.rows.texts(), language=language)
         place = self.place(WORDS)
         place.parent.mkdir(exist_ok=True)
@@ -345,13 +353,13 @@ class Store:
         return words
 
     def words(self, language: str | None = None) -> BM25 | None:
-        """Return the words index, or None if there is none of just these rows in this language.
+        """Return the index of words, or None if there is none, or only one of other rows or in another language.
 
         Args:
-            language: None is that of the index.
+            language: the language of the queries; None accepts that of the index.
 
         Raises:
-            InputError: if it is damaged.
+            InputError: if the index is damaged.
         """
         place = self.place(WORDS)
         if not place.is_dir() or self._words_facts().rows != self.row_digests:
@@ -364,10 +372,10 @@ class Store:
         return read_json_form(WordsFacts, path, missing=f"{path} is damaged (it is missing); {remedy}", remedy=remedy)
 
     def check_index(self, name: str) -> list[str]:
-        """Compare every file of an index with its checksum, and the rows with those that are there.
+        """Compare every file of an index with its checksum, and its rows with those of the store.
 
         Returns:
-            What is wrong.
+            A description of each problem.
 
         Raises:
             InputError: if there is no such index, or its list of files is damaged.
@@ -386,7 +394,11 @@ class Store:
 def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: bool) -> FaissIndex:
     """Open one file of an index.
 
-    Its size is compared first: faiss crashes on a mapped file that ends too early.
+    Its size is checked first, because faiss crashes on a mapped file that is too short.
+
+    Raises:
+        DataError: if the file is missing or has another size or number of rows than the manifest says.
+        InputError: if this version of faiss cannot read it.
     """
     path = place / file.name
     size = path.stat().st_size if path.exists() else None

@@ -1,4 +1,4 @@
-"""TREC run files: ``query Q0 document rank score name``, one hit a line."""
+"""TREC run files, with a line ``query Q0 document rank score name`` for each hit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Run = dict[str, dict[str, float]]
 
 
 def check_ids(ids: Iterable[str]) -> None:
-    """Refuse ids that the format cannot carry.
+    """Refuse ids that a TREC run cannot hold.
 
     Raises:
-        InputError: if one is empty or holds white space.
+        InputError: if an id is empty or holds white space.
     """
     for key in ids:
         if len(key.split()) != 1 or key.split()[0] != key:
@@ -29,7 +29,7 @@ def write_run(run: Run, path: Path) -> None:
     """Write a run, best document first.
 
     Raises:
-        InputError: if an id holds white space, which the format cannot carry.
+        InputError: if an id is empty or holds white space.
     """
     check_ids([*run, *(document for documents in run.values() for document in documents)])
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
@@ -40,13 +40,14 @@ def write_run(run: Run, path: Path) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """Read a run, which may be gzipped: six columns between white space; rank and name are not looked at.
+    """Read a run, which may be gzipped: six columns separated by white space, of which rank and name are ignored.
 
-    The hits of a query stay in the order of the file. As for trec_eval, scores alone decide the ranks.
+    The hits of a query stay in the order of the file. As in trec_eval, only the scores decide the ranks.
 
     Raises:
-        InputError: if there is no such file; DataError: a row of other columns, a score that is no finite number, a
-            document twice for a query, an empty file.
+        InputError: if there is no such file.
+        DataError: for a line without six columns, a score that is not finite, a repeated document of a query, or an
+            empty file.
     """
     run: Run = {}
     for line, record in records(open_source(str(path), "txt")):
@@ -55,21 +56,21 @@ def read_run(path: Path) -> Run:
             continue
         if len(row) != 6:
             raise DataError(path, f"expected query Q0 document rank score name, found {len(row)} columns", line=line)
-        query, _, document, _, written, _ = row
+        query, _, document, _, score, _ = row
         hits = run.setdefault(query, {})
         if document in hits:
             raise DataError(path, f"the document {document!r} stands twice for the query {query!r}", line=line)
-        hits[document] = _number(written, path, line)
+        hits[document] = _score(score, path, line)
     if not run:
         raise DataError(path, "the file is empty: a TREC run has a line for each hit")
     return run
 
 
-def _number(written: str, path: Path, line: int) -> float:
+def _score(text: str, path: Path, line: int) -> float:
     try:
-        score = float(written)
+        score = float(text)
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
-        raise DataError(path, f"the score {written!r} is no finite number", line=line)
+        raise DataError(path, f"the score {text!r} is no finite number", line=line)
     return score

@@ -1,9 +1,11 @@
-"""Which sentences are in which batch, and batches as tensors. All of it follows from the seed and the step."""
+"""The order of the sentences, and the batches of a step as texts and as tensors.
+
+Everything here follows from the seed and the number of the step, so that a resumed run sees the same batches.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor
 
 from sentcli.methods.views import BatchTexts
+from sentcli.model.batching import one_ahead
 from sentcli.model.tokenizing import Tokens, pad
 
 if TYPE_CHECKING:
@@ -29,21 +32,21 @@ VIEW_STREAM = 2**31
 class Order:
     """The rows of every batch: each epoch is a new permutation that depends on the seed alone.
 
-    With several processes a batch is that of all of them, `batch_size` rows each.
+    With several processes, a batch holds `batch_size` rows for each of them.
     """
 
     sentences: int
     batch_size: int
     seed: int = 0
-    least: int = 2
-    """An epoch's last batch is left out if it has fewer rows a process."""
+    least_rows: int = 2
+    """The last batch of an epoch is left out if it has fewer rows than this for each process."""
     processes: int = 1
 
     @property
     def per_epoch(self) -> int:
-        """Batches of an epoch; the last may be smaller."""
+        """The number of batches in an epoch; the last may be smaller than the others."""
         full, rest = divmod(self.sentences, self.batch_size * self.processes)
-        return full + (rest // self.processes >= self.least)
+        return full + (rest // self.processes >= self.least_rows)
 
     def batch(self, number: int) -> list[int]:
         """Return the rows of a batch, counted from 0 over all epochs."""
@@ -60,17 +63,17 @@ def _permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of B rows, tokenised; with several processes the part of this one."""
+    """One batch of B rows, tokenised; with several processes, this process's part of it."""
 
     views: list[Tokens]
-    """B texts a view; a single one stands for all views."""
+    """The tokens of B texts for each view; a single entry stands for all views."""
     texts: BatchTexts
     rows: tuple[int, ...] = ()
-    """Row numbers of the data."""
+    """The numbers of the rows in the data."""
 
     @property
     def truncated(self) -> int:
-        """Texts that were cut to the training length."""
+        """The number of texts that were cut to the training length."""
         return sum(tokens.truncated for tokens in self.views)
 
     def __len__(self) -> int:
@@ -86,7 +89,7 @@ class BatchMaker:
     order: Order
     views: ViewMaker
     accumulate: int = 1
-    """Batches a step."""
+    """The number of batches in an optimiser step."""
     group_by_length: bool = False
     rank: int = 0
 
@@ -99,7 +102,7 @@ class BatchMaker:
         return [self._make(i, rows) for i, rows in zip(numbers, batches, strict=True)]
 
     def _by_length(self, batches: list[list[int]]) -> list[list[int]]:
-        """Share out the rows anew, the shortest texts (in characters) to the first batch."""
+        """Redistribute the rows of these batches by the length of their texts in characters, the shortest first."""
         rows = sorted((row for batch in batches for row in batch), key=lambda row: len(self.corpus.sentences[row]))
         ends = np.cumsum([len(batch) for batch in batches])
         return [rows[end - len(batch) : end] for end, batch in zip(ends.tolist(), batches, strict=True)]
@@ -108,22 +111,17 @@ class BatchMaker:
         rng = np.random.default_rng([self.order.seed, VIEW_STREAM, number])
         count = len(rows) // self.order.processes
         parts = [rows[i * count : (i + 1) * count] for i in range(self.rank + 1)]
-        texts = [self.views.texts(part, self.corpus, rng) for part in parts][-1]  # those before have drawn their share
+        # the texts of the processes before this one are made too, so that its random numbers begin where theirs end
+        texts = [self.views.texts(part, self.corpus, rng) for part in parts][-1]
         return Batch([self.tokenizer(view) for view in texts.views], texts, tuple(parts[-1]))
 
     def steps(self, first: int, end: int) -> Iterator[list[Batch]]:
         """Yield the batches of steps `first` to `end` - 1, each made while the step before is trained on."""
-        with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
-            waiting = [pool.submit(self.step, first)] if first < end else []
-            for number in range(first, end):
-                batches = waiting.pop().result()
-                if number + 1 < end:
-                    waiting.append(pool.submit(self.step, number + 1))
-                yield batches
+        return one_ahead(self.step, range(first, end))
 
 
 def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
-    """Pad one batch and move it to the device: model inputs ``[views * B, T]``, view by view, and what labels it."""
+    """Pad a batch and move it to the device: model inputs ``[views * B, T]``, view by view, and the batch's labels."""
     tokens = batch.views[0]
     if len(batch.views) > 1:
         ids, types = (

@@ -25,11 +25,12 @@ from sentcli.io.json_files import write_json
 from sentcli.io.weights import write_tensors
 
 KEPT = 2
+"""How many checkpoints stay in the folder."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything that the rest of a run depends on, at one step."""
+    """The state of a run after one step: its tensors, and its other facts as JSON."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -43,11 +44,11 @@ class Checkpoints:
         self.folder = folder
 
     def steps(self) -> list[int]:
-        """Return the steps that there are checkpoints of, the oldest first."""
+        """Return the steps of the checkpoints in the folder, in rising order."""
         return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob("checkpoint-*.json"))
 
     def facts(self, step: int) -> dict[str, Any]:
-        """Return the facts of the checkpoint of a step; none if they cannot be read."""
+        """Return the facts of the checkpoint of a step, or an empty dict if they cannot be read."""
         try:
             facts = json.loads(self._path(step, "json").read_text("utf-8"))
         except (OSError, ValueError):
@@ -55,7 +56,7 @@ class Checkpoints:
         return facts if isinstance(facts, dict) else {}
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint and remove those that it replaces."""
+        """Write a checkpoint, and delete all but the last `KEPT`."""
         older = [step for step in self.steps() if step != checkpoint.step]
         for step in older[: len(older) - KEPT + 1]:
             self.remove(step)
@@ -72,27 +73,29 @@ class Checkpoints:
             raise SentcliError(self._no_room(checkpoint, error)) from error
 
     def _no_room(self, checkpoint: Checkpoint, error: Exception) -> str:
+        """Return the message for a checkpoint that the disk has no room for."""
         needed = sum(tensor.numel() * tensor.element_size() for tensor in checkpoint.tensors.values())
-        free = shutil.disk_usage(self.folder).free
-        last = [step for step in self.steps() if step != checkpoint.step]
-        kept = f"the one of step {last[-1]} stays" if last else "there is none yet"
+        free, reason = shutil.disk_usage(self.folder).free, getattr(error, "strerror", None) or str(error)
+        earlier = [step for step in self.steps() if step != checkpoint.step]
+        kept = f"the one of step {earlier[-1]} stays" if earlier else "there is none yet"
         return (
-            f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written ({_reason(error)}): it "
+            f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written ({reason}): it "
             f"needs {decimal(needed)}, {decimal(free)} are free; {kept}. Make room and go on with --resume"
         )
 
-    def load(self, wrong: Callable[[dict[str, Any]], str]) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest whole checkpoint, if there is one, and what is wrong with newer ones.
+    def load(self, problem_of: Callable[[dict[str, Any]], str]) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest checkpoint that can be used, if there is one, and why newer ones cannot.
 
         Args:
-            wrong: given the facts of a checkpoint, says what else makes it useless; empty if nothing does.
+            problem_of: takes the facts of an undamaged checkpoint and returns why it cannot be used all the same, or
+                an empty string.
         """
         problems: list[str] = []
         for step in reversed(self.steps()):
             weights, facts = self._path(step, "safetensors"), self.facts(step)
             try:
                 whole = bool(facts) and file_digest(weights) == facts.get("sha256")
-                reason = wrong(facts) if whole else ""
+                reason = problem_of(facts) if whole else ""
                 if whole and not reason:
                     return Checkpoint(step, load_file(weights), facts), problems
             except (OSError, SafetensorError):
@@ -101,18 +104,14 @@ class Checkpoints:
         return None, problems
 
     def remove(self, step: int) -> None:
-        """Delete one; the JSON first, so that no half of one is taken for whole."""
+        """Delete the checkpoint of a step, its JSON file first, so that a half-deleted one is never loaded."""
         self._path(step, "json").unlink(missing_ok=True)
         self._path(step, "safetensors").unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Delete all."""
+        """Delete all checkpoints."""
         for path in self.folder.glob("checkpoint-*"):
             path.unlink()
 
     def _path(self, step: int, kind: str) -> Path:
         return self.folder / f"checkpoint-{step:08d}.{kind}"
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

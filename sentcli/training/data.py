@@ -1,4 +1,4 @@
-"""What is trained on: sentences of files, sentences of tasks without their labels, scored pairs, subsets of them."""
+"""The training data: sentences of files, unlabelled sentences of tasks, scored pairs, and subsets of these."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Le
 
+from sentcli.bounds import check
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.transfer_tasks import Examples, load_tasks
@@ -23,11 +25,11 @@ SUBSET_STREAM = 2**31 + 1
 HIGHEST_SCORE = 5.0
 """The score of STS-B that becomes 1."""
 FOLD_SEED = 42
-"""Shuffles the pairs before folds are made, as in the code in which IS-BERT's paper trained on AFS."""
+"""The seed that shuffles pairs before they are split into folds, as in IS-BERT's code for AFS."""
 TOPICS = "topics"
-"""Hold out each file in turn."""
+"""The value of ``--hold-out`` that holds out each file in turn."""
 PAIRS = "pairs"
-"""Train on the sentences of scored pairs, without the scores."""
+"""The value of ``--text-of`` that trains on the sentences of scored pairs, without the scores."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +37,25 @@ class Subset:
     """Which rows of the data are trained on."""
 
     limit: int | None = None
-    """Take so many rows at most; None takes all."""
+    """The largest number of rows; None takes all."""
     fraction: float | None = None
-    """Take this share of all rows, at least one."""
+    """The share of all rows that is taken, at least one row."""
     seed: int | None = None
-    """Draw the rows at random, a smaller subset always part of a larger; None takes the first."""
+    """Draws the rows at random, so that a smaller subset is part of a larger one; None takes the first rows."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of rows."""
-        for name, value in (("limit", self.limit), ("subset_seed", self.seed)):
-            if value is not None and (type(value) is not int or value < (name == "limit")):
-                raise InputError(f"{name} {value!r}: expected a whole number, at least {int(name == 'limit')}")
-        if self.fraction is not None and not (isinstance(self.fraction, (int, float)) and 0 < self.fraction <= 1):
-            raise InputError(f"fraction {self.fraction!r}: expected a share above 0, at most 1")
+        """Check the bounds under the names that users give: the seed is ``subset_seed`` to them."""
+        for name, value, kind, *bounds in (
+            ("limit", self.limit, int, Ge(1)),
+            ("subset_seed", self.seed, int, Ge(0)),
+            ("fraction", self.fraction, float, Gt(0), Le(1)),
+        ):
+            if value is not None:
+                check(name, value, kind, tuple(bounds))
 
     @property
     def read_limit(self) -> int | None:
-        """After how many rows reading may stop."""
+        """The number of rows after which reading may stop, or None if all have to be read."""
         return self.limit if self.seed is None and self.fraction is None else None
 
     def rows(self, total: int) -> npt.NDArray[np.int64]:
@@ -68,43 +72,43 @@ class TrainingSentences:
     """Sentences to train on, or pairs of them."""
 
     sentences: Sequence[str]
-    """The sentences; of pairs, the first ones."""
+    """The sentences, or the first sentence of each pair."""
     files: tuple[dict[str, object], ...]
-    """Name, SHA-256 and number of sentences taken, of each file."""
+    """For each file: its name, its SHA-256, and how many of its sentences are trained on."""
     blank: int
-    """Rows left out because they hold nothing but white space."""
+    """The number of rows that were left out because they hold nothing but white space."""
     partners: list[str] | None = None
-    """The second sentences of pairs."""
+    """The second sentence of each pair."""
     scores: list[float] | None = None
-    """The scores of pairs, between 0 and 1."""
+    """The score of each pair, between 0 and 1."""
 
 
 def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
-    """Read sentences, one a line or one a row of a table.
+    """Read sentences: one for each line of a text file, or one for each row of a table.
 
     Args:
         files: paths as `open_source` takes them.
-        text_field: column of a table.
-        subset: which of the sentences.
+        text_field: the column of a table that holds the sentences.
+        subset: which of the sentences are trained on.
     """
     subset = subset or Subset()
     collector = TextCollector(ReadOptions(text_field=text_field), subset.read_limit)
-    taken, sources = [], [open_source(name) for name in files]
-    for source in sources:
-        taken.append(collector.read(source))
+    sources = [open_source(name) for name in files]
+    row_counts = [collector.read(source) for source in sources]
     texts = collector.texts()
     if not texts:
         raise InputError(f"no sentence to train on in {', '.join(files)}")
     chosen = subset.rows(len(texts))
-    about = _described([(Path(n).name, s.path) for n, s in zip(files, sources, strict=True)], taken, chosen)
-    return TrainingSentences(texts if len(chosen) == len(texts) else texts.select(chosen), about, collector.blank)
+    paths = [(Path(name).name, source.path) for name, source in zip(files, sources, strict=True)]
+    sentences = texts if len(chosen) == len(texts) else texts.select(chosen)
+    return TrainingSentences(sentences, _file_facts(paths, row_counts, chosen), collector.blank)
 
 
-def _described(
-    files: list[tuple[str, Path]], taken: list[int], chosen: npt.NDArray[np.int64]
+def _file_facts(
+    files: list[tuple[str, Path]], row_counts: list[int], chosen: npt.NDArray[np.int64]
 ) -> tuple[dict[str, object], ...]:
     """Describe the files, given how many rows came from each and which of all rows were chosen."""
-    counts = np.histogram(chosen, np.cumsum([0, *taken]))[0].tolist()
+    counts = np.histogram(chosen, np.cumsum([0, *row_counts]))[0].tolist()
     return tuple(
         {"file": name, "sha256": file_digest(path), "sentences": count}
         for (name, path), count in zip(files, counts, strict=True)
@@ -118,17 +122,17 @@ def read_pairs(
 
     Args:
         files: a SentEval ``data/downstream`` folder, whose STS-B training set is read; SentEval's ``sts-train.csv``
-            itself; tables with the columns ``sentence1``, ``sentence2`` and ``score`` (0 to 5); or a folder of such.
-        subset: which of the pairs.
-        hold_out: pairs to leave out: those of a file, by its name without the suffix, or a fold such as ``3/10``.
+            itself; tables with the columns ``sentence1``, ``sentence2`` and ``score`` (0 to 5); or a folder of tables.
+        subset: which of the pairs are trained on.
+        hold_out: which pairs are left out: those of a file, named without its suffix, or a fold such as ``3/10``.
 
     Returns:
-        What is trained on, and what is held out.
+        The training pairs, and the pairs that are held out.
     """
     subset = subset or Subset()
     limit = subset.read_limit if hold_out is None else None
     rows: list[tuple[str, str, float]] = []
-    taken, paths, names = [], [], [table for name in files for table in _tables(name)]
+    row_counts, paths, names = [], [], [table for name in files for table in _tables(name)]
     for name in names:
         path, pairs = _pairs(name)
         before = len(rows)
@@ -139,23 +143,23 @@ def read_pairs(
                 message = f"score {score} is not between 0 and {HIGHEST_SCORE:g}"
                 raise DataError(name, message, line=number, unit="pair")
             rows.append((first, second, score / HIGHEST_SCORE))
-        taken.append(len(rows) - before)
+        row_counts.append(len(rows) - before)
         paths.append(path)
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(files)}")
-    held_out = _held_out(hold_out, [task_name(name) for name in names], taken)
+    held_out = _held_out(hold_out, [task_name(name) for name in names], row_counts)
     rest = np.setdiff1d(np.arange(len(rows)), held_out)
     if not len(rest):
         raise InputError(f"--hold-out {hold_out} leaves no pair to train on")
     chosen = rest[subset.rows(len(rest))]
     sentences, partners, scores = (list(column) for column in zip(*(rows[i] for i in chosen), strict=True))
-    about = _described([(path.name, path) for path in paths], taken, chosen)
-    corpus = TrainingSentences(sentences, about, 0, partners, scores)
+    facts = _file_facts([(path.name, path) for path in paths], row_counts, chosen)
+    corpus = TrainingSentences(sentences, facts, 0, partners, scores)
     return corpus, None if hold_out is None else sts.scored(hold_out, [rows[i] for i in held_out])
 
 
 def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
-    """Return what ``topics`` or ``N-fold`` means: the names of all files, or all N folds; else the name itself."""
+    """Return the names of all files for ``topics``, all N folds for ``N-fold``, and any other value as it is."""
     if kind == TOPICS:
         names = [task_name(table) for name in files for table in _tables(name)]
         _refuse_twins(names)
@@ -170,9 +174,9 @@ def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
     return [kind]
 
 
-def _held_out(hold_out: str | None, names: list[str], taken: list[int]) -> npt.NDArray[np.int64]:
+def _held_out(hold_out: str | None, names: list[str], row_counts: list[int]) -> npt.NDArray[np.int64]:
     """Return the numbers of the pairs that are held out."""
-    total = sum(taken)
+    total = sum(row_counts)
     if hold_out is None:
         return np.arange(0)
     if match := re.fullmatch(r"(\d+)/(\d+)", hold_out):
@@ -189,9 +193,9 @@ def _held_out(hold_out: str | None, names: list[str], taken: list[int]) -> npt.N
             f"--hold-out {hold_out}: no such file of pairs{nearest(hold_out, names)}; a fold such as 1/10, or one of: "
             f"{', '.join(names)}"
         )
-    ends = np.cumsum([0, *taken])
-    place = names.index(hold_out)
-    return np.arange(ends[place], ends[place + 1])
+    starts = np.cumsum([0, *row_counts])
+    number = names.index(hold_out)
+    return np.arange(starts[number], starts[number + 1])
 
 
 def _refuse_twins(names: Sequence[str]) -> None:
@@ -200,7 +204,7 @@ def _refuse_twins(names: Sequence[str]) -> None:
 
 
 def _tables(name: str) -> list[str]:
-    """Return the tables that a name means."""
+    """Return the tables that a name stands for: a SentEval folder, a folder of tables, or one table."""
     path = Path(name)
     if path.is_dir() and (path / sts.STSB_TRAIN).parent.is_dir():
         return [str(path / sts.STSB_TRAIN)]
@@ -208,7 +212,7 @@ def _tables(name: str) -> list[str]:
 
 
 def _pairs(name: str) -> tuple[Path, Iterator[tuple[str, str, float]]]:
-    """Return a table's file, and its pairs."""
+    """Return the path of a table, and its pairs with their scores."""
     path = Path(name)
     if path.name == sts.STSB_TRAIN.name:
         columns = sts.read_stsb(path)
@@ -222,15 +226,15 @@ def read_task_text(
 ) -> TrainingSentences:
     """Read the distinct sentences of some tasks without their labels, as IS-BERT's paper does ("IS-BERT-task").
 
-    Those of tasks come in an order that depends on their text alone, so that a subset of the first is as good as any:
+    The sentences of tasks are ordered by a hash of their text, so that the first of them are as good a subset as any:
     the files are sorted by label, and SentEval sorts by length.
 
     Args:
-        name: ``pairs`` for what `read_pairs` reads of `data`, or transfer tasks such as ``MR,CR``; of a task with a
-            test set the training sentences, of one that is tested by folds all.
+        name: ``pairs`` for the pairs that `read_pairs` reads, or transfer tasks such as ``MR,CR``. A task with a test
+            set gives its training sentences, one that is tested by cross-validation gives all.
         data: for tasks, a SentEval ``data/downstream`` folder.
-        subset: which of the sentences; of pairs, which of the pairs.
-        hold_out: pairs to leave out.
+        subset: which of the sentences, or of the pairs, are trained on.
+        hold_out: which pairs are left out, as for `read_pairs`.
     """
     if name == PAIRS:
         corpus, _ = read_pairs(data, subset=subset, hold_out=hold_out)
@@ -250,5 +254,5 @@ def read_task_text(
 
 
 def _sentences(task: Examples) -> list[str]:
-    learned = task.splits.get("all") or task.splits["train"]
-    return [text for example in learned for text in example.texts]
+    examples = task.splits.get("all") or task.splits["train"]
+    return [text for example in examples for text in example.texts]

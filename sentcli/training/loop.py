@@ -64,17 +64,17 @@ def train(
     observer: Observer | None = None,
     save_every: int = 0,
 ) -> TrainResult:
-    """Train `model` in place and leave it with the best weights by `score`, else with the last.
+    """Train `model` in place; afterwards it has the weights with the best `score`, or the last ones without `score`.
 
     Args:
         model: encoder, head and objectives, on the device to train on.
         tokenizer: cuts to the training length.
         method: gives the settings and makes the views.
         corpus: the training text.
-        folder: takes the metrics, the checkpoints and the best weights so far; a checkpoint in it is resumed from.
+        folder: receives the metrics, the checkpoints and the best weights so far; a checkpoint in it is continued.
         score: scores an encoder on the dev set; called at step 0, every `eval_every` steps and at the end.
-        observer: told of steps and scores.
-        save_every: steps between two checkpoints; 0 for none.
+        observer: is told of every step and score.
+        save_every: the number of steps between two checkpoints; 0 writes none.
 
     Raises:
         SentcliError: if the loss is not a number, or a checkpoint cannot be written.
@@ -104,7 +104,7 @@ def train(
 
             # forward, backward, mean over batches and processes, clip
             values, norm, shares = gradients.collect(inputs, measure=measured)
-            refuse_what_is_no_number(step, values, norm, batches, folder, overflow=settings.precision == "fp16")
+            stop_if_not_finite(step, values, norm, batches, folder, overflow=settings.precision == "fp16")
 
             set_rate(gradients.optimizer, rate)
             gradients.apply()
@@ -127,14 +127,14 @@ def train(
 
 
 def run_order(model: TrainingModel, settings: Settings, sentences: int) -> Order:
-    """Return which sentences are in which batch of a run, in all its processes."""
+    """Return the order in which a run with these settings sees its sentences, over all processes."""
     return Order(sentences, settings.batch_size, settings.seed, model.least_rows, process_count())
 
 
 class Gradients:
-    """From the batches of a step to its gradient: whole or through a cache, in any precision and number of processes.
+    """Computes the gradient of a step, at once or with gradient caching, in any precision and number of processes.
 
-    The gradient is left on the parameters; `apply` makes the optimiser's step with it.
+    `collect` leaves the gradient on the parameters, and `apply` makes the optimiser's step with it.
     """
 
     def __init__(self, model: TrainingModel, optimizer: torch.optim.Optimizer, settings: Settings) -> None:
@@ -151,7 +151,7 @@ class Gradients:
 
         Args:
             batches: model inputs as `TrainingModel.forward` takes them.
-            measure: also measure the share of each term, on the first batch.
+            measure: also measure the share of each term in the gradient, on the first batch.
 
         Returns:
             The loss and its unweighted terms, as the mean over batches and processes; the norm of the gradient before
@@ -184,7 +184,7 @@ class Gradients:
     def backward_whole(
         self, batch: Inputs, scale: float, measure: bool
     ) -> tuple[Tensor, dict[str, Tensor], dict[str, float]]:
-        """Encode all views, take the losses, and go back through everything at once."""
+        """Encode all views, compute the losses, and backpropagate through everything at once."""
         views = self.model.encode_views(*unpacked(batch))
         loss, terms = self.model.losses(views)
         shares = self._shares(terms, self.encoder) if measure else {}
@@ -194,10 +194,12 @@ class Gradients:
     def backward_cached(
         self, batch: Inputs, scale: float, measure: bool
     ) -> tuple[Tensor, dict[str, Tensor], dict[str, float]]:
-        """Encode without a graph, take the gradient at the vectors, and encode again a few rows at a time (Gao et al.).
+        """Backpropagate with gradient caching, as `Settings.mini_batch_size` asks for.
 
-        Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup (RepL4NLP 2021), sec. 3.2. The random
-        numbers of each part are drawn again, so that dropout is the same in both passes.
+        The rows are encoded without a graph, the gradient of the loss is taken at the vectors, and the rows are then
+        encoded again a few at a time (Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited
+        Setup, RepL4NLP 2021, sec. 3.2). The random state of each part is restored, so that dropout is the same in both
+        passes.
         """
         inputs, labels, matched = unpacked(batch)
         parts = self.model.parts(inputs, self.settings.mini_batch_size)
@@ -224,39 +226,42 @@ class Gradients:
         self.scaler.scale(loss * scale if scale != 1 else loss).backward()  # type: ignore[no-untyped-call]
 
     def _shares(self, terms: dict[str, Tensor], at: Sequence[Tensor]) -> dict[str, float]:
-        """Return each weighted term's share of the gradient at some tensors: its norm over the sum of the norms."""
+        """Return the norm of each weighted term's gradient at some tensors, divided by the sum of these norms."""
         if len(terms) == 1:
             return dict.fromkeys(terms, 1.0)
         norms = {}
         for name, term in terms.items():
             weighted = self.scaler.scale(self.model.weights[name] * term)
-            used = term.requires_grad
-            parts = torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True) if used else ()
+            trained = term.requires_grad
+            parts = torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True) if trained else ()
             norms[name] = float(torch.stack([g.norm() for g in parts if g is not None] or [torch.zeros(1)]).norm())
         total = sum(norms.values())
         return {name: norm / total for name, norm in norms.items()} if total > 0 else {}
 
 
-def refuse_what_is_no_number(
+def stop_if_not_finite(
     step: int, values: dict[str, float], norm: float, batches: Sequence[Batch], folder: RunFolder, *, overflow: bool
 ) -> None:
-    """Stop before the weights change; the sentences are kept in ``failed-batch.json``.
+    """Stop before weights become NaN or infinite, and keep the sentences of the step in ``failed-batch.json``.
 
     Args:
-        step: counted from 1.
+        step: the number of the step, from 1.
         values: the loss and its terms.
-        norm: of the gradient.
-        batches: what the step was made of.
-        folder: of the run.
-        overflow: in fp16 the gradient may overflow: the scaler skips such a step and takes a smaller scale.
+        norm: the norm of the gradient.
+        batches: the batches of the step.
+        folder: the folder of the run.
+        overflow: accept an infinite gradient, as in fp16, where the scaler skips such a step and lowers its scale.
+
+    Raises:
+        SentcliError: if the loss, or without `overflow` the gradient, is not finite.
     """
     finite = math.isfinite(values["loss"])
     if finite and (overflow or norm < math.inf):
         return
     rows, views = [list(batch.rows) for batch in batches], [batch.texts.views for batch in batches]
     path = folder.keep_failed({"step": step, **values, "grad_norm": norm, "rows": rows, "views": views})
-    what = f"the norm of the gradient is {norm}" if finite else f"the loss is {values['loss']}"
-    raise SentcliError(f"step {step}: {what}; the sentences are in {path}; try a lower --learning-rate")
+    problem = f"the norm of the gradient is {norm}" if finite else f"the loss is {values['loss']}"
+    raise SentcliError(f"step {step}: {problem}; the sentences are in {path}; try a lower --learning-rate")
 
 
 @dataclass
@@ -269,17 +274,17 @@ class Scores:
     best_step: int = 0
     last_step: int = 0
     best_candidate: int = 0
-    """Which of two encoders had the best score."""
+    """The number of the encoder that had the best score, where a method trains two."""
     since_best: int = 0
-    """How many scores in a row were not the best."""
+    """The number of scores since the best one."""
     seconds: float = 0.0
-    """Time spent on evaluations."""
+    """The time that the evaluations took."""
 
 
 class BestKeeper:
-    """Scores the encoder now and then and keeps its best weights on disk; of two encoders, those of the better.
+    """Scores the encoder during training and keeps the best weights on disk, those of the better one of two encoders.
 
-    With several processes the first one scores and the others wait.
+    With several processes, the first one scores and the others wait.
     """
 
     def __init__(
@@ -330,11 +335,11 @@ class BestKeeper:
 
     @property
     def stopped(self) -> bool:
-        """Whether the last scores have been no better for too long."""
+        """Whether as many scores as the patience allows have passed without a new best one."""
         return bool(self.patience) and self.scores.since_best >= self.patience
 
     def restore_best(self) -> None:
-        """Put the best weights, or those of the encoder that is to be kept, into the first encoder."""
+        """Load the best weights into the first encoder; without scores, those of the encoder that the method keeps."""
         scores = self.scores
         if scores.best is None:
             self.model.keep_candidate()
@@ -344,13 +349,13 @@ class BestKeeper:
 
 @dataclass
 class Progress:
-    """How far a run is, as a checkpoint keeps it."""
+    """How far a run has come, as a checkpoint keeps it."""
 
     step: int = 0
     sentences: int = 0
     truncated: int = 0
     seconds: float = 0.0
-    """Time spent on training, without evaluations and checkpoints."""
+    """The time that training took, without evaluations and checkpoints."""
     shares: dict[str, float] = field(default_factory=dict)
     """The sum of each term's measured shares of the gradient."""
     measured: int = 0
@@ -368,7 +373,7 @@ class Progress:
 
     @property
     def speed(self) -> float:
-        """Sentences a second."""
+        """Sentences per second."""
         return self.sentences / self.seconds if self.seconds else 0.0
 
 
@@ -399,7 +404,7 @@ def save_checkpoint(folder: RunFolder, gradients: Gradients, keeper: BestKeeper,
 
 
 def restore_checkpoint(folder: RunFolder, gradients: Gradients, keeper: BestKeeper) -> Progress:
-    """Go back to the checkpoint in the folder, if there is one, and return how far it is."""
+    """Load the checkpoint of the folder, if there is one, and return how far the run had come."""
     checkpoint = folder.checkpoint
     if checkpoint is None:
         return Progress()
@@ -429,14 +434,14 @@ def random_states(device: torch.device) -> list[Tensor]:
 
 
 def set_random_states(states: list[Tensor], device: torch.device) -> None:
-    """Go back to what `random_states` returned."""
+    """Restore the states that `random_states` returned."""
     torch.set_rng_state(states[0].cpu())
     if device.type == "cuda":
         torch.cuda.set_rng_state(states[1].cpu(), device)
 
 
 def result_of(keeper: BestKeeper, progress: Progress) -> TrainResult:
-    """Return what a run came to."""
+    """Return the results of a run."""
     scores = keeper.scores
     return TrainResult(
         start_dev_spearman=scores.start,

@@ -1,4 +1,4 @@
-"""The memory that steps free: kept for the next step, and given back when the training is over."""
+"""Keep the memory that a training step frees for the next step, and give it back when the training is over."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what is freed instead of giving it back: a step frees and takes the same blocks again.
+    """Let glibc keep freed memory, because a step frees and allocates the same blocks again and again.
 
-    Without it every large tensor is mapped anew, and the kernel fills it with zeros page by page: a third of a step's
-    time on a CPU. MALLOC_TRIM_THRESHOLD_ in the environment wins.
+    Without this, every large tensor is mapped anew and the kernel fills it with zeros page by page, which is a third of
+    a step's time on a CPU. MALLOC_TRIM_THRESHOLD_ in the environment takes precedence.
     """
     library = _glibc()
     if library is None or "MALLOC_TRIM_THRESHOLD_" in os.environ:
@@ -26,7 +26,7 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def keeping_freed_memory() -> Iterator[None]:
-    """Keep what is freed inside; afterwards the system gets it back, before the scores or the next run of a sweep."""
+    """Keep freed memory inside the block, and give it back to the system at its end."""
     keep_freed_memory()
     try:
         yield
@@ -36,7 +36,7 @@ def keeping_freed_memory() -> Iterator[None]:
 
 
 def _glibc() -> Any:
-    """Return the C library, None if it is another one."""
+    """Return glibc, or None if this system has another C library."""
     if not sys.platform.startswith("linux"):
         return None
     try:

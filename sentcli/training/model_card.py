@@ -64,6 +64,6 @@ vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])
 
 
 def _flat(method: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the settings of a method's sections as ``section.name``."""
+    """Return the settings of a method's sections with their values, named ``section.setting``."""
     sections = [(name, part) for name, part in method.items() if isinstance(part, dict)]
     return [(f"{section}.{name}", value) for section, part in sections for name, value in part.items()]

@@ -1,4 +1,4 @@
-"""What a run tells: of each step, of each evaluation, and at its end."""
+"""What a run reports: after each step, after each evaluation, and at its end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCORE = "dev_spearman"
-"""Which of the numbers of an evaluation says what is better; the others are logged beside it. Without it, the last
-weights are kept."""
+"""The value of an evaluation that decides which weights are best; the others are only logged. An evaluation without it
+keeps the last weights."""
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """What is logged of a step, and what an observer is told."""
+    """The numbers of one step, for the log and for observers."""
 
     step: int
     total: int
@@ -36,21 +36,21 @@ class StepInfo:
 
 
 class Observer(Protocol):
-    """Told what happens; the command line shows it."""
+    """Is told what happens during a run, for example to show it on the command line."""
 
     def resumed(self, step: int, notes: list[str]) -> None:
-        """Before the first step of a resumed run: the step of the checkpoint, 0 without one."""
+        """Is called before the first step of a resumed run, with the step of its checkpoint, or 0 if it has none."""
 
     def step(self, info: StepInfo) -> None:
-        """After each optimiser step."""
+        """Is called after each optimiser step."""
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
-        """After each evaluation: `SCORE`, if there is a dev set, and what else was measured."""
+        """Is called after each evaluation, with `SCORE` if there is a dev set, and whatever else was measured."""
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Outcome of a run; scores are Spearman on STS-B dev times 100, None without a dev set."""
+    """The results of a run; scores are Spearman's correlation on STS-B dev times 100, or None without a dev set."""
 
     start_dev_spearman: float | None
     best_dev_spearman: float | None
@@ -58,15 +58,15 @@ class TrainResult:
     final_dev_spearman: float | None
     steps: int
     sentences_per_second: float
-    """The speed of the training alone, evaluations left out."""
+    """The speed of the training, without the evaluations."""
     truncated: int
-    """Sentences cut to the training length, counted once per visit."""
+    """How often a sentence was cut to the training length."""
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
     gradient_shares: dict[str, float] | None = None
-    """Each term's share of the gradient on the encoder, the mean of all measurements."""
+    """Each term's share of the gradient on the encoder, averaged over all measurements."""
     sts: dict[str, float] | None = None
-    """Spearman times 100 of the kept weights on the seven STS tasks, if they were asked for."""
+    """Spearman times 100 of the kept weights on the seven STS tasks, if they are scored."""
     sts_average: float | None = None
     held_out_spearman: float | None = None
     """Spearman times 100 of the kept weights on the pairs that were held out."""

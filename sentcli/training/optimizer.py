@@ -1,4 +1,4 @@
-"""The optimisers of the papers and their schedule."""
+"""The optimisers of the papers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
-    """Return the optimiser.
+    """Return the optimiser that the settings name.
 
     AdamW has betas 0.9 and 0.999; RMSprop has TensorFlow's constants (alpha 0.9, eps 1e-7), which Contrastive Tension
-    was trained with.
+    was trained with. Biases and normalisations have no weight decay, unless the settings decay all parameters.
     """
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    plain = [] if settings.decay_all else [p for p in trainable if p.ndim < 2]
     decayed = [p for p in trainable if settings.decay_all or p.ndim >= 2]
+    undecayed = [] if settings.decay_all else [p for p in trainable if p.ndim < 2]
     groups = [
-        {"params": some, "weight_decay": decay}
-        for some, decay in ((decayed, settings.weight_decay), (plain, 0.0))
-        if some
+        {"params": parameters, "weight_decay": decay}
+        for parameters, decay in ((decayed, settings.weight_decay), (undecayed, 0.0))
+        if parameters
     ]
     if settings.optimizer == "rmsprop":
         return torch.optim.RMSprop(groups, lr=settings.learning_rate, alpha=0.9, eps=1e-7)
@@ -33,7 +33,7 @@ def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimize
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Let the next step be made with this learning rate."""
+    """Set the learning rate of the next step."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
@@ -41,13 +41,13 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 class UncorrectedAdamW(torch.optim.AdamW):
     """AdamW without the correction of its averages' bias toward zero, as in the first BERT code.
 
-    A step is torch's with another rate, and with the decay that the plain rate would give; only epsilon, which starts
-    up to 32 times smaller, differs.
+    It makes torch's step with a learning rate that undoes the correction, and a weight decay that undoes the change of
+    the rate. The one difference is epsilon, which acts as if it were up to 32 times smaller in the first steps.
     """
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Make one step."""
+        """Make one optimiser step."""
         for group in self.param_groups:
             state: dict[str, Any] = next((self.state[p] for p in group["params"] if self.state[p]), {})
             count = float(state.get("step", 0)) + 1

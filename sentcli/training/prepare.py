@@ -1,4 +1,4 @@
-"""Everything before the first step of a run: what was asked for, read, loaded and checked. Nothing is written yet."""
+"""The steps before a run starts: settings, data and model are read and checked, and nothing is written yet."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DEV_TASK = "STSBenchmark"
 BEFORE = "before."
-"""Begins the names of the settings of the method that is trained first."""
+"""The prefix of settings that belong to the method of ``--after``, which is trained first."""
 
 Tasks: TypeAlias = dict[str, list[sts.Pairs]]
 """Similarity tasks by name, each with its subsets."""
@@ -48,10 +48,10 @@ Tasks: TypeAlias = dict[str, list[sts.Pairs]]
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What the user asked for; None takes the method's own value."""
+    """One run as the user asked for it; None stands for the method's own value."""
 
     method: str | Method
-    """A name, or what a file of the user's own made."""
+    """A method's name, or the method that a user's own file defines."""
     model: str
     data: list[str]
     output: Path
@@ -59,13 +59,13 @@ class TrainRequest:
     pooling: str | None = None
     text_field: str = "text"
     text_of: str | None = None
-    """Train on the sentences of these tasks of `data`, as `read_task_text` takes them."""
+    """The tasks whose sentences are trained on, as `read_task_text` takes them."""
     hold_out: str | None = None
-    """Leave these pairs out and score them at the end, as `read_pairs` takes them."""
+    """The pairs that are left out and scored at the end, as `read_pairs` takes them."""
     after: str | None = None
-    """A method that is trained first on the sentences of the pairs."""
+    """A method that is trained first, on the sentences of the pairs."""
     first_stage: dict[str, Any] | None = None
-    """What was trained before, for the record: method, model and the settings that were given."""
+    """The method, model and given settings of the training that `after` asked for, for the record."""
     subset: Subset = field(default_factory=Subset)
     eval_data: Path | None = None
     eval_text: str | None = None
@@ -74,28 +74,33 @@ class TrainRequest:
     overwrite: bool = False
     resume: bool = False
     save_every: int = 500
-    """Steps between two checkpoints; 0 for none."""
+    """The number of steps between two checkpoints; 0 writes none."""
     sts: bool = False
-    """Score the kept weights on the seven STS tasks at the end."""
+    """Whether the kept weights are scored on the seven STS tasks at the end."""
     log_geometry: bool = False
-    """Log alignment and uniformity of STS-B dev at every evaluation."""
+    """Whether alignment and uniformity of STS-B dev are logged at every evaluation."""
     assignments: list[tuple[str, Any]] = field(default_factory=list)
     """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
     recipe: Recipe | None = None
-    """Settings that come before these."""
+    """A recipe, whose settings are applied before `assignments`."""
 
     def configured(self) -> Method:
-        """Return the method with the settings of the recipe, then with those that were given."""
+        """Return the method with the settings of the recipe and then with `assignments`.
+
+        Raises:
+            InputError: for a setting that does not exist or a value that is not allowed.
+        """
         method = get_method(self.method, self.stage)
         if self.recipe is not None:
             try:
                 method = configure(method, self.recipe.assignments)
             except InputError as error:
                 raise InputError(f"recipe {self.recipe.name}: {error}") from error
-        first = next((key for key, _ in self.assignments if key.startswith(BEFORE)), None)
-        if self.after is None and first is not None:
-            raise InputError(f"{first} is a setting of --after, which is missing")
-        if self.after is not None:
+        if self.after is None:
+            for key, _ in self.assignments:
+                if key.startswith(BEFORE):
+                    raise InputError(f"{key} is a setting of --after, which is missing")
+        else:
             if not isinstance(method.views, ScoredPairs):
                 raise InputError(f"--after goes with pairs, as of --method sts-regression, not with {method.name}")
             get_method(self.after, None)
@@ -120,27 +125,27 @@ class Prepared:
     """The fingerprint of the start model."""
     corpus: TrainingSentences
     held_out: sts.Pairs | None
-    """Pairs that are not trained on, to be scored at the end."""
+    """Pairs that are not trained on and scored at the end."""
     dev: Tasks | None
     test: Tasks | None
-    """The seven STS tasks, if they are to be scored at the end."""
+    """The seven STS tasks, if they are scored at the end."""
     held_out_text: HeldOutText | None = None
     notes: tuple[str, ...] = ()
-    """What the user should know before the first step."""
+    """Notes for the user, before the first step."""
 
     @property
     def steps(self) -> int:
-        """Optimiser steps of the run."""
+        """The number of optimiser steps, 0 for a method that is fitted."""
         if self.model is None:
             return 0
         order = run_order(self.model, self.method.settings, len(self.corpus.sentences))
         return self.method.settings.total_steps(order.per_epoch)
 
     def identity(self, *, changed_only: bool = False) -> dict[str, Any]:
-        """Return everything that decides the weights; --resume compares it.
+        """Return everything that decides the weights, which ``--resume`` compares.
 
         Args:
-            changed_only: leave out settings with their default.
+            changed_only: leave out settings that have their default.
         """
         request = self.request
         return {
@@ -166,32 +171,43 @@ def method_identity(method: Method, stage: str | None, *, changed_only: bool = F
 
 
 def prepare(request: TrainRequest) -> Prepared:
-    """Read and check everything: the settings, the output folder, the data, the start model, and whether they fit."""
+    """Read the settings, the data and the start model of a run, and check them, their fit and the output folder."""
     method = request.configured()
     corpus, held_out, dev, test = read_inputs(request, method)
-    seed_everything(method.settings.seed)  # what is new starts at random: head, convolutions, sometimes all weights
+    seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
-    model = text = None
+    model = held_out_text = None
     if request.eval_text is not None and method.fit is not None:
         raise InputError(f"--eval-text measures how well masked words are predicted, and {method.name} predicts none")
     if method.fit is None:
         check_precision(torch.device(encoder.backend.device), settings.precision)
         model = make_model(method, encoder)
         if request.eval_text is not None:
-            text = HeldOutText(
-                read_corpus([request.eval_text], text_field=request.text_field).sentences, tokenizer, model
-            )
-        _settle(model, settings)
-        twice = Batch([tokenizer([corpus.sentences[0]] * 2)], BatchTexts([]))
-        _try(model, to_tensors(twice, tokenizer.pad_id, 1, next(model.parameters()).device), settings)
+            sentences = read_corpus([request.eval_text], text_field=request.text_field).sentences
+            held_out_text = HeldOutText(sentences, tokenizer, model)
+        _configure_torch(model, settings)
+        same_text_twice = Batch([tokenizer([corpus.sentences[0]] * 2)], BatchTexts([]))
+        device = next(model.parameters()).device
+        _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(
-        request, method, encoder, model, tokenizer, fingerprint, corpus, held_out, dev, test, text, tuple(notes)
+        request=request,
+        method=method,
+        encoder=encoder,
+        model=model,
+        tokenizer=tokenizer,
+        start_fingerprint=fingerprint,
+        corpus=corpus,
+        held_out=held_out,
+        dev=dev,
+        test=test,
+        held_out_text=held_out_text,
+        notes=tuple(notes),
     )
 
 
@@ -201,15 +217,15 @@ def read_inputs(
     """Check the output folder, and read and check the data.
 
     Returns:
-        What is trained on, pairs that are held out, the dev set and the test tasks.
+        The training data, the pairs that are held out, the dev set and the test tasks.
     """
     if is_first():
         check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
-    read = [folder for objective in method.objectives.values() for folder in objective.reads()]
-    for name in (*request.data, request.model, request.eval_data, request.eval_text, *read):
-        if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(request.output.resolve()):
+    of_objectives = [folder for objective in method.objectives.values() for folder in objective.reads()]
+    for path in (*request.data, request.model, request.eval_data, request.eval_text, *of_objectives):
+        if path is not None and Path(path).exists() and Path(path).resolve().is_relative_to(request.output.resolve()):
             # --overwrite would delete it
-            raise InputError(f"-o {request.output} would replace {name}, which this run reads; choose another -o")
+            raise InputError(f"-o {request.output} would replace {path}, which this run reads; choose another -o")
     corpus, held_out = _read_data(request, method)
     if method.fit is None:
         method.settings.check(len(corpus.sentences), launched())
@@ -234,7 +250,7 @@ def _check_objectives(method: Method) -> None:
 
 
 def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences, sts.Pairs | None]:
-    """Return what is trained on, and pairs that are held out."""
+    """Return the training data, and the pairs that are held out."""
     if method.fit is not None and not method.fit.needs_data:
         if request.data:
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
@@ -253,9 +269,9 @@ def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences
 
 
 def seed_everything(seed: int) -> None:
-    """Start all random numbers anew."""
+    """Seed the random numbers of Python, NumPy and torch."""
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - what a library may draw from
+    np.random.seed(seed)  # noqa: NPY002 - libraries may draw from the global generator
     torch.manual_seed(seed)
 
 
@@ -265,12 +281,12 @@ def load_encoder(
     """Load a start model with the pooling, the convolutions and the dropout of a method.
 
     Returns:
-        The encoder, and what the user should know.
+        The encoder, and notes for the user.
     """
     notes = []
-    chosen = pooling or method.pooling
+    pooling_name = pooling or method.pooling
     if method.cnn is not None:
-        chosen = "own"
+        pooling_name = "own"
         if pooling:
             notes.append(f"{method.name} pools its own convolutions; --pooling {pooling} is not used")
     encoder = SentenceEncoder.load(
@@ -278,7 +294,7 @@ def load_encoder(
         backend="torch",
         device=device,
         precision="fp32",
-        pooling=None if chosen == "own" else chosen,
+        pooling=None if pooling_name == "own" else pooling_name,
         edit=method.cnn.extend if method.cnn is not None else None,
         untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
     )
@@ -301,18 +317,18 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
 
 
 def _with_fitting_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> Method:
-    """Let the method's own length give way to a model with fewer positions; one that was asked for stays an error."""
+    """Shorten the method's default length to the positions of the model; a length that the user chose stays."""
     length = method.settings.max_length
     positions = position_limit(encoder.spec, encoder.hf_tokenizer.pad_token_id)
-    own = length == get_method(request.method, request.stage).settings.max_length
-    if positions is None or length <= positions or not own:
+    is_default = length == get_method(request.method, request.stage).settings.max_length
+    if positions is None or length <= positions or not is_default:
         return method
     notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {positions} positions")
     return replace(method, settings=replace(method.settings, max_length=positions))
 
 
 def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:
-    """Check the batch size against what the model needs, and say what the last batch and the warm-up come to."""
+    """Check the batch size, and return notes about the last batch, the steps of an epoch and the warm-up."""
     settings, least, notes = method.settings, model.least_rows, []
     order = run_order(model, settings, sentences)
     if settings.batch_size < least:
@@ -328,8 +344,8 @@ def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[s
     return notes
 
 
-def _settle(model: TrainingModel, settings: Settings) -> None:
-    """Compile the encoder, and let torch use deterministic kernels alone, if the settings say so."""
+def _configure_torch(model: TrainingModel, settings: Settings) -> None:
+    """Compile the encoder, and restrict torch to deterministic kernels, if the settings say so."""
     if settings.compile:
         for encoder in filter(None, (model.encoder, model.second)):
             if encoder.first_token_suffices:
@@ -339,11 +355,11 @@ def _settle(model: TrainingModel, settings: Settings) -> None:
             encoder.backbone.compile(dynamic=True)
     if settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(settings.deterministic)  # said either way: a sweep runs many
+    torch.use_deterministic_algorithms(settings.deterministic)  # also when false: an earlier run may have set it
 
 
-def _try(model: TrainingModel, batch: dict[str, torch.Tensor], settings: Settings) -> None:
-    """Run `TrainingModel.check`, and say so if the machine cannot compile."""
+def _check_model(model: TrainingModel, batch: dict[str, torch.Tensor], settings: Settings) -> None:
+    """Run `TrainingModel.check`; if the machine cannot compile the model, the error says so."""
     if not settings.compile:
         model.check(batch)
         return

@@ -1,4 +1,4 @@
-"""One training run from a `Prepared` to a finished model folder; and two, where one method starts from another's."""
+"""One training run from a `Prepared` to a finished model folder, and the training of a method that comes before it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
-    """Train, or fit, and write the model folder; a finished run that is resumed returns what it came to."""
+    """Train or fit a model and write its folder; if the run had finished before, only return its results."""
     if prepared.model is None:
         return _fit(prepared, observer)
     folder = _folder(prepared)
@@ -57,20 +57,19 @@ def _folder(prepared: Prepared) -> RunFolder:
 
 
 def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> TrainResult:
-    """Return the results of a finished run, with the scores that it did not ask for at the time."""
-    if (prepared.test is None or result.sts is not None) and (
-        prepared.held_out is None or result.held_out_spearman is not None
-    ):
+    """Return the results of a finished run, with the scores that are asked for now and were not then."""
+    lacks_sts = prepared.test is not None and result.sts is None
+    lacks_held_out = prepared.held_out is not None and result.held_out_spearman is None
+    if not (lacks_sts or lacks_held_out):
         return result
-    result = _tested(
-        prepared, SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device), result
-    )
+    encoder = SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device)
+    result = _with_test_scores(prepared, encoder, result)
     folder.keep_results(result.to_dict())
     return result
 
 
-def _tested(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -> TrainResult:
-    """Return the results with the scores of held-out pairs and of the seven STS tasks, if they are asked for."""
+def _with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -> TrainResult:
+    """Return the results with the scores of held-out pairs and of the seven STS tasks, if the run asks for them."""
     if prepared.held_out is not None:
         held_out = {"held out": [prepared.held_out]}
         metrics = agree(sts.evaluate(encoder, held_out)["held out"].metrics if is_first() else None)
@@ -92,12 +91,12 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         values = {} if text is None else text.values(module)
         if dev is None:
             return values
-        own = encoder.torch_module
+        first_module = encoder.torch_module
         encoder.backend.module = module  # type: ignore[attr-defined]
         try:
             return _dev_values(encoder, dev, geometry=prepared.request.log_geometry) | values
         finally:
-            encoder.backend.module = own  # type: ignore[attr-defined]
+            encoder.backend.module = first_module  # type: ignore[attr-defined]
 
     result = loop.train(
         model,
@@ -112,14 +111,14 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     if text is not None:
         perplexity = agree(text.values(encoder.torch_module)["held_out_perplexity"] if is_first() else None)
         result = replace(result, held_out_perplexity=perplexity)
-    result = _tested(prepared, encoder, result)
+    result = _with_test_scores(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
     everywhere(lambda: folder.finish(encoder, model.head, config, model_card(config), model.kept()))
     return result
 
 
 def _dev_values(encoder: SentenceEncoder, dev: dict[str, list[sts.Pairs]], *, geometry: bool) -> dict[str, float]:
-    """Return what is logged of the dev set: `SCORE`, and alignment and uniformity if asked for."""
+    """Return the values on the dev set for the log: `SCORE`, and with `geometry` alignment and uniformity."""
     ((task, subsets),) = dev.items()
     vectors = encode(encoder, sts.sentences(subsets))
     values = {SCORE: sts.SimilarityTask(task, subsets).score(None, vectors).value}
@@ -130,12 +129,12 @@ def _dev_values(encoder: SentenceEncoder, dev: dict[str, list[sts.Pairs]], *, ge
 
 
 def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
-    """Compute what the method computes instead of training; its result is kept whatever the dev set says."""
+    """Fit the transformation of a method that does not train; the result is kept whatever its score on the dev set."""
     assert prepared.method.fit is not None
     dev, request = prepared.dev, prepared.request
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
-    if request.resume and (request.output / WEIGHTS).exists():  # nothing to go on with: it is finished, or another
+    if request.resume and (request.output / WEIGHTS).exists():  # refused by the folder if it is another run's
         finished = _folder(prepared)
         assert finished.results is not None
         return _finished(prepared, finished, TrainResult(**finished.results))
@@ -154,9 +153,8 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     speed = len(sentences) / (time.perf_counter() - began)
     after = score(encoder)
     first, last = (None if values is None else values[SCORE] for values in (before, after))
-    result = _tested(prepared, encoder, TrainResult(first, last, 0, last, 0, speed, 0))
-    # what can fail has been done: only now is an older folder replaced
-    folder = _folder(prepared)
+    result = _with_test_scores(prepared, encoder, TrainResult(first, last, 0, last, 0, speed, 0))
+    folder = _folder(prepared)  # this may replace an older folder: everything that can fail comes before
     for values, fitted in ((before, False), (after, True)):
         if values is not None:
             folder.log({"step": 0, **values, "fitted": fitted})
@@ -166,7 +164,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
 
 
 def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return everything that decided the weights, and the outcome."""
+    """Return everything that decided the weights and the results, for ``sentcli.json``."""
     request, method = prepared.request, prepared.method
     return {
         "method": {
@@ -187,19 +185,19 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
 
 
 def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observer | None]) -> TrainRequest:
-    """Train the method that comes before, and return the request that starts from its weights.
+    """Train the method of ``--after``, and return the request that starts from its weights.
 
     IS-BERT's paper trains on the sentences of STS-B without their scores before it learns the scores ("ssl + ft").
 
     Args:
-        request: if it says `after`, that method is trained on the sentences of its pairs with the same seed, in a
-            folder beside its output; one that is there and was made of the same is resumed, or taken as it is.
-        starts: called before the first step, and returns who is told of its steps.
+        request: if its `after` is set, that method is trained on the sentences of its pairs with the same seed, in a
+            folder beside its output. An unfinished folder of the same run is resumed, a finished one is used.
+        starts: called before the first step; returns the observer of the training.
     """
     if request.after is None:
         return request
     method = request.configured()
-    read_inputs(request, method)  # what is wrong with the second stage is said before the first one is trained
+    read_inputs(request, method)  # errors in the inputs of the second stage are raised before the first one is trained
     output = request.output.resolve()
     assignments = [
         ("settings.seed", method.settings.seed),
@@ -220,7 +218,7 @@ def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observ
         assignments=assignments,
     )
     prepared = everywhere(lambda: prepare(first))
-    run(prepared, starts(prepared))  # returns at once if it has finished, and refuses what was made of something else
+    run(prepared, starts(prepared))  # returns at once if it has finished; another run's folder is refused
     return replace(
         request,
         model=str(first.output),

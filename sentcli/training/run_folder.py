@@ -1,9 +1,9 @@
 """The folder of a training run.
 
-While it trains: ``run.json`` says what runs, ``metrics.jsonl`` grows, ``best-*.safetensors`` holds the best weights so
-far, ``checkpoint-*`` what ``--resume`` needs, and ``.lock`` keeps a second run out. When it has finished: a
-sentence-transformers model, with ``model.safetensors`` written last, the training head apart under ``training_head/``,
-the resolved configuration and the results in ``sentcli.json`` and a model card.
+During the training, ``run.json`` holds the identity of the run, ``metrics.jsonl`` grows, ``best-*.safetensors`` holds
+the best weights so far, ``checkpoint-*`` holds what ``--resume`` needs, and ``.lock`` keeps a second run out. At the
+end the folder is a sentence-transformers model, whose ``model.safetensors`` is written last. The training head is apart
+in ``training_head/``, configuration and results are in ``sentcli.json``, and there is a model card.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -38,25 +38,29 @@ if TYPE_CHECKING:
 METRICS, CONFIG, RUN, LOCK, FAILED = "metrics.jsonl", "sentcli.json", "run.json", ".lock", "failed-batch.json"
 WEIGHTS = "model.safetensors"
 ENVIRONMENT = "environment"
-"""A key of ``run.json``, for what does not make it another run but other bytes."""
+"""The key of ``run.json`` for versions and hardware, which may move the last bits of the weights."""
 IN_PROGRESS = (METRICS, RUN, LOCK, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
-"""What a run that was interrupted needs to go on."""
+"""The files that an interrupted run needs to continue."""
 OWN_FILES = (
     *IN_PROGRESS, CONFIG, FAILED, HEAD_FOLDER, "README.md", WEIGHTS, "config.json", "modules.json",
     "sentence_bert_config.json", "config_sentence_transformers.json", "*token*.json", "vocab.*", "merges.txt",
     "*.model", "[0-9]_*", EXPORT, f"{ONNX}*", ".*.partial", ".tmp*", "best.safetensors",
 )  # fmt: skip
-"""What a run leaves in its folder: --overwrite removes a folder only if it holds nothing else."""
+"""The files that a run leaves in its folder: --overwrite removes a folder only if it holds no others."""
 SHOWN = 6
-"""Differences that a message lists."""
+"""How many differences a message lists."""
 
 
 class LockedError(InputError):
     """Another run is writing to the folder."""
 
 
-def check_run_folder(path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
-    """Refuse a folder that a run must not write to: a file, another's folder, or one that holds something unasked."""
+def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
+    """Refuse a folder that a run must not write to.
+
+    Raises:
+        InputError: if it is a file, holds files that no run wrote, or holds a run and neither flag is given.
+    """
     if str(path) == "-":
         raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
     if overwrite and resume:
@@ -68,25 +72,25 @@ def check_run_folder(path: Path, *, overwrite: bool = False, resume: bool = Fals
     if path.is_dir():
         if Path.cwd().is_relative_to(path.resolve()):
             raise InputError(f"{path} is the folder that you are in; choose another -o")
-        foreign = [p.name for p in path.iterdir() if not _is_one_of(p, OWN_FILES)]
+        foreign = [p.name for p in path.iterdir() if not _matches(p, OWN_FILES)]
         if foreign:
             raise InputError(f"{path} holds files that are not a training run's ({foreign[0]}); choose another -o")
         if resume and not empty and not (path / RUN).exists():
             raise InputError(f"{path} holds no {RUN}, so it is not a run that --resume can go on with; use --overwrite")
 
 
-def _is_one_of(path: Path, patterns: tuple[str, ...]) -> bool:
+def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
     return any(path.match(pattern) for pattern in patterns)
 
 
 class RunFolder:
-    """Where one run writes. With several processes the first one does, the others only read the checkpoint.
+    """The folder that one run writes to. With several processes, only the first one writes.
 
     Attributes:
-        checkpoint: what to resume from, if there is something.
-        results: what the run came to, if it had finished before.
-        resumed: whether an earlier run that had not finished is resumed, from a checkpoint or without one.
-        notes: what the user should know about a resumed run.
+        checkpoint: the checkpoint that the run continues from, if there is one.
+        results: the results of the run, if it had finished before.
+        resumed: whether an unfinished run is resumed, from a checkpoint or from its beginning.
+        notes: notes for the user about a resumed run.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class RunFolder:
         resume: bool = False,
     ) -> None:
         self.path = path.resolve()
+        self.lock = FileLock(self.path / LOCK, timeout=0)
         self.checkpoints = Checkpoints(self.path)
         self.metrics: IO[str] | None = None
         self.checkpoint: Checkpoint | None = None
@@ -116,7 +121,6 @@ class RunFolder:
             return
         check_run_folder(path, overwrite=overwrite, resume=resume)
         self.path.mkdir(exist_ok=True)
-        self.lock = FileLock(self.path / LOCK, timeout=0)
         try:
             self.lock.acquire()
         except Timeout:
@@ -130,11 +134,11 @@ class RunFolder:
 
     def _start(self, path: Path, *, resume: bool) -> None:
         if resume and (self.path / RUN).exists():
-            before = _read(path / RUN)
-            then = before.pop(ENVIRONMENT, {})
-            _refuse_difference(path, before, self.identity)
+            identity = _read(path / RUN)
+            environment = identity.pop(ENVIRONMENT, {})
+            _refuse_difference(path, identity, self.identity)
             self._resume()
-            differences = _differences(then, {key: self.environment.get(key) for key in then})
+            differences = _differences(environment, {key: self.environment.get(key) for key in environment})
             if differences and self.checkpoint is not None:
                 self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(differences)}")
         else:
@@ -151,25 +155,25 @@ class RunFolder:
         self.resumed = True
         self._clear(IN_PROGRESS)
         self.checkpoint, self.notes = self.checkpoints.load(self._best_is_gone)
-        keep = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
+        size = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
         if self.checkpoint is None:
             self.checkpoints.clear()
         with (self.path / METRICS).open("ab") as handle:
-            if handle.tell() < keep:
+            if handle.tell() < size:
                 self.notes.append(f"{METRICS} is shorter than it was: lines of earlier steps are missing")
-            handle.truncate(min(keep, handle.tell()))
+            handle.truncate(min(size, handle.tell()))
         self.metrics = (self.path / METRICS).open("a", encoding="utf-8")
 
     def _best_is_gone(self, facts: dict[str, Any]) -> str:
-        """Say if the best weights that a checkpoint means are not those that were written."""
+        """Return an error message if the best weights that a checkpoint refers to are damaged, else ``""``."""
         step = facts["scores"]["best_step"]
         whole = facts.get("best_sha256") is None or facts["best_sha256"] == self._best_digest(step)
         return "" if whole else f"the best weights so far, of step {step}, are damaged: "
 
     def _clear(self, keep: tuple[str, ...]) -> None:
-        """Remove what an earlier run left, but for some."""
+        """Remove what an earlier run left, except for files whose names match `keep`."""
         for path in self.path.iterdir():
-            if _is_one_of(path, keep):
+            if _matches(path, keep):
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -189,13 +193,13 @@ class RunFolder:
         return self.path / FAILED
 
     def keep_best(self, model: nn.Module, step: int) -> None:
-        """Write the weights of the moment as the best so far; older ones stay while a checkpoint means them."""
+        """Write the current weights as the best so far; older best weights stay while a checkpoint refers to them."""
         save_weights(model, self._best(step))
         self.digests.pop(step, None)
         self._prune(step)
 
     def load_best(self, model: nn.Module, step: int) -> None:
-        """Load what `keep_best` wrote at a step."""
+        """Load the weights that `keep_best` wrote at a step."""
         model.load_state_dict(load_file(self._best(step)), strict=False)  # tied tensors stand in it once
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -208,14 +212,13 @@ class RunFolder:
         self._prune(checkpoint.facts["scores"]["best_step"])
 
     def _prune(self, best: int) -> None:
-        kept = {self._best(best), *(self._best(step) for step in self._meant())}
+        """Delete best weights that are neither those of step `best` nor those of a checkpoint."""
+        facts = [self.checkpoints.facts(step) for step in self.checkpoints.steps()]
+        steps = {best, *(int(fact.get("scores", {}).get("best_step", 0)) for fact in facts)}
+        kept = {self._best(step) for step in steps}
         for path in self.path.glob("best-*.safetensors"):
             if path not in kept:
                 path.unlink()
-
-    def _meant(self) -> Iterator[int]:
-        for step in self.checkpoints.steps():
-            yield int(self.checkpoints.facts(step).get("scores", {}).get("best_step", 0))
 
     def _best_digest(self, step: int) -> str | None:
         """Return the SHA-256 of the best weights of a step; None if there are none."""
@@ -238,11 +241,11 @@ class RunFolder:
         """Write the model. Its files appear one by one, ``model.safetensors`` as the last.
 
         Args:
-            encoder: what was trained.
-            head: goes to ``training_head/model.safetensors`` if it has weights.
-            config: of the run.
-            card: the README.
-            kept: further trained parts, for ``training_head/NAME.safetensors``.
+            encoder: the trained encoder.
+            head: the training head; goes to ``training_head/model.safetensors`` if it has weights.
+            config: the configuration of the run, for ``sentcli.json``.
+            card: the text of ``README.md``.
+            kept: further trained parts by name, for ``training_head/NAME.safetensors``.
         """
         if self.metrics is None:
             return
@@ -262,7 +265,7 @@ class RunFolder:
         self._tidy()
 
     def keep_results(self, results: dict[str, Any]) -> None:
-        """Change the results of a finished run."""
+        """Replace the results in the configuration of a finished run."""
         if is_first():
             config = json.loads((self.path / CONFIG).read_text("utf-8"))
             write_json(self.path / CONFIG, {**config, "results": results})
@@ -275,21 +278,21 @@ class RunFolder:
         self._unlock()
 
     def _unlock(self) -> None:
-        """Let another run in; the file goes first, while it is ours."""
+        """Let another run in; the lock's file is deleted before the lock is released, while no other run has it."""
         with suppress(OSError):
             (self.path / LOCK).unlink(missing_ok=True)
             self.lock.release()
 
     def close(self) -> None:
-        """Let another run in; what was written stays for --resume."""
+        """Close the metrics and let another run in; what was written stays for --resume."""
         if self.metrics is not None:
             self.metrics.close()
-        if hasattr(self, "lock") and self.lock.is_locked:
+        if self.lock.is_locked:
             self._unlock()
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return what a file of a run says."""
+    """Return the content of a JSON file of a run."""
     try:
         return dict(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -297,16 +300,16 @@ def _read(path: Path) -> dict[str, Any]:
         raise InputError(message) from error
 
 
-def _refuse_difference(path: Path, there: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to resume a run that was started otherwise, with what differs."""
-    if differences := _differences(there, json.loads(json.dumps(now))):
+def _refuse_difference(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Refuse to resume a run with another identity; the message says what differs."""
+    if differences := _differences(old, json.loads(json.dumps(new))):
         more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
         raise InputError(f"--resume: {path} holds another run: {'; '.join(differences[:SHOWN])}{more}")
 
 
-def _differences(there: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return what differs, a sentence each."""
-    old, new = _flat(there), _flat(now)
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return a sentence for each value that differs."""
+    old, new = _flat(old), _flat(new)
     missing = "nothing"
     return [
         f"{key} is {new.get(key, missing)!r} and was {old.get(key, missing)!r}"

@@ -1,4 +1,4 @@
-"""Several runs as one: seeds, subsets and grids over any setting, resumable, with one file of results.
+"""A sweep: several runs over seeds, subsets and grids of any setting, resumable, with one file of results.
 
 A sweep file is TOML. Every ``[[grid]]`` gives the combinations of its lists; keys are the settings of ``--set`` and the
 options method, model, recipe, stage, pooling, text_of, hold_out, after, limit, fraction and subset_seed:
@@ -10,8 +10,8 @@ options method, model, recipe, stage, pooling, text_of, hold_out, after, limit, 
     method = "is-bert"
     learning_rate = [1e-5, 1e-4]
 
-Options of the command line hold for all runs; what the grid says wins. ``results.jsonl`` gets a line a finished run,
-and a run whose line is there is not run again, whether or not its folder is still there.
+Options of the command line hold for all runs, and the grid takes precedence over them. ``results.jsonl`` gets a line
+for each finished run, and a run that has a line there is not run again, whether or not its folder still exists.
 """
 
 from __future__ import annotations
@@ -47,35 +47,34 @@ RESULTS = "results.jsonl"
 OPTIONS = ("method", "model", "stage", "pooling", "text_of", "hold_out", "after")
 SUBSET = ("limit", "fraction", "subset_seed")
 LONGEST = 200
-"""Characters of a folder's name."""
+"""The most characters that the name of a run's folder may have."""
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep, before it is made."""
+    """One run of a sweep, before it starts."""
 
     name: str
     """The name of its folder."""
     point: dict[str, Any]
-    """What the sweep varies, without the seed."""
-    seed: int | None
+    """The values that the sweep varies, without the seed."""
     request: TrainRequest
 
 
 @dataclass
 class SweepResult:
-    """What became of the runs of a sweep."""
+    """The outcome of a sweep."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
-    """The lines of finished runs, in the order of the sweep."""
+    """The records of the finished runs, in the order of the sweep."""
     failed: dict[str, str] = field(default_factory=dict)
-    """What went wrong, by the name of the run."""
+    """The error message of each failed run, by the name of the run."""
     elsewhere: list[str] = field(default_factory=list)
-    """Runs that another process is busy with."""
+    """The names of runs that another process is running."""
 
 
 class SweepFile(BaseModel, extra="forbid"):
-    """What a sweep file holds."""
+    """The form of a sweep file."""
 
     seeds: list[StrictInt] = []
     grid: list[dict[str, Any]] = Field(default=[], validate_default=True)
@@ -101,7 +100,7 @@ class SweepFile(BaseModel, extra="forbid"):
 
 
 def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
-    """Read a sweep file: its seeds, and the points of its grids, each once."""
+    """Read a sweep file: its seeds, and the distinct points of its grids."""
     file = read_toml(SweepFile, path)
     points: list[dict[str, Any]] = []
     for grid in file.grid:
@@ -113,9 +112,11 @@ def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
 
 
 def check_sweep_folder(request: TrainRequest, results: Path) -> None:
-    """Refuse an output folder that exists, unless the sweep is to go on in it or to replace its runs, or a run's.
+    """Refuse a folder or a file of results that a sweep must not write to.
 
-    Also a file of results that cannot be written, or that holds something else.
+    Raises:
+        InputError: if the folder exists without ``--resume`` or ``--overwrite`` or holds a single run, or if the file
+            of results cannot be written or holds something else.
     """
     if is_first():
         empty = request.output.is_dir() and not any(request.output.iterdir())
@@ -127,17 +128,17 @@ def check_sweep_folder(request: TrainRequest, results: Path) -> None:
 
 
 def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[SweepRun]:
-    """Return the runs: all points with the first seed, then with the next, so that early results compare."""
-    runs_to_make = []
-    each_seed: list[int | None] = [*seeds] or [None]
-    for seed in each_seed:
+    """Return the runs, all points with the first seed and then with the next, so that early results compare."""
+    sweep_runs = []
+    seeds_or_none: list[int | None] = [*seeds] or [None]
+    for seed in seeds_or_none:
         for point in points:
             settings = {**point, **({} if seed is None else {"seed": seed})}
             name = _name(settings)
-            run_request = _at(request, settings, request.output / name)
-            run_request.configured()  # a wrong setting is said now, not after hours
-            runs_to_make.append(SweepRun(name, dict(point), seed, run_request))
-    return runs_to_make
+            run_request = _request_at(request, settings, request.output / name)
+            run_request.configured()  # a wrong setting is an error now, not after hours
+            sweep_runs.append(SweepRun(name, dict(point), run_request))
+    return sweep_runs
 
 
 def _name(settings: Mapping[str, Any]) -> str:
@@ -146,11 +147,13 @@ def _name(settings: Mapping[str, Any]) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
-    recipe = load_recipe(str(settings["recipe"])) if "recipe" in settings else request.recipe
-    if recipe is not None and "recipe" in settings:
-        cooked = {"method": recipe.method, "model": recipe.model, "stage": recipe.stage, "pooling": recipe.pooling}
-        settings = {**{key: value for key, value in cooked.items() if value is not None}, **settings}
+def _request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
+    """Return the request of one run, given the settings of its point of the sweep."""
+    recipe = request.recipe
+    if "recipe" in settings:
+        recipe = load_recipe(str(settings["recipe"]))
+        options = {"method": recipe.method, "model": recipe.model, "stage": recipe.stage, "pooling": recipe.pooling}
+        settings = {**{key: value for key, value in options.items() if value is not None}, **settings}
     subset = request.subset
     for key in SUBSET:
         if key in settings:
@@ -169,12 +172,12 @@ def _at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> Tra
 
 
 def digest(identity: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of everything that decides a run's weights: `Prepared.identity` without the defaults."""
+    """Return the SHA-256 of a run's identity; see `Prepared.identity`, of which defaults are left out."""
     return hashlib.sha256(json.dumps(finite(dict(identity)), sort_keys=True).encode()).hexdigest()
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of a results file by digest; a torn last line is left out."""
+    """Return the records of a results file by digest, without an incomplete last line."""
     records: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(_whole_lines(path), 1):
         try:
@@ -187,37 +190,37 @@ def read_results(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """Return the lines of a file, without the beginning of a record at its end."""
+    """Return the lines of a file, without an incomplete record at its end."""
     *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
     try:
-        json.loads(last)  # whole, but for the line feed
+        json.loads(last)  # only its line feed is missing
     except ValueError:
         return lines if last[:1] in (b"", b"{") else [*lines, last]
     return [*lines, last]
 
 
 class SweepObserver(Protocol):
-    """Told what becomes of the runs."""
+    """Is told which runs of a sweep start, are skipped and fail."""
 
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
-        """Before a run: return who is told of its steps."""
+        """Is called before a run, and returns the observer of its steps."""
 
     def skipped(self, run: SweepRun) -> None:
-        """A run has finished before."""
+        """Is called for a run that had finished before."""
 
     def failed(self, run: SweepRun, message: str) -> None:
-        """A run has failed; the sweep continues."""
+        """Is called for a run that has failed; the sweep continues."""
 
 
 def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver) -> SweepResult:
-    """Run what has not been run; `results` gets a line a finished run.
+    """Run what has not been run yet, and add a line to the file `results` for each finished run.
 
     Raises:
-        InputError: if the first run cannot be made; later ones are among the failures.
+        InputError: if the first run refuses its input; an error of a later run is kept in the outcome.
     """
     outcome = SweepResult()
     for run in planned:
-        gc.collect()  # the model of the run before is held by references in a circle
+        gc.collect()  # the model of the previous run is part of a reference cycle
         try:
             record = _run(run, results, observer)
         except LockedError:
@@ -233,7 +236,7 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
 
 
 def _run(run: SweepRun, results: Path, observer: SweepObserver) -> dict[str, Any]:
-    """Return the record of a run: the one that is there, or that of the run made now."""
+    """Return the record of a run from the file of results, or run it and add its record."""
     prepared = prepare(runs.after_first_stage(run.request, partial(observer.starts, run)))
     key = digest(prepared.identity(changed_only=True))
     record = None if run.request.overwrite else agree(read_results(results).get(key))
@@ -242,7 +245,7 @@ def _run(run: SweepRun, results: Path, observer: SweepObserver) -> dict[str, Any
         return record
     result = runs.run(prepared, observer.starts(run, prepared))
     settings = prepared.method.settings
-    made: dict[str, Any] = finite(
+    new_record: dict[str, Any] = finite(
         {
             "run": run.name,
             "point": run.point,
@@ -255,12 +258,12 @@ def _run(run: SweepRun, results: Path, observer: SweepObserver) -> dict[str, Any
             "environment": environment(prepared.encoder.backend.device, settings.precision, settings.seed),
         }
     )
-    _append(results, made)
-    return made
+    _append(results, new_record)
+    return new_record
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
-    """Add a line in place of a torn one at the end; other sweeps may write to the same file."""
+    """Add a line to the file, replacing an incomplete last line; a lock protects it from other sweeps."""
     if not is_first():
         return
     with FileLock(path.with_name(f".{path.name}.lock")):
@@ -271,15 +274,15 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs that differ by their seed alone."""
+    """The runs that differ only in their seed."""
 
     point: dict[str, Any]
     runs: list[dict[str, Any]]
-    """The results of each seed."""
+    """The results of the run with each seed."""
     seeds: list[int]
     mean: dict[str, Any]
     sd: dict[str, Any]
-    """Sample standard deviations; None where there is a single run."""
+    """The sample standard deviations; None where there is a single run."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -287,7 +290,7 @@ class Summary:
 
 
 def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
-    """Bring together the runs that differ by their seed alone, in the order of the points."""
+    """Return a summary of the runs of each point, in the order of the points."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         groups.setdefault(json.dumps(record["point"], sort_keys=True), []).append(record)
@@ -305,10 +308,10 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
 
 @dataclass(frozen=True)
 class HeldOutMean:
-    """The mean over what was held out in turn: topics or folds."""
+    """The mean over the topics or folds that were held out in turn."""
 
     point: dict[str, Any]
-    """What else the sweep varies."""
+    """The other values that the sweep varies."""
     held_out: list[str]
     spearman: float
     pearson: float
@@ -319,7 +322,7 @@ class HeldOutMean:
 
 
 def held_out_means(summaries: Iterable[Summary]) -> list[HeldOutMean]:
-    """Return the means of the points that differ by `hold_out` alone."""
+    """Return the means over points that differ only in `hold_out`."""
     groups: dict[str, list[Summary]] = {}
     for summary in summaries:
         if summary.mean.get("held_out_spearman") is not None and "hold_out" in summary.point:
@@ -338,7 +341,7 @@ def held_out_means(summaries: Iterable[Summary]) -> list[HeldOutMean]:
 
 
 def over_runs(results: Sequence[Any], function: Callable[[list[float]], Any]) -> Any:
-    """Apply a function to each number that all results have, also inside of nested tables."""
+    """Apply a function to the values of each number that all results have, also in nested dicts."""
     if all(isinstance(result, dict) for result in results):
         keys = [key for key in results[0] if all(key in result for result in results)]
         return {key: over_runs([result[key] for result in results], function) for key in keys}

@@ -1,4 +1,4 @@
-"""Experiment trackers, for those who ask for them: TensorBoard and Weights & Biases."""
+"""The experiment trackers of ``--log-to``: TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sentcli.errors import InputError, MissingExtraError
+from sentcli.bounds import one_of
+from sentcli.errors import MissingExtraError
 from sentcli.processes import is_first
 
 if TYPE_CHECKING:
@@ -25,14 +26,14 @@ class Tracker:
         self.send = send
 
     def resumed(self, step: int, notes: list[str]) -> None:
-        """Do nothing: the steps after this one come again."""
+        """Do nothing: the steps after the checkpoint are sent again."""
 
     def step(self, info: StepInfo) -> None:
-        """Send the terms of the loss and what the step was made with."""
-        terms = {f"train/{name}": value for name, value in info.values.items()}
-        shares = {f"share/{name}": value for name, value in info.shares.items()}
-        used = {"train/learning_rate": info.learning_rate, "train/grad_norm": info.norm}
-        self.send(info.step, {**terms, **shares, **used, "train/sentences_per_second": info.sentences_per_second})
+        """Send the terms of the loss, their shares of the gradient, the learning rate, the norm and the speed."""
+        values = {f"train/{name}": value for name, value in info.values.items()}
+        values |= {f"share/{name}": value for name, value in info.shares.items()}
+        values |= {"train/learning_rate": info.learning_rate, "train/grad_norm": info.norm}
+        self.send(info.step, {**values, "train/sentences_per_second": info.sentences_per_second})
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Send the numbers of the dev set."""
@@ -41,14 +42,13 @@ class Tracker:
 
 @contextmanager
 def start(name: str, prepared: Prepared) -> Iterator[Tracker]:
-    """Yield an observer that logs to a tracker; with several processes the first one logs.
+    """Yield an observer that logs to a tracker; with several processes, only the first one logs.
 
     TensorBoard's files go to ``tensorboard/`` in the run folder, and a resumed run adds to them. Weights & Biases is
-    set up by its own environment (WANDB_PROJECT, WANDB_MODE=offline, ...), where a resumed run is a new one of the same
-    name.
+    configured by its environment variables (WANDB_PROJECT, WANDB_MODE=offline, ...); a resumed run is a new run of the
+    same name there.
     """
-    if name not in TRACKERS:
-        raise InputError(f"--log-to {name}: one of {', '.join(TRACKERS)}")
+    one_of("--log-to", name, TRACKERS)
     if not is_first():
         yield Tracker(lambda step, values: None)
     elif name == "tensorboard":

@@ -28,15 +28,15 @@ Inputs: TypeAlias = dict[str, Tensor]
 
 
 class TrainingModel(nn.Module):
-    """What is trained.
+    """The encoder, the training head and the objectives of a method.
 
     Attributes:
-        encoder: what the run is for.
+        encoder: the encoder that the run trains.
         second: the encoder of the second view, if a method trains two.
-        passes: how many views of a sentence an encoder encodes.
-        head: exists in training only.
+        passes: how many views of a sentence one encoder encodes.
+        head: the head, which exists in training only.
         objectives: the terms of the loss by name.
-        stateful: those of them that are modules: trained, moved and saved with the rest.
+        stateful: the objectives that are modules, with parameters or memory.
     """
 
     def __init__(self, method: Method, parts: Parts) -> None:
@@ -77,7 +77,7 @@ class TrainingModel(nn.Module):
             raise InputError(f"{self.method.name} trains two encoders on two views, not on {self.views}")
 
     def _check_caching(self) -> None:
-        """Refuse gradient caching where the loss reaches the encoder by other ways than the sentence vectors."""
+        """Refuse gradient caching for losses that depend on more of the encoder than its sentence vectors."""
         others = {name: o.requires for name, o in self.method.objectives.items() if o.requires != "vectors"}
         if self.method.settings.mini_batch_size and others:
             name, required = next(iter(others.items()))
@@ -95,7 +95,7 @@ class TrainingModel(nn.Module):
         return self.losses(self.encode_views(*unpacked(batch)))
 
     def encode_views(self, inputs: Inputs, labels: Tensor | None = None, matched: Tensor | None = None) -> Views:
-        """Encode all views, and put the head on them: one pass over m * B rows, unless two encoders share them."""
+        """Encode the m * B rows of all views in one pass, or by two encoders, and apply the head."""
         if not self.encodes:
             return Views(inputs, self.encoder, self.second, self.head, labels=labels, matched=matched)
         if inputs["input_ids"].device.type == "cpu" and not (self.attention_layers or "tokens" in self.requires):
@@ -111,7 +111,7 @@ class TrainingModel(nn.Module):
         return self.views_of(inputs, pooled, labels, matched, tokens=tokens, attentions=attentions)
 
     def encoders_and_rows(self, inputs: Inputs) -> list[tuple[TorchEncoder, Inputs]]:
-        """Return which rows of the inputs each encoder encodes: a sentence that is encoded once stands in the first."""
+        """Return each encoder with its rows: of the first view alone if the head makes the views of one encoding."""
         if self.second is not None:
             halves = [{name: ids.chunk(2)[i] for name, ids in inputs.items()} for i in range(2)]
             return list(zip((self.encoder, self.second), halves, strict=True))
@@ -122,30 +122,30 @@ class TrainingModel(nn.Module):
         """Cut the rows into parts of similar length.
 
         Args:
-            inputs: of all views.
-            sentences: whose views make a part at most; on a CPU also at most `CPU_ROWS` rows.
+            inputs: the model inputs of all views.
+            sentences: a part has the views of at most this many sentences; on a CPU also at most `CPU_ROWS` rows.
 
         Returns:
-            The encoder, rows ``[P, longest]``, and their numbers ``[P]`` in what `by_view` takes.
+            For each part: its encoder, its rows ``[P, longest]``, and their numbers ``[P]`` as `by_view` counts them.
         """
-        parts, before = [], 0
+        parts, first = [], 0
         for encoder, rows in self.encoders_and_rows(inputs):
             for numbers, part in by_length(rows, sentences * self.passes):
-                parts.append((encoder, part, numbers + before))
-            before += len(rows["attention_mask"])
+                parts.append((encoder, part, numbers + first))
+            first += len(rows["attention_mask"])
         return parts
 
     def views_of(
         self,
         inputs: Inputs,
         pooled: Tensor,
-        labels: Tensor | None = None,
-        matched: Tensor | None = None,
+        labels: Tensor | None,
+        matched: Tensor | None,
         *,
         tokens: Tensor | None = None,
         attentions: dict[int, Tensor] | None = None,
     ) -> Views:
-        """Return what the objectives look at, given the sentence vectors ``[rows, d]``."""
+        """Return the `Views` of a batch, given its sentence vectors ``[rows, d]``."""
         pooled = self.by_view(widened(pooled))
         return Views(
             inputs,
@@ -161,7 +161,10 @@ class TrainingModel(nn.Module):
         )
 
     def losses(self, views: Views) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the weighted sum of the objectives and each unweighted term; only networks run in half precision."""
+        """Return the weighted sum of the objectives and each unweighted term.
+
+        Only objectives with networks of their own are computed in half precision.
+        """
         terms = {}
         for name, objective in self.objectives.items():
             rows = views if self.method.objectives[name].all_rows else views.same_sentence
@@ -171,7 +174,7 @@ class TrainingModel(nn.Module):
 
     @contextmanager
     def computing(self, *, half: bool = True) -> Iterator[None]:
-        """Run networks inside in the precision, and with the dropped heads, of the settings."""
+        """Run networks in the precision of the settings, if `half`, and with their rate of dropped heads."""
         settings = self.method.settings
         precision = settings.precision if half else "fp32"
         device = next(self.encoder.parameters()).device
@@ -186,22 +189,22 @@ class TrainingModel(nn.Module):
             )
 
     def vectors(self, encoder: TorchEncoder, rows: Inputs) -> Tensor:
-        """Encode some rows to sentence vectors ``[rows, d]``."""
+        """Return the sentence vectors ``[rows, d]`` of some rows."""
         sentence = self._features(encoder, rows).sentence
         assert sentence is not None
         return widened(sentence)
 
     def by_view(self, rows: Tensor) -> Tensor:
-        """Cut ``[rows, ...]`` into ``[m, B, ...]``; a sentence that was encoded once is all of its views."""
+        """Reshape ``[rows, ...]`` to ``[m, B, ...]``; a sentence that was encoded once is repeated for each view."""
         if self.single_pass:
             return rows.expand(self.views, *rows.shape)
         return rows.view(self.views, -1, *rows.shape[1:])
 
     def check(self, batch: dict[str, Tensor]) -> None:
-        """Try the encoder on two rows of one text in training mode.
+        """Try the encoder in training mode on two rows of the same text.
 
         Raises:
-            InputError: if it has no attention to give, or dropout does not make the views differ.
+            InputError: if it gives no attention weights, or dropout does not make the views differ.
         """
         mode = self.training
         with torch.no_grad():
@@ -217,7 +220,7 @@ class TrainingModel(nn.Module):
             )
 
     def candidates(self) -> dict[int, TorchEncoder]:
-        """Return the encoders that may become the result, by number."""
+        """Return the encoders that may become the result, by number: 0 is the first, 1 the second."""
         twin = self.method.twin
         if twin is None or self.second is None:
             return {0: self.encoder}
@@ -228,33 +231,33 @@ class TrainingModel(nn.Module):
         return {number: both[number]}
 
     def keep_candidate(self) -> None:
-        """Without scores: take the weights of the encoder that is to be kept; of two equal candidates the second."""
+        """Load the weights of the last candidate into the first encoder; for runs without scores."""
         number = max(self.candidates())
         if number == 1 and self.second is not None:
             self.encoder.load_state_dict(self.second.state_dict())
 
-    def products(self, candidate: int = 0) -> nn.ModuleDict:
-        """Return what is worth keeping: an encoder, the head, and the parts that some objectives keep."""
+    def products(self, candidate: int) -> nn.ModuleDict:
+        """Return the modules whose weights are saved: an encoder, the head, and the kept parts of objectives."""
         encoder = self.second if candidate and self.second is not None else self.encoder
         return nn.ModuleDict({"encoder": encoder, "head": self.head, "kept": nn.ModuleDict(self.kept())})
 
     def kept(self) -> dict[str, nn.Module]:
         """Return the trained parts of objectives that are kept beside the encoder, by file name."""
-        kept: dict[str, nn.Module] = {}
-        for objective, part in self.stateful.items():
-            if isinstance(part, StatefulObjective) and part.kept_as:
-                name = f"{part.kept_as}-{objective}" if part.kept_as in kept else part.kept_as
-                kept[name] = part.kept()
-        return kept
+        parts: dict[str, nn.Module] = {}
+        for name, objective in self.stateful.items():
+            if isinstance(objective, StatefulObjective) and objective.kept_as:
+                file_name = f"{objective.kept_as}-{name}" if objective.kept_as in parts else objective.kept_as
+                parts[file_name] = objective.kept()
+        return parts
 
 
 def in_order(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Put vectors ``[P, d]`` of parts together by their numbers ``[P]``."""
+    """Join the vectors ``[P, d]`` of several parts in the order of their numbers ``[P]``."""
     vectors, numbers = (torch.cat(column) for column in zip(*parts, strict=True))
     return vectors[numbers.argsort()]
 
 
 def unpacked(batch: Inputs) -> tuple[Inputs, Tensor | None, Tensor | None]:
-    """Return the model inputs, the labels and which rows match."""
+    """Split a batch into the model inputs, the labels, and which rows match."""
     inputs = dict(batch)
     return inputs, inputs.pop("labels", None), inputs.pop("matched", None)

@@ -15,7 +15,7 @@ from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
-    from sentcli.data.get import Got
+    from sentcli.data.get import FetchResult
     from sentcli.data.registry import DataSet
 
 DataDir = Annotated[
@@ -157,7 +157,7 @@ def _sets(names: list[str] | None) -> list[DataSet]:
     return [find(name) for name in dict.fromkeys(names)] if names else list(registry().values())
 
 
-def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> Got:
+def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> FetchResult:
     from sentcli.data.get import get
 
     try:

@@ -142,7 +142,7 @@ def test_several_sets_one_of_which_fails(server, folder, invoke, monkeypatch):
         monkeypatch.setitem(file.__dict__, "sources", (server.base + name,))
     server.put("nli", b"sent0,sent1,hard_neg\n")
     result = invoke("data", "get", "wiki1m", "nli", "--data-dir", folder, "--json", folder / "r.json", check=1)
-    assert "wiki1m could not be had" in result.stderr and "answers 404" in result.stderr
+    assert "wiki1m could not be fetched" in result.stderr and "answers 404" in result.stderr
     assert [one["name"] for one in json.loads((folder / "r.json").read_text())["results"]] == ["nli"]
     said = invoke("data", "get", "nli", "sts", "--source", server.base, "--data-dir", folder, check=2).stderr
     assert "one set at a time" in said

@@ -107,7 +107,7 @@ def test_a_range_that_begins_elsewhere_is_refused(server, fetch):
         fetch(first)
     received = fetch(first, second, notice=said.append)
     assert received.path.read_bytes() == CONTENT and received.source == second
-    assert "was asked for bytes from 100,000 on and gives others" in said[0]
+    assert "was asked for bytes from 100,000 on and sends others" in said[0]
 
 
 def test_wrong_bytes_and_the_next_source(server, fetch, tmp_path):

@@ -54,7 +54,7 @@ def test_an_archive_is_fetched_unpacked_and_recorded(server, folder, meter):
 def test_an_archive_that_is_wrong_leaves_nothing(server, folder, meter):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", beir_zip(**{"x": b"y"})), content)
-    with pytest.raises(SentcliError, match=r"tiny could not be had\nno source gave tiny.zip"):
+    with pytest.raises(SentcliError, match=r"tiny could not be fetched\nno source gave tiny.zip"):
         get(dataset, folder, meter)
     assert kept(folder) == {} and not pins.read(folder)
 
@@ -66,7 +66,7 @@ def test_an_archive_that_is_wrong_leaves_nothing(server, folder, meter):
 )
 def test_an_archive_without_checksum_that_is_damaged_leaves_no_data(server, folder, meter, content):
     dataset = beir_set(server.put("tiny.zip", content), content, pinned=False)
-    with pytest.raises(SentcliError, match="tiny could not be had"):
+    with pytest.raises(SentcliError, match="tiny could not be fetched"):
         get(dataset, folder, meter)
     assert not (folder / "retrieval").exists()
     assert not list((folder / pins.WORK).rglob("unpacked"))

@@ -123,8 +123,8 @@ def test_half_precision_runs_where_the_hardware_has_it_and_is_refused_elsewhere(
     [
         ({"device": "cuda:7"}, "device 'cuda:7' is not there"),
         ({"device": "gpu0"}, "unknown device"),
-        ({"precision": "fp8"}, "unknown precision"),
-        ({"backend": "tensorflow"}, "unknown backend"),
+        ({"precision": "fp8"}, "precision 'fp8' is unknown"),
+        ({"backend": "tensorflow"}, "backend 'tensorflow' is unknown"),
         ({"pooling": "men"}, "did you mean 'mean'"),
         ({"max_length": 2}, "at least 3"),
     ],

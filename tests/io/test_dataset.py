@@ -28,7 +28,7 @@ def write(folder, plan=PLAN, shard_rows=4, stop_after=None, data=DATA, **options
     blocks = 0
     try:
         with writer_of(folder, plan, shard_rows, **options) as writer:
-            for shard in writer.wanted:
+            for shard in writer.missing:
                 for start in range(shard * shard_rows, min((shard + 1) * shard_rows, plan.rows), 2):
                     rows = range(start, min(start + 2, (shard + 1) * shard_rows, plan.rows))
                     if blocks == stop_after:
@@ -180,11 +180,11 @@ def test_a_damaged_shard_is_found_and_made_again_alone(tmp_path, name, damage):
     with pytest.raises(SentcliError, match=f"{name}.*--resume"):
         require_whole(checked, folder)
     writer = writer_of(folder, resume=True)
-    assert writer.wanted == [int(name.split("-")[1].split(".")[0])]
+    assert writer.missing == [int(name.split("-")[1].split(".")[0])]
     assert len(writer.damaged) == 1
     write(folder, resume=True)
     assert contents(folder) == whole
-    redone = {f"vectors-{writer.wanted[0]:05d}.npy", f"rows-{writer.wanted[0]:05d}.parquet", "manifest.json"}
+    redone = {f"vectors-{writer.missing[0]:05d}.npy", f"rows-{writer.missing[0]:05d}.parquet", "manifest.json"}
     assert {p.name for p in folder.iterdir() if p.stat().st_mtime_ns != stamps[p.name]} == redone
 
 

@@ -52,7 +52,7 @@ def file(tmp_path):
 
 def read(*sources, columns=(), block_rows=8192, shard_rows=None, wanted=None, **options):
     """Return ids, texts and the other columns over all blocks."""
-    kinds = {"block_rows": block_rows, "shard_rows": shard_rows, "wanted": wanted, "columns": columns}
+    kinds = {"block_rows": block_rows, "shard_rows": shard_rows, "shards": wanted, "columns": columns}
     found = list(blocks(sources, ReadOptions(**options), **kinds))
     extras = {name: [value for block in found for value in block.columns[name]] for name in columns}
     return [i for block in found for i in block.ids], [t for block in found for t in block.texts], extras
@@ -270,7 +270,7 @@ def test_some_shards_are_read_as_they_are_among_all(file, texts, block_rows, sha
     _, kept, _ = read(source, on_null="skip", **kinds)
     assert kept == [text for text in texts if text is not None]
     whole = list(blocks([source], ReadOptions(on_null="skip"), **kinds))
-    some = list(blocks([source], ReadOptions(on_null="skip"), wanted=wanted, **kinds))
+    some = list(blocks([source], ReadOptions(on_null="skip"), shards=wanted, **kinds))
     assert some == [block for block in whole if block.shard in wanted]
 
 

@@ -63,7 +63,7 @@ def test_it_is_transformers_loss(tiny_bert, text, held_out, tmp_path):
     measure, model = prepared.held_out_text, prepared.model
     model.eval()
     theirs = BertForMaskedLM(model.encoder.backbone.config)
-    head = measure.words.head
+    head = measure.prediction.head
     theirs.bert.load_state_dict(model.encoder.backbone.state_dict(), strict=False)
     theirs.cls.predictions.transform.dense.load_state_dict(head.dense.state_dict())
     theirs.cls.predictions.transform.LayerNorm.load_state_dict(head.norm.state_dict())

@@ -250,10 +250,10 @@ def test_low_shot_with_a_constant_number_of_steps(invoke, tiny_bert, text, tmp_p
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('limit = "abc"', "limit 'abc': expected a whole number, at least 1"),
-        ("limit = 0", "limit 0: expected"),
-        ("subset_seed = -1", "subset_seed -1: expected"),
-        ("fraction = 2.0", "fraction 2.0: expected a share above 0, at most 1"),
+        ('limit = "abc"', "limit must be a whole number, not 'abc'"),
+        ("limit = 0", "limit must be at least 1, not 0"),
+        ("subset_seed = -1", "subset_seed must be at least 0, not -1"),
+        ("fraction = 2.0", "fraction must be above 0 and at most 1, not 2.0"),
     ],
 )
 def test_subsets_that_make_no_sense(invoke, tiny_bert, text, tmp_path, line, message):
@@ -327,7 +327,7 @@ def test_tensorboard(invoke, tiny_bert, text, dev, tmp_path):
     np.testing.assert_allclose([event.value for event in events.Scalars("train/loss")], losses, rtol=1e-6)
     assert events.Scalars("share/contrastive")[0].value == pytest.approx(lines[1]["share_contrastive"])
     result = train(invoke, tiny_bert, text, tmp_path / "n", "--method", "simcse", "--log-to", "mlflow", check=2)
-    assert "one of tensorboard, wandb" in result.stderr and not (tmp_path / "n").exists()
+    assert "one of: tensorboard, wandb" in result.stderr and not (tmp_path / "n").exists()
 
 
 def test_settings_of_some_runs_share_a_column():

@@ -1,1 +1,1 @@
-"""One file for each method; its name is that of ``--method``, with underscores, and its `METHOD` is the method."""
+"""One file for each method, named like the value of ``--method`` with underscores; it defines `METHOD`."""

@@ -1,4 +1,4 @@
-"""The start model with another pooling, the untrained row of SimCSE's table 5: the line to beat."""
+"""The start model with another pooling and without training: a baseline in SimCSE's table 5."""
 
 from sentcli.methods.heads import NoHead
 from sentcli.methods.method import Method

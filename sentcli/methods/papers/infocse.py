@@ -1,9 +1,9 @@
 """InfoCSE (Wu et al., EMNLP 2022 Findings): masked words are predicted through the sentence vector.
 
-Stage 2 (the default): SimCSE's InfoNCE plus lambda x the loss of an auxiliary network of two layers. It sees [CLS] of
-the unmasked sentence and, of a masked copy, the states of a frozen copy of the lower layers ; so
-the encoder learns from it through [CLS] alone. Stage 1, ``--stage pretrain``, is Condenser's pretraining of encoder and
-auxiliary network together; ``--aux-init DIR`` takes its result.
+Stage 2 (the default): SimCSE's InfoNCE plus lambda x the loss of an auxiliary network of two layers. Its input is the
+[CLS] vector of the unmasked sentence and the states that a frozen copy of the lower layers gives a masked copy of the
+sentence, so that the encoder learns from this loss through [CLS] alone. Stage 1, ``--stage pretrain``, is Condenser's
+pretraining of encoder and auxiliary network together; ``--aux-init DIR`` takes its result.
 
 Where paper and code differ:
     lambda    1e-5 (table 8, scripts); 0.005 in sec. 4.2 is worse than no auxiliary loss    --set auxiliary-mlm.weight=

@@ -3,7 +3,7 @@
 View 1 is the text, view 2 the text with five random characters masked; dropout on both. Loss: NT-Xent, in which every
 row of both views is an anchor. No head. BERT pools by the mean, RoBERTa by [CLS]: ``--pooling mean``.
 
-Where the code and this differ:
+Where the authors' code and this one differ:
     mean       over 50 positions with padding (code); over the real tokens here, so that a vector does not depend on
                what a text is padded to
     drophead   heads instead of dropout (scripts): --set dropout=0 --set drop_heads=0.2 (BERT), 0.05 (RoBERTa)

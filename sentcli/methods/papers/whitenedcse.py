@@ -16,7 +16,7 @@ Where paper and code differ:
     whitening  table 3: without shuffle, or all columns with running statistics (eq. 13)
                                                                              --set head.kind=group|zca|pca
     test       raw [CLS] (what the code selects by); "output of the MLP" in the text: encode with --pooling cls-head
-    eq. 8      is 37 where eq. 7 is 8e-5; not offered
+    eq. 8      another form of the loss, which is 37 for views whose eq. 7 is 8e-5; not offered
 """
 
 from sentcli.methods.heads import WhiteningHead

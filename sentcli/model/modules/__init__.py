@@ -1,6 +1,6 @@
-"""What may follow the transformer, a file for each: a module of the encoder registers itself by its class line.
+"""The modules that may follow the transformer, one file each; a module registers itself in its class line.
 
-No torch and no onnx at the top of these files: an exported encoder reads them, and runs without both.
+These files do not import torch or onnx at the top, because an exported encoder uses them without both.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ from sentcli.model.modules.layer_mean import LayerMeanSpec
 from sentcli.model.modules.normalize import NormalizeSpec
 from sentcli.model.modules.pooling import TOKEN_POOLINGS, PoolingSpec
 
-for _module in iter_modules(__path__):  # a file more is a module more
+for _module in iter_modules(__path__):  # importing a file registers its module
     import_module(f"{__name__}.{_module.name}")
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a module of an encoder is: its settings, what it computes, its files and its ONNX in one class."""
+"""The base class of an encoder's modules: settings, computation, files and ONNX graph in one class."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ if TYPE_CHECKING:
 
 @dataclass
 class Features:
-    """What flows from module to module."""
+    """The tensors that each module takes from the one before and changes."""
 
     tokens: Tensor
-    """Last layer, later what a CNN or a mean over layers made of it: ``[B, T, d]``."""
+    """The token vectors ``[B, T, d]``: the last layer's, or those of a CNN or of a mean over layers."""
     mask: Tensor
     """1 for real tokens ``[B, T]``."""
     prompt_length: int = 0
     hidden_states: tuple[Tensor, ...] = ()
-    """Embedding layer first, each ``[B, T, d]``; only if a module asked."""
+    """The states of every layer ``[B, T, d]``, embeddings first; empty unless a module needs them."""
     attentions: dict[int, Tensor] = field(default_factory=dict)
-    """Layer number to ``[B, heads, T, T]``, for the layers that were asked for."""
+    """The attention weights ``[B, heads, T, T]`` of the requested layers, by number."""
     sentence: Tensor | None = None
-    """``[B, d]`` from the pooling on."""
+    """The sentence vectors ``[B, d]``; None before the pooling."""
 
 
 MODULES: dict[str, type[ModuleSpec]] = {}
-"""Modules by the name that ``modules.json`` calls them: a class registers itself."""
+"""The module classes by their names in ``modules.json``; a class registers itself."""
 OWN = "sentcli."
-"""In front of the name of a module that sentence-transformers does not have."""
+"""The prefix of the names of modules that sentence-transformers does not have."""
 
 
 @dataclass(frozen=True)
 class ModuleSpec:
-    """A module after the transformer, as data. ``class Own(ModuleSpec, name="Own")`` is one of your own.
+    """The settings of a module after the transformer; ``class Own(ModuleSpec, name="Own")`` adds one of your own.
 
-    The fields of the class are the module's settings, which its configuration file keeps. Its torch parts are made by
-    `parts` and handed to the other methods as the attributes of one torch module, under the same names.
+    The fields of the class are the module's settings, which its configuration file keeps. `parts` makes its torch
+    parts, and the other methods get these as the attributes of one torch module, under the same names.
     """
 
     folder: Path | None = field(default=None, kw_only=True)
-    """Where its weights are; None for new ones, or if it has none."""
+    """The folder with its weights; None if they are new or it has none."""
 
     name: ClassVar[str] = ""
     config_file: ClassVar[str] = "config.json"
     in_sentence_transformers: ClassVar[bool] = False
-    """Whether sentence-transformers has a module of this name that reads the same files. If one of a model's modules
-    has no such form, the saved model has its ONNX export beside it."""
+    """Whether sentence-transformers has a module of this name that reads the same files. If it lacks one of a model's
+    modules, the model is saved with its ONNX export beside it."""
     pools: ClassVar[bool] = False
-    """Whether it makes one vector a text of the vectors of the tokens."""
+    """Whether the module turns token vectors into one vector for each text."""
     needs_layers: ClassVar[bool] = False
-    """Whether it reads `Features.hidden_states`."""
+    """Whether the module reads `Features.hidden_states`."""
 
     def __init_subclass__(cls, name: str = "", *, in_sentence_transformers: bool = False) -> None:
         """Register a module under its name."""
@@ -72,30 +72,35 @@ class ModuleSpec:
 
     @property
     def type_name(self) -> str:
-        """What ``modules.json`` calls it."""
+        """The name of the module in ``modules.json``."""
         return f"sentence_transformers.models.{self.name}" if self.in_sentence_transformers else OWN + self.name
 
     @property
     def include_prompt(self) -> bool:
-        """Whether the tokens of a prompt count like the others; a model that leaves them out runs on torch only."""
+        """Whether the tokens of a prompt count like others; a model that leaves them out runs on torch only."""
         return True
 
     @property
     def first_token_suffices(self) -> bool:
-        """Whether of the last layer it reads position 0 alone."""
+        """Whether the module reads only position 0 of the last layer."""
         return False
 
     @property
     def has_onnx(self) -> bool:
-        """Whether `write_onnx` can write it; if not, torch's exporter traces the whole encoder."""
+        """Whether `write_onnx` is implemented; if not, torch's exporter traces the whole encoder."""
         return type(self).write_onnx is not ModuleSpec.write_onnx
 
     def output_width(self, width: int) -> int:
-        """Return the length of the vectors that come out, of those that go in."""
+        """Return the dimension of the module's output, given that of its input."""
         return width
 
     def parts(self, width: int, layers: int) -> dict[str, Any]:
-        """Return new torch modules and parameters by name, for vectors of a width behind so many layers."""
+        """Return new torch modules and parameters by name.
+
+        Args:
+            width: the dimension of the module's input.
+            layers: the number of the transformer's layers.
+        """
         return {}
 
     def forward(self, features: Features, parts: Any) -> None:
@@ -103,34 +108,34 @@ class ModuleSpec:
         raise NotImplementedError
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
-        """Write into a `Graph` what `forward` computes, and return the result.
+        """Write what `forward` computes into an ONNX graph, and return the output value.
 
         Args:
-            graph: to add to.
-            states: of the transformer: its layers and the mask of the tokens.
-            value: what the module before has made: ``[batch, tokens, d]``, from the pooling on ``[batch, d]``.
-            name: in front of the names of its weights.
-            parts: with their weights.
+            graph: the `Graph` under construction.
+            states: the transformer's output: the states of its layers and the mask of the tokens.
+            value: the output of the previous module: ``[batch, tokens, d]``, or ``[batch, d]`` after the pooling.
+            name: the prefix for the names of the module's weights.
+            parts: the torch parts, with their weights.
         """
         raise NotImplementedError
 
     @classmethod
     def read(cls, folder: Path) -> ModuleSpec:
-        """Read what `write` has written."""
+        """Read the module that `write` wrote into a folder."""
         return cls.from_config(read_json(folder / cls.config_file), folder)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> ModuleSpec:
-        """Return the module of a configuration file in its folder."""
+        """Return the module that a configuration file describes."""
         settings = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
         return cls(**settings, folder=folder if has_weights(folder) else None)
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
-        """Return what its configuration file says of a module for vectors of a width."""
+        """Return the content of the configuration file, given the dimension of the module's input."""
         return {key: value for key, value in vars(self).items() if key != "folder"}
 
     def stored_weights(self, transformer: Path, state: StateDict) -> StateDict | None:
-        """Return the stored weights of its parts, if there are some.
+        """Return the stored weights of the module's parts, or None if it has none.
 
         Args:
             transformer: the folder of the transformer.

@@ -21,7 +21,7 @@ class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
     config_file = "cnn_config.json"
 
     def output_width(self, width: int) -> int:
-        """Return the width of all convolutions together."""
+        """Return the number of channels of all convolutions together."""
         return self.out_channels * len(self.kernel_sizes)
 
     def parts(self, width: int, layers: int) -> dict[str, Any]:
@@ -41,13 +41,13 @@ class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
 
         columns = features.tokens.transpose(1, 2)
         if parts.blank_padding and not parts.training:
-            # A vector must not depend on the batch: with padding as zeros, it is that of the sentence alone. The
-            # reference code lets the convolutions see the backbone's output at padding; so does training here.
+            # Padding becomes zeros, so that a vector does not depend on the other sentences of the batch. In training,
+            # the convolutions see the backbone's output at padding, as in the reference code.
             columns = columns * features.mask.unsqueeze(1).to(columns.dtype)
         features.tokens = torch.cat([conv(columns) for conv in parts.convs], dim=1).transpose(1, 2)
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
-        """Write the convolutions; padding is blanked, so that a vector does not depend on the batch."""
+        """Write the convolutions; padding is set to zero, as in `forward`."""
         import onnx_ir as ir
 
         real = graph.op("Unsqueeze", graph.cast(states.mask, ir.DataType.FLOAT), graph.integers(1))
@@ -61,14 +61,14 @@ class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> CNNSpec:
-        """Read sentence-transformers' names of the facts, those of its later releases too."""
+        """Read the settings by the names that sentence-transformers gives them, also in its later releases."""
         kernels = tuple(config["kernel_sizes"])
         width = config.get("in_embedding_dimension") or config["in_word_embedding_dimension"]
         strides = tuple(config.get("stride_sizes") or [1] * len(kernels))
         return cls(width, config["out_channels"], kernels, strides, folder=folder)
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
-        """Return sentence-transformers' names of the facts."""
+        """Return the settings under sentence-transformers' names."""
         return {
             "in_word_embedding_dimension": self.in_dim,
             "out_channels": self.out_channels,

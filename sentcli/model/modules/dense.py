@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from sentcli.io.weights import StateDict
 
 OPERATORS = {"Identity": None, "Tanh": "Tanh", "ReLU": "Relu", "Sigmoid": "Sigmoid", "GELU": "Gelu"}
-"""ONNX has these for activations, by the name of their torch module; with another one, the encoder is traced."""
+"""The ONNX operator of each activation, by the name of its torch module. With any other, the encoder is traced."""
 
 
 @dataclass(frozen=True)
 class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
-    """A linear layer and an activation on the sentence vector."""
+    """A linear layer and an activation on the sentence vector, or on each token vector."""
 
     in_features: int
     out_features: int
     bias: bool = True
     activation: str = "torch.nn.modules.activation.Tanh"
     from_head: bool = False
-    """The weights are the head stored with the checkpoint (``mlp.dense.*`` or ``pooler.dense.*``)."""
+    """Whether the weights are those of the head stored with the checkpoint (``mlp.dense.*`` or ``pooler.dense.*``)."""
     on_tokens: bool = False
-    """On every token vector, before the pooling."""
+    """Whether the layer is applied to every token vector, before the pooling."""
 
     @property
     def has_onnx(self) -> bool:
-        """Whether ONNX has the activation."""
+        """Whether ONNX has an operator for the activation."""
         return self._activation_name in OPERATORS
 
     @property
@@ -51,7 +51,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         from torch import nn
 
         linear = nn.Linear(self.in_features, self.out_features, bias=self.bias)
-        if self.on_tokens:  # only carries an activation that sentence-transformers has no module of its own for
+        if self.on_tokens:  # it only carries an activation, for which sentence-transformers has no module of its own
             nn.init.eye_(linear.weight)
             linear.requires_grad_(False)
         return {"linear": linear, "activation": _activation(self.activation)}
@@ -62,7 +62,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         setattr(features, place, parts.activation(parts.linear(getattr(features, place))))
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
-        """Write the layer; it is small and stays in fp32."""
+        """Write the layer in fp32, because it is small."""
         value = graph.op("MatMul", value, graph.weight(f"{name}.weight", parts.linear.weight.T))
         if self.bias:
             value = graph.op("Add", value, graph.weight(f"{name}.bias", parts.linear.bias))
@@ -71,7 +71,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> DenseSpec:
-        """Read sentence-transformers' names of the facts."""
+        """Read the settings by the names that sentence-transformers gives them."""
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
         places = ("sentence_embedding", "token_embeddings")
         source = config.get("module_input_name") or places[0]
@@ -81,29 +81,29 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         return cls(*widths, config.get("bias", True), activation, on_tokens=source == places[1], folder=folder)
 
     def stored_weights(self, transformer: Path, state: StateDict) -> StateDict | None:
-        """Return the weights of its own folder, or of the head that was trained with the checkpoint."""
+        """Return the weights in the module's folder, or those of the head that was trained with the checkpoint."""
         if not self.from_head:
             return super().stored_weights(transformer, state)
         return {f"linear.{name}": value for name, value in head_weights(transformer, state).items()}
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
-        """Return sentence-transformers' names of the facts."""
+        """Return the settings under sentence-transformers' names."""
         place = {"module_input_name": "token_embeddings"} if self.on_tokens else {}
         widths = {"in_features": self.in_features, "out_features": self.out_features}
         return {**widths, "bias": self.bias, "activation_function": self.activation, **place}
 
 
 def _activation(name: str) -> nn.Module:
-    """Build ``torch.nn....Tanh`` by name; names outside torch.nn are refused, they could be any code."""
+    """Build an activation such as ``torch.nn.Tanh`` by name; other names are refused, since they could be any code."""
     from torch import nn
 
     module, _, attribute = name.rpartition(".")
     if module != "torch.nn" and not module.startswith("torch.nn.modules"):
         raise InputError(f"activation function {name!r} is not one of torch.nn")
     try:
-        built = getattr(importlib.import_module(module), attribute)()
+        activation = getattr(importlib.import_module(module), attribute)()
     except (ImportError, AttributeError, TypeError) as error:
         raise InputError(f"unknown activation function {name!r}") from error
-    if not isinstance(built, nn.Module):
+    if not isinstance(activation, nn.Module):
         raise InputError(f"activation function {name!r} is not a torch module")
-    return built
+    return activation

@@ -1,4 +1,4 @@
-"""The mean over several layers, before the pooling (first-last-avg is weights 1, 0, ..., 0, 1)."""
+"""The weighted mean of several layers, before the pooling; first-last-avg has the weights 1, 0, ..., 0, 1."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sentcli.model.modules.base import Features, ModuleSpec
 
 @dataclass(frozen=True)
 class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transformers=True):
-    """Weighted mean over the hidden states ``layer_start..last`` (0 is the embedding layer), before pooling."""
+    """The weighted mean of the hidden states from ``layer_start`` to the last; 0 is the embedding layer."""
 
     layer_start: int
     weights: tuple[float, ...] | None = None
-    """None: read from the folder."""
+    """The weight of each layer; None reads them from the folder."""
 
     needs_layers = True
 
@@ -38,7 +38,7 @@ class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transfo
         features.tokens = mixed
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
-        """Write the sum; a layer of weight 0 is left out."""
+        """Write the weighted sum, without layers of weight 0."""
         weights = parts.layer_weights.detach().cpu().float().numpy()
         mixed = None
         for share, state in zip((weights / weights.sum()).tolist(), states.layers[self.layer_start :], strict=True):
@@ -49,7 +49,7 @@ class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transfo
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> LayerMeanSpec:
-        """Read the first layer, and the weights if they are stored as safetensors."""
+        """Read the number of the first layer, and the weights if they are stored as safetensors."""
         weights = None
         if (folder / "model.safetensors").exists():
             from safetensors.numpy import load_file
@@ -58,6 +58,6 @@ class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transfo
         return cls(int(config["layer_start"]), weights, folder=folder)
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
-        """Return sentence-transformers' names of the facts."""
+        """Return the settings under sentence-transformers' names."""
         layers = len(parts.layer_weights) - 1 + self.layer_start
         return {"word_embedding_dimension": width, "layer_start": self.layer_start, "num_hidden_layers": layers}

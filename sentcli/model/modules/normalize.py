@@ -11,7 +11,7 @@ from sentcli.model.modules.base import Features, ModuleSpec
 
 @dataclass(frozen=True)
 class NormalizeSpec(ModuleSpec, name="Normalize", in_sentence_transformers=True):
-    """Vectors of length 1; a zero vector stays zero."""
+    """Divides each sentence vector by its length; a zero vector stays zero."""
 
     def forward(self, features: Features, parts: Any) -> None:
         """Replace `features.sentence` ``[B, d]``."""
@@ -27,9 +27,9 @@ class NormalizeSpec(ModuleSpec, name="Normalize", in_sentence_transformers=True)
 
     @classmethod
     def read(cls, folder: Path) -> NormalizeSpec:
-        """There is nothing to read, and hubs lose the empty folder."""
+        """Return the module without reading anything: it has no settings, and hubs drop its empty folder."""
         return cls()
 
     def write(self, folder: Path, width: int, parts: Any) -> None:
-        """Keep the folder, which git and hubs would lose if it were empty."""
+        """Write a placeholder file, because git and hubs drop empty folders."""
         (folder / ".keep").touch()

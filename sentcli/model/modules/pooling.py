@@ -1,4 +1,4 @@
-"""Pooling: the vectors of the tokens become one vector a text."""
+"""Pooling: the token vectors of a text become one sentence vector."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LEGACY_POOLING_KEYS = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-"""In the order in which sentence-transformers concatenates them."""
+"""The setting of each mode in older configuration files, in the order in which sentence-transformers concatenates."""
 
 
 @dataclass(frozen=True)
 class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
-    """Token vectors ``[B, T, d]`` to ``[B, d * len(modes)]``: several modes are concatenated."""
+    """Pools token vectors ``[B, T, d]`` to ``[B, d * len(modes)]``; several modes are concatenated."""
 
     modes: tuple[str, ...] = ("mean",)
     include_prompt: bool = True
@@ -35,11 +35,11 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
 
     @property
     def first_token_suffices(self) -> bool:
-        """Whether it reads position 0 alone."""
+        """Whether the module reads only position 0."""
         return self.modes == ("cls",)
 
     def output_width(self, width: int) -> int:
-        """Return the width of all modes together."""
+        """Return the dimension of all modes together."""
         return width * len(self.modes)
 
     def forward(self, features: Features, parts: Any) -> None:
@@ -53,13 +53,13 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         features.sentence = torch.cat([pool(features.tokens, mask, features.mask, mode) for mode in self.modes], dim=-1)
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
-        """Write the pooling; texts are padded on the right."""
+        """Write the pooling, for texts that are padded on the right."""
         pooled = [_write_mode(graph, value, states.mask, mode) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else graph.op("Concat", *pooled, axis=-1)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> PoolingSpec:
-        """Read the modes in either of the ways in which sentence-transformers has written them."""
+        """Read the modes, in the current or the older form of sentence-transformers."""
         modes = config.get("pooling_mode")
         if modes is None:
             modes = [mode for mode, key in LEGACY_POOLING_KEYS.items() if config.get(key)] or ["mean"]
@@ -70,10 +70,10 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         return cls(modes, bool(config.get("include_prompt", True)))
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
-        """Write the modes as releases from 2 on read them, where they can."""
+        """Return the modes in the form that releases from 2 on read, where that form can express them."""
         if list(self.modes) == [mode for mode in LEGACY_POOLING_KEYS if mode in self.modes]:
             modes: dict[str, Any] = {key: mode in self.modes for mode, key in LEGACY_POOLING_KEYS.items()}
-        else:  # another order, which only sentence-transformers from 5 on can name
+        else:  # another order, which only releases from 5 on can read
             modes = {"pooling_mode": list(self.modes)}
         return {"word_embedding_dimension": width, **modes, "include_prompt": self.include_prompt}
 
@@ -81,12 +81,12 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
 def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tensor:
     """Pool ``[B, T, d]`` over the positions where `mask` ``[B, T]`` is 1, as sentence-transformers does.
 
-    Sums are taken in float32.
+    Sums are computed in float32.
 
     Args:
-        tokens: token vectors.
-        mask: positions to pool.
-        position_mask: the real tokens, prompt included: positions in `weightedmean` count from the first of them.
+        tokens: the token vectors.
+        mask: the positions to pool.
+        position_mask: 1 for real tokens, prompt included; the positions of `weightedmean` are counted over them.
         mode: one of TOKEN_POOLINGS.
     """
     import torch
@@ -111,7 +111,7 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tens
 
 
 def _write_mode(graph: Any, tokens: Any, mask: Any, mode: str) -> Any:
-    """Write what `pool` computes."""
+    """Write the ONNX form of `pool`."""
     import numpy as np
     import onnx_ir as ir
 
