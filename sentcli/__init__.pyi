@@ -80,16 +80,16 @@ def train(
         eval_data: A SentEval data/downstream folder: scores STS-B dev and keeps the best weights.
         eval_text: mlm and other losses on masked words: log their perplexity on this text.
         sts: Score the seven STS tasks of --eval-data at the end.
-        batch_size: Sentences a step.
+        batch_size: Sentences in a step.
         learning_rate: Peak rate.
         epochs: Passes over the data.
         max_steps: Optimiser steps, instead of epochs.
-        max_length: Tokens a sentence in training. Encoding keeps the start model's length.
+        max_length: Maximum length of a sentence in training, in tokens; encoding keeps the start model's.
         eval_every: Steps between two scores.
         seed: Same seed, machine and versions: same weights.
-        seeds: One run a seed, with mean and sd.
+        seeds: One run for each seed, with mean and standard deviation.
         sweep: Many runs: a grid over any setting (docs/sweeps.md).
-        results: A line a finished run; runs with a line are not run again. DIR/results.jsonl by default.
+        results: File with a line for each finished run, which is not run again; default: DIR/results.jsonl.
         log_geometry: Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).
         log_to: Also log to this tracker.
         save_every: Steps between two checkpoints; 0 for none.
@@ -345,15 +345,15 @@ def retrieve(
     Args:
         model: A model folder, a short name (sentcli doctor lists them), or a hub id; --beir and --in-domain compare several.
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several times.
-        split: Which qrels of the sets: test, but dev of msmarco.
+        split: Split of the qrels; default: test, but dev of msmarco.
         run: Write the hits as a TREC run; a folder of runs for several sets or ways.
         from_run: Score TREC runs of other tools or days, without a model; several are compared.
         per_query: Write the scores of each query as JSON Lines.
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
-        exclude: What is no answer; docs/retrieval-scores.md explains them.
+        exclude: Which sentences do not count as answers; docs/retrieval-scores.md explains the rules.
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
         corpus: Search a text file, or a directory that encode or index wrote.
-        query: What to look for; may be given several times.
+        query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
         text_field: Column of the corpus that holds the text.
@@ -361,13 +361,13 @@ def retrieve(
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
         search: dense, bm25, or both fused: rrf (by rank) or weighted (by score). Several ways are set side by side.
         dense_weight: Share of the dense score in --search weighted: 0.5.
-        language: Of bm25: english, or another that Snowball stems, or none.
+        language: Language of bm25: english, or another that Snowball stems, or none.
         index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
-        top_k: Hits a query: 10 for --corpus, 1,000 for --beir.
-        similarity: Of query and document: cosine, or that of the index.
+        top_k: Hits for each query; default: 10 for --corpus, 1,000 for --beir.
+        similarity: Similarity of query and document: cosine, or that of the index.
         query_prompt: Text in front of each query; default: the model's own.
         doc_prompt: Text in front of each document; default: the model's own.
-        query_length: Tokens a query, where it is not to be --max-length.
+        query_length: Maximum length of a query in tokens; default: --max-length.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
         max_length: Tokens a text, special ones included; longer texts are cut and counted.
         backend: What runs the model: auto takes the fastest that gives the same vectors and says which.
@@ -421,9 +421,9 @@ def index(
         recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
         set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
         queries: Measure with these queries, instead of rows of the corpus.
-        similarity: Of query and document.
+        similarity: Similarity of query and document.
         file_rows: Rows in one file of the index; default: about 4 GiB.
-        language: Of bm25: english, or another that Snowball stems, or none.
+        language: Language of bm25: english, or another that Snowball stems, or none.
         output: For files of text: the directory to encode into.
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         check: Build nothing: compare the indexes of INPUT with their checksums.
@@ -473,9 +473,9 @@ def report(
     Args:
         names: JSON of sts-eval, senteval or retrieve; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
-        title: Of the page.
+        title: Title of the page.
         group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and may have *.
-        name: What to call a model or file.
+        name: Label of a model or file.
         bold: Mark the best of each column.
         intervals: 95 % intervals; default: in HTML only, where there is room.
         data: A SentEval data/downstream folder, or sts once it is fetched: its STS-B pairs.

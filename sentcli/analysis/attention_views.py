@@ -116,7 +116,7 @@ class Slice:
     """One head of one layer in two views of one text."""
 
     layer: int
-    """From 0, like the head."""
+    """Layers and heads are numbered from 0."""
     head: int
     first: Doubles
     """Natural logarithms of the weights in view 1, at the positions where both views have weight ``[n]``."""

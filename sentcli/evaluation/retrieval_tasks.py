@@ -43,7 +43,7 @@ class SearchSettings:
     """Tokens; None is the model's maximum length."""
     dense_weight: float = 0.5
     language: str = "english"
-    """Of BM25."""
+    """The language of BM25."""
     index: str | None = None
     """None is exact search."""
 

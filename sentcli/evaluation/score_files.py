@@ -22,8 +22,8 @@ from sentcli.evaluation.scores import (
     TaskScore,
 )
 from sentcli.evaluation.sts import AGGREGATIONS
-from sentcli.io.forms import checked
 from sentcli.io.json_files import contents, decode
+from sentcli.io.forms import checked
 
 Number = float | None
 Ends = tuple[Number, Number] | None
@@ -178,7 +178,7 @@ def _parse(file: Path) -> Any:
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
     except json.JSONDecodeError as error:
-        raise DataError(file, f"not JSON ({error.msg}); is the file incomplete?", line=error.lineno) from error
+        raise DataError(file, f"not JSON ({error.msg}); is the file torn?", line=error.lineno) from error
     except ValueError as error:
         raise DataError(file, f"not JSON ({one_line(error)})") from error
 

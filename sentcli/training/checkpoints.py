@@ -72,12 +72,13 @@ class Checkpoints:
             raise SentcliError(self._no_room(checkpoint, error)) from error
 
     def _no_room(self, checkpoint: Checkpoint, error: Exception) -> str:
+        """Return the message for a checkpoint that the disk has no room for."""
         needed = sum(tensor.numel() * tensor.element_size() for tensor in checkpoint.tensors.values())
-        free = shutil.disk_usage(self.folder).free
+        free, reason = shutil.disk_usage(self.folder).free, getattr(error, "strerror", None) or str(error)
         earlier = [step for step in self.steps() if step != checkpoint.step]
         kept = f"the one of step {earlier[-1]} stays" if earlier else "there is none yet"
         return (
-            f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written ({_reason(error)}): it "
+            f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written ({reason}): it "
             f"needs {decimal(needed)}, {decimal(free)} are free; {kept}. Make room and go on with --resume"
         )
 
@@ -113,7 +114,3 @@ class Checkpoints:
 
     def _path(self, step: int, kind: str) -> Path:
         return self.folder / f"checkpoint-{step:08d}.{kind}"
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

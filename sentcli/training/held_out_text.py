@@ -58,6 +58,6 @@ class HeldOutText:
         return float(total) / self.count
 
     def values(self, encoder: TorchEncoder) -> dict[str, float]:
-        """Return what an evaluation logs."""
+        """Return the loss and the perplexity, by their names in the log."""
         loss = self.loss(encoder)
         return {"held_out_loss": loss, "held_out_perplexity": math.exp(min(loss, 700))}

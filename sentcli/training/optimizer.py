@@ -47,7 +47,7 @@ class UncorrectedAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Make one step."""
+        """Make one optimiser step."""
         for group in self.param_groups:
             state: dict[str, Any] = next((self.state[p] for p in group["params"] if self.state[p]), {})
             count = float(state.get("step", 0)) + 1

@@ -39,9 +39,9 @@ class IndexOptions:
         recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
         set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
         queries: Measure with these queries, instead of rows of the corpus.
-        similarity: Of query and document.
+        similarity: Similarity of query and document.
         file_rows: Rows in one file of the index; default: about 4 GiB.
-        language: Of bm25: english, or another that Snowball stems, or none.
+        language: Language of bm25: english, or another that Snowball stems, or none.
     """
 
     type: Annotated[str, Flag(metavar="KIND")] = "flat"

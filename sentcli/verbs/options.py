@@ -33,7 +33,7 @@ class SetOptions:
     Attributes:
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several
             times.
-        split: Which qrels of the sets: test, but dev of msmarco.
+        split: Split of the qrels; default: test, but dev of msmarco.
         run: Write the hits as a TREC run; a folder of runs for several sets or ways.
         from_run: Score TREC runs of other tools or days, without a model; several are compared.
         per_query: Write the scores of each query as JSON Lines.
@@ -52,7 +52,7 @@ class PairOptions:
 
     Attributes:
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
-        exclude: What is no answer; docs/retrieval-scores.md explains them.
+        exclude: Which sentences do not count as answers; docs/retrieval-scores.md explains the rules.
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
     """
 
@@ -67,7 +67,7 @@ class CorpusOptions:
 
     Attributes:
         corpus: Search a text file, or a directory that encode or index wrote.
-        query: What to look for; may be given several times.
+        query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
         text_field: Column of the corpus that holds the text.
@@ -91,11 +91,11 @@ class SearchOptions:
     Attributes:
         search: dense, bm25, or both fused: rrf (by rank) or weighted (by score). Several ways are set side by side.
         dense_weight: Share of the dense score in --search weighted: 0.5.
-        language: Of bm25: english, or another that Snowball stems, or none.
+        language: Language of bm25: english, or another that Snowball stems, or none.
         index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
-        top_k: Hits a query: 10 for --corpus, 1,000 for --beir.
-        similarity: Of query and document: cosine, or that of the index.
-        query_length: Tokens a query, where it is not to be --max-length.
+        top_k: Hits for each query; default: 10 for --corpus, 1,000 for --beir.
+        similarity: Similarity of query and document: cosine, or that of the index.
+        query_length: Maximum length of a query in tokens; default: --max-length.
     """
 
     search: Annotated[str, Flag(metavar="WAY,...")] = "dense"

@@ -51,10 +51,10 @@ class PageOptions:
     """The look of the page and the labels of models.
 
     Attributes:
-        title: Of the page.
+        title: Title of the page.
         group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and
             may have *.
-        name: What to call a model or file.
+        name: Label of a model or file.
         bold: Mark the best of each column.
         intervals: 95 % intervals; default: in HTML only, where there is room.
     """

@@ -76,11 +76,11 @@ class TrainingOptions:
     """Settings of the training that have a flag of their own.
 
     Attributes:
-        batch_size: Sentences a step.
+        batch_size: Sentences in a step.
         learning_rate: Peak rate.
         epochs: Passes over the data.
         max_steps: Optimiser steps, instead of epochs.
-        max_length: Tokens a sentence in training. Encoding keeps the start model's length.
+        max_length: Maximum length of a sentence in training, in tokens; encoding keeps the start model's.
         eval_every: Steps between two scores.
         seed: Same seed, machine and versions: same weights.
     """
@@ -99,9 +99,9 @@ class SweepOptions:
     """Several runs with different seeds or settings.
 
     Attributes:
-        seeds: One run a seed, with mean and sd.
+        seeds: One run for each seed, with mean and standard deviation.
         sweep: Many runs: a grid over any setting (docs/sweeps.md).
-        results: A line a finished run; runs with a line are not run again. DIR/results.jsonl by default.
+        results: File with a line for each finished run, which is not run again; default: DIR/results.jsonl.
     """
 
     seeds: Annotated[str | None, Flag(metavar="N,N,...")] = None

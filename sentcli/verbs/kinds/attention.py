@@ -41,12 +41,12 @@ class ViewOptions:
     """Which views, layers and heads are compared.
 
     Attributes:
-        sentence: Whose histograms are drawn: a text's number from 1, or a text; default: the first of 8 tokens.
-        layers: Whose attention makes the MI of a pair, as ami.layers of training: from 0, from the end, or shares.
+        sentence: The text of the histograms, by its number from 1 or as a text; default: the first of 8 tokens.
+        layers: Layers of the MI of a pair, as ami.layers of training: from 0, from the end, or shares.
         slicing: A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper).
-        first_head: Of the three heads of the histograms, from 1.
-        seed: Of dropout and of the negatives.
-        dropout: Of the views, everywhere, instead of the model's own.
+        first_head: First of the three heads of the histograms, from 1.
+        seed: Seed of dropout and of the negatives.
+        dropout: Dropout rate of the views, instead of the model's own.
     """
 
     sentence: Annotated[str | None, Flag(metavar="N|TEXT")] = None
@@ -82,7 +82,7 @@ def attention(
     Args:
         texts: Texts, one a line or a row of a table.
         trees: Split pairs of texts by their dependency trees: a CoNLL-U file, whose texts are taken, or spaCy.
-        max_length: Tokens a text; miCSE trains on 32.
+        max_length: Maximum length of a text in tokens; miCSE trains on 32.
 
     \b
     Examples:

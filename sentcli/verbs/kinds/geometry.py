@@ -67,7 +67,7 @@ def geometry(
     Args:
         paths: Folders of training runs, whose curves are drawn too; or vectors: .npy files, directories of encode.
         positives_above: Pairs with a higher gold score are the positives of alignment; all takes every pair.
-        neighbours: Nearest ones that hubness counts.
+        neighbours: Nearest neighbours that hubness counts.
         sts: Score the seven STS tasks of --data, for the colours.
 
     \b

@@ -64,7 +64,7 @@ def map_(
         perplexity: Neighbours that t-SNE attends to.
         neighbours: Nearest texts and points that are compared.
         whiten: A second map of each model: all columns whitened together, or in N shuffled groups (WhitenedCSE).
-        seed: Of clusters, map and groups of columns.
+        seed: Seed of clusters, map and groups of columns.
 
     \b
     Examples:

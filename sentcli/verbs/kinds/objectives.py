@@ -55,7 +55,7 @@ def objectives(
     Args:
         runs: Folders of training runs, finished or not.
         groups: Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.
-        seed: Of the order of the columns.
+        seed: Seed of the order of the columns.
 
     \b
     Examples:

@@ -46,10 +46,10 @@ PairsFile = Annotated[
     Doc("A table of your own with the columns sentence1, sentence2 and score, instead of --data."),
     Flag(metavar="FILE", panel=INPUT),
 ]
-Split = Annotated[Literal["dev", "test", "train"], Doc("Of STS-B."), Flag(panel=INPUT)]
+Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(panel=INPUT)]
 TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
-Limit = Annotated[int, Ge(LEAST), Doc("Texts at most, the first."), Flag(panel=INPUT)]
+Limit = Annotated[int, Ge(LEAST), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
 Overwrite = options.Overwrite
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
 

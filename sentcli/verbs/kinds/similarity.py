@@ -61,7 +61,7 @@ def similarity(
     word, function words and other words.
 
     Args:
-        top: Pairs to list, of those least and of those most agreed with.
+        top: Pairs to list, of those with the greatest and with the smallest disagreement.
 
     \b
     Examples:
