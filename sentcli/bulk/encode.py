@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sentcli.bulk.engines import encoded, open_engine
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import check_output
+from sentcli.io.atomic import check_output, locked
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
 from sentcli.io.sources import Source, open_source
@@ -245,15 +245,20 @@ def _open_output(
             yield _FileWriter(append, plan.rows)
         return
     read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
-    with DatasetWriter(
-        Path(output),
-        plan,
-        settings.shard_rows,
-        InputGroup(inputs.described(), plan.rows, read),
-        part=settings.part,
-        resume=settings.resume,
-        append=settings.append,
-    ) as writer:
+    lock = Path(output) / f".{settings.part.manifest}.lock"
+    message = f"another process encodes into {output}: wait for it, or choose another -o"
+    with (
+        locked(lock, message),
+        DatasetWriter(
+            Path(output),
+            plan,
+            settings.shard_rows,
+            InputGroup(inputs.described(), plan.rows, read),
+            part=settings.part,
+            resume=settings.resume,
+            append=settings.append,
+        ) as writer,
+    ):
         yield writer
 
 

@@ -12,8 +12,11 @@ from typer.core import TyperGroup
 
 from sentcli import __version__
 from sentcli.cli.base import register
+from sentcli.printable import safe
 from sentcli.verbs.kinds import KINDS
 
+USAGE_ERROR: Any = typer.BadParameter.__base__
+"""The class of all errors in the arguments."""
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -33,6 +36,14 @@ class Verbs(TyperGroup):
             if name not in self.commands:
                 self.commands[name] = typer.main.get_command(_command_app(name, self.places[name]))
         return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what a usage error quotes of the arguments is made safe to show."""
+        try:
+            return super().invoke(ctx)
+        except USAGE_ERROR as error:
+            error.message = "\n".join(map(safe, error.message.split("\n")))
+            raise
 
 
 def _command_app(name: str, place: str | type[Verbs]) -> typer.Typer:

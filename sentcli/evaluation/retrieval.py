@@ -16,9 +16,11 @@ from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.digests import file_digest
-from sentcli.io.sources import open_source, records
+from sentcli.io.sources import is_id, kind_of, open_source, records
 from sentcli.zoo import models_folder
 
+HIGHEST_RELEVANCE = 2**31 - 1
+"""The highest relevance of a judgement, and its negative the lowest: what the metrics can hold."""
 BLOCK = 50_000
 """Documents whose texts and vectors are in memory at the same time."""
 Qrels = dict[str, dict[str, int]]
@@ -265,6 +267,10 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         key = record.get("_id")
         if key is None or key == "":
             raise DataError(path, "no '_id'", line=line)
+        if not is_id(key):
+            raise DataError(path, f"'_id' is {kind_of(key)}, not a string or a number", line=line)
+        if not isinstance(record.get("title") or "", str):
+            raise DataError(path, f"'title' is {kind_of(record['title'])}, not a string", line=line)
         if str(key) in seen:
             raise DataError(path, f"the id {key!r} stands twice", line=line)
         if not isinstance(record.get("text"), str):
@@ -289,7 +295,10 @@ def read_qrels(path: Path) -> Qrels:
             continue
         try:
             query, document, score = row
-            qrels.setdefault(query, {})[document] = int(score)
+            relevance = int(score)
         except ValueError as error:
             raise DataError(path, "expected query-id, corpus-id and a whole number", line=number) from error
+        if abs(relevance) > HIGHEST_RELEVANCE:
+            raise DataError(path, f"the relevance {score} is beyond {HIGHEST_RELEVANCE:,}", line=number)
+        qrels.setdefault(query, {})[document] = relevance
     return qrels

@@ -22,8 +22,8 @@ from sentcli.evaluation.scores import (
     TaskScore,
 )
 from sentcli.evaluation.sts import AGGREGATIONS
-from sentcli.io.json_files import contents, decode
 from sentcli.io.forms import checked
+from sentcli.io.json_files import contents, decode
 
 Number = float | None
 Ends = tuple[Number, Number] | None

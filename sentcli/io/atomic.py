@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -37,6 +38,36 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
             raise InputError(f"cannot write to {directory}: {error.strerror}") from error
 
 
+def refuse_link(path: Path) -> None:
+    """Refuse a link in a folder where sentcli replaces and deletes files: it may lead to files of others.
+
+    Raises:
+        InputError: if the path is a symbolic link.
+    """
+    if path.is_symlink():
+        raise InputError(f"{path} is a link: put the file or folder itself there")
+
+
+@contextmanager
+def locked(lock: Path, message: str) -> Iterator[None]:
+    """Hold a lock file inside the block; the lock of a process that was killed is free.
+
+    Raises:
+        InputError: with `message`, if another process holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(lock, timeout=0):
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+    except Timeout as error:
+        raise InputError(message) from error
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` on success, delete it on any error.
@@ -48,6 +79,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield path
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    _clear_abandoned(path)
     try:
         yield temporary
         if temporary.is_file():
@@ -68,3 +100,24 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
             error.filename = str(path)  # the error of a failed write does not name the file
         raise
+
+
+def _clear_abandoned(path: Path) -> None:
+    """Delete what processes that were killed have left of an output."""
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        number = partial.suffixes[-2][1:]
+        if number.isdigit() and not _is_running(int(number)):
+            if partial.is_dir() and not partial.is_symlink():
+                shutil.rmtree(partial, ignore_errors=True)
+            else:
+                partial.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to someone else
+        return True
+    return True

@@ -9,10 +9,16 @@ from pathlib import Path
 
 
 def cache_folder(kind: str) -> Path:
-    """Return a folder of the cache: in ``$SENTCLI_CACHE``, else in ``sentcli`` in the user's cache folder."""
-    cache = os.environ.get("SENTCLI_CACHE")
+    """Return a folder of the cache: in ``$SENTCLI_CACHE``, else in ``sentcli`` in the user's cache folder.
+
+    The cache holds texts and what runs as models, so nobody else may read or write it.
+    """
+    chosen = os.environ.get("SENTCLI_CACHE")
     user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(cache) if cache else Path(user_cache) / "sentcli") / kind
+    cache = Path(chosen) if chosen else Path(user_cache) / "sentcli"
+    with suppress(OSError):
+        cache.mkdir(mode=0o700, parents=True)
+    return cache / kind
 
 
 def folder_bytes(folder: Path) -> int:

@@ -10,15 +10,18 @@ import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.atomic import refuse_link
 from sentcli.io.digests import damage
 from sentcli.io.forms import read_json_form
 
 MANIFEST = "manifest.json"
+MOST_SHARDS = 1_000_000
 PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")
 SHARD_FILE = re.compile(r"(?:vectors-(\d{5,})\.npy|rows-(\d{5,})\.parquet)")
 PARTIAL = re.compile(r"\.(.+)\.\d+\.partial")
@@ -79,9 +82,9 @@ class Shard:
     """A finished pair of files, as the manifest lists it."""
 
     number: int
-    vectors: str
+    vectors: Annotated[str, Field(pattern=r"^vectors-\d{5,}\.npy$")]
     """The name of the file of vectors."""
-    rows: str
+    rows: Annotated[str, Field(pattern=r"^rows-\d{5,}\.parquet$")]
     """The name of the file of rows."""
     first_row: int
     count: int
@@ -131,7 +134,7 @@ class Manifest:
     rows_done: int = 0
     dimension: int
     dtype: str
-    shard_rows: int
+    shard_rows: Annotated[int, Field(ge=1)]
     part: ShardShare
     counts: Counts = Counts()
     shards: list[Shard] = field(default_factory=list)
@@ -161,7 +164,21 @@ def load_manifest(path: Path) -> Manifest:
         InputError: if it is missing or damaged.
     """
     missing = f"{path.parent} was not written by 'sentcli encode': it has no {path.name}"
-    return read_json_form(Manifest, path, missing=missing, remedy="encode again with --overwrite")
+    if path.parent.is_dir():
+        refuse_links(path.parent)
+    manifest = read_json_form(Manifest, path, missing=missing, remedy="encode again with --overwrite")
+    if manifest.shards_before(manifest.groups) > MOST_SHARDS:
+        raise InputError(
+            f"{path} is damaged (it claims more than {MOST_SHARDS:,} shards); encode again with --overwrite"
+        )
+    return manifest
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a folder of shards in which a shard or a manifest is a link."""
+    for path in folder.iterdir():
+        if path.name == MANIFEST or PART.fullmatch(path.name) or SHARD_FILE.fullmatch(path.name):
+            refuse_link(path)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -23,8 +23,12 @@ def file_digest(path: Path, method: str = "sha256") -> str:
 
 def damage(path: Path, sha256: str | None) -> str | None:
     """Return what is wrong with a file that should have this SHA-256, or None if it is whole."""
+    if path.is_symlink():
+        return "is a link"
     if not path.exists():
         return "is missing"
+    if not path.is_file():
+        return "is no regular file"
     return "is damaged (its SHA-256 differs)" if file_digest(path) != sha256 else None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
+from sentcli.printable import escaped
 
 LARGEST = 256 * 2**20
 """The most bytes that a JSON or TOML file may have."""
@@ -75,13 +76,14 @@ def write_json(target: Path | str, value: Any) -> None:
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if target == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(escaped(text))
         sys.stdout.flush()
         return
     path = Path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
-        temporary.write_text(text, "utf-8")
+        # a file name may hold bytes that are no UTF-8
+        temporary.write_text(text, "utf-8", errors="backslashreplace")
 
 
 def finite(value: Any) -> Any:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.sources import FORMATS, Source, kind_of, lines_and_places, records
+from sentcli.io.sources import FORMATS, Source, is_id, kind_of, lines_and_places, records
 
 OnNull = Literal["error", "empty", "skip"]
 
@@ -106,8 +106,9 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
         if not isinstance(text, str):
             raise DataError(source.name, f"{text_field!r} is {kind_of(text)}, not a string", line=line, unit=unit)
         row_id = record.get(id_field) if id_field else None
-        if id_field and row_id is None:
-            raise DataError(source.name, f"{id_field!r} is missing or null", line=line, unit=unit)
+        if id_field and not is_id(row_id):
+            problem = "missing or null" if row_id is None else f"{kind_of(row_id)}, not an id"
+            raise DataError(source.name, f"{id_field!r} is {problem}", line=line, unit=unit)
         extras = {name: value for name, value in record.items() if name not in (text_field, id_field)}
         yield Row(None if row_id is None else str(row_id), text, extras)
     if number >= 0 and not has_text_field:  # the name is probably misspelt

@@ -195,6 +195,11 @@ def _parquet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
             raise DataError(source.name, f"not a readable Parquet file ({error})") from error
 
 
+def is_id(value: object) -> bool:
+    """Tell whether a value of JSON or Parquet may name a row: text, a number, a date, but no list or object."""
+    return value is not None and not isinstance(value, (list, dict, bool))
+
+
 def kind_of(value: object) -> str:
     """Name the type of a JSON value in words."""
     names = {list: "a list", dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}

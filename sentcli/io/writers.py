@@ -26,6 +26,7 @@ from sentcli.io.dataset import Counts, InputGroup, Manifest, Shard, ShardShare
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
+from sentcli.printable import escaped
 
 Vectors = npt.NDArray[Any]
 """``[rows, dim]`` of one of the types of DTYPES."""
@@ -69,12 +70,12 @@ def open_writer(target: str, plan: OutputPlan) -> Iterator[Write]:
     """Yield a function that writes to a file or to standard output; the file is complete after the block."""
     kind = output_kind(target)
     if kind == "stdout":
-        yield partial(_write_jsonl, sys.stdout)
+        yield partial(_write_jsonl, lambda line: sys.stdout.write(escaped(line)))
         sys.stdout.flush()
         return
     with replacing(Path(target)) as temporary, ExitStack() as stack:
         if kind == ".jsonl":
-            yield partial(_write_jsonl, stack.enter_context(temporary.open("w", encoding="utf-8")))
+            yield partial(_write_jsonl, stack.enter_context(temporary.open("w", encoding="utf-8")).write)
         elif kind == ".parquet":
             yield stack.enter_context(parquet_writer(temporary, plan))
         else:
@@ -111,13 +112,13 @@ def _write_raw(handle: IO[bytes], dtype: np.dtype[Any], _: Block, vectors: Vecto
     handle.write(np.ascontiguousarray(vectors, dtype=dtype).data)
 
 
-def _write_jsonl(handle: IO[str], block: Block, vectors: Vectors) -> None:
+def _write_jsonl(write: Callable[[str], object], block: Block, vectors: Vectors) -> None:
     """Append an object with ``id``, ``text``, the other columns and ``embedding`` for each row."""
     for i, vector in enumerate(vectors):
         row = {"id": block.ids[i], "text": block.texts[i]}
         row.update((name, values[i]) for name, values in block.columns.items())
         numbers = ",".join(vector.astype("U"))  # the shortest text of each float32 that gives the same bits again
-        handle.write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
+        write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
 
 
 @contextmanager
@@ -228,6 +229,7 @@ class DatasetWriter:
         """The functions that write the vectors and the rows of the current shard."""
         self.counts = Counts()
         folder.mkdir(parents=True, exist_ok=True)
+        dataset.refuse_links(folder)
 
     def _continue(self, inputs: InputGroup, *, append: bool) -> None:
         """Take over the finished shards of the existing dataset, if it was made from the same inputs and settings."""

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.json_files import contents
 from sentcli.methods import METHODS
 from sentcli.methods.method import Method
 from sentcli.model.modules import MODULES
@@ -36,9 +37,13 @@ def load_method_file(path: Path) -> Method:
         InputError: if there is no such file, it fails (with the line), it defines no method, or a name exists already.
     """
     try:
-        source = path.read_bytes()
+        source = contents(path)
     except OSError as error:
         raise InputError(f"--method {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"--method {path}: it is not UTF-8 text") from error
+    if "\0" in source:
+        raise InputError(f"--method {path}: it holds NUL characters")
     name = f"sentcli_method_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     _forget(name)
     module = ModuleType(name)
@@ -53,7 +58,7 @@ def load_method_file(path: Path) -> Method:
         if isinstance(error, SentcliError):  # any error in the file is an error of the user's input
             raise InputError(str(error)) from error
         raise
-    file = {"name": path.name, "sha256": hashlib.sha256(source).hexdigest()}
+    file = {"name": path.name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
     stages = {stage: replace(other, file=file) for stage, other in method.stages.items()}
     return replace(method, file=file, stages=stages)
 

@@ -26,7 +26,7 @@ class Settings(Bounded):
     """The number of optimiser steps, over as many epochs as they need; 0 takes as many steps as `epochs` have."""
     max_length: Annotated[int, Ge(3)] = 32
     """The maximum length of a sentence in training, in tokens with special tokens; it does not limit encoding."""
-    accumulate: AtLeastOne = 1
+    accumulate: Annotated[int, Ge(1), Le(100_000)] = 1
     """The number of batches whose gradients are averaged in one step; each batch has its own negatives."""
     group_by_length: bool = False
     """Distribute the sentences of a step to its batches by length: less padding, but the negatives are not random."""

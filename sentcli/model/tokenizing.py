@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
 """Architectures that count positions from the padding id on, so that two of their 514 positions are never used."""
 
+CHARACTERS_A_TOKEN = 1000
+"""A text with more characters than this for each token of the maximum length is cut before it is tokenised."""
+
 
 @dataclass(frozen=True)
 class Tokens:
@@ -28,7 +31,10 @@ class Tokens:
     """The ids of each text, or of each piece where texts were cut into pieces."""
     type_ids: list[list[int]] | None
     beyond: npt.NDArray[np.int64]
-    """The number of tokens of each text beyond the maximum length, cut off or in further pieces ``[texts]``."""
+    """The number of tokens of each text beyond the maximum length, cut off or in further pieces ``[texts]``.
+
+    It is estimated for a text that was cut before it was tokenised.
+    """
     owners: npt.NDArray[np.int64] | None = None
     """The number of the text that each piece belongs to ``[pieces]``; None if every text is one piece."""
 
@@ -67,6 +73,10 @@ class TextTokenizer:
             texts = [prompt + text for text in texts]
         if self.lowercase:
             texts = [text.lower() for text in texts]
+        most = self.max_length * CHARACTERS_A_TOKEN
+        cut = {} if pieces else {number: len(text) - most for number, text in enumerate(texts) if len(text) > most}
+        if cut:  # the tokenizer would take minutes for a line of many megabytes, and cannot be interrupted
+            texts = [text[:most] for text in texts]
         try:
             encodings = self.backend.encode_batch_fast(texts)
         except TypeError:  # lone surrogates are the only reason for which a str fails
@@ -78,6 +88,8 @@ class TextTokenizer:
             overflow = encoding.overflowing
             if overflow:
                 beyond[number] = sum(len(piece) - self.special_tokens for piece in overflow)
+            if number in cut:
+                beyond[number] += max(cut[number] * (len(encoding) + beyond[number]) // most, 1)
             rows.append(encoding)
             if pieces:
                 rows.extend(overflow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sentcli.errors import InputError
 from sentcli.pages.page import RANKED, SECOND, Page, Style, render_template
 from sentcli.printable import safe
 
@@ -41,6 +42,8 @@ def render(page: Page, style: Style, folder: str = "") -> str:
         folder: name of the folder beside the file that has the figures as PNG; without one, figures are left out.
     """
     filters = {"text": escape, "slug": _slug}
+    if not re.fullmatch(r"[\w ./+=,@-]*", folder):
+        raise InputError(f"{folder}: LaTeX cannot take figures from a folder of this name; call the page otherwise")
     return render_template("page.tex", page, style, folder, f"{RANKED}{SECOND}.", filters, levels=LEVELS, marks=MARKS)
 
 

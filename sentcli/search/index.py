@@ -7,19 +7,19 @@ file; files that it does not name are ignored. A new index has another name unti
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import replacing
+from sentcli.io.atomic import locked, replacing
 from sentcli.io.digests import file_digest
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import Similarity, Vectors, require_faiss
 from sentcli.search.searcher import TARGET, sample, tune
-from sentcli.search.store import INDEX, TRAINED, IndexFile, IndexManifest, Store, read_part
+from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
 
 FILE_BYTES = 2**32
 """The approximate size of one file of an index."""
@@ -66,7 +66,8 @@ def build(
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place = store.place(recipe.name)
     job = _IndexBuild(store, request, recipe, progress, step)
-    with _alone(place):
+    lock = place.with_name(f".{place.name}.lock")
+    with locked(lock, f"another process builds {place}: wait for it, or end it"):
         if place.exists() and not request.overwrite:
             return job.extend(place)
         work = place.with_name(f".{recipe.name}.building")
@@ -74,27 +75,6 @@ def build(
         with replacing(place) as temporary:  # an old index stays until the new one is complete
             work.rename(temporary)
     return manifest, manifest.rows
-
-
-@contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Keep other processes from building the same index inside the block.
-
-    Raises:
-        InputError: if another process builds it already.
-    """
-    from filelock import FileLock, Timeout
-
-    place.parent.mkdir(exist_ok=True)
-    lock = place.with_name(f".{place.name}.lock")
-    try:
-        with FileLock(lock, timeout=0):
-            try:
-                yield
-            finally:
-                lock.unlink(missing_ok=True)
-    except Timeout as error:
-        raise InputError(f"another process builds {place}: wait for it, or end it") from error
 
 
 def check_recipe(recipe: FaissRecipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> FaissIndex:
@@ -180,6 +160,8 @@ class _IndexBuild:
             begun = IndexManifest.read(work)
             if replace(begun, files=[], efforts={}, recall=None, trained="") == fresh:
                 return begun
+        if work.is_symlink():
+            work.unlink()
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         return fresh
@@ -189,7 +171,6 @@ class _IndexBuild:
         if manifest.kind == ann.FLAT:
             manifest.write(place)
             return manifest
-        _clear(place, manifest)
         blocks = self.store.blocks
         empty = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
         size = self.request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
@@ -214,6 +195,7 @@ class _IndexBuild:
             manifest = replace(manifest, files=[*kept, file], recall=None, faiss=str(require_faiss().__version__))
             manifest.write(place)
             _clear(place, manifest)
+        _clear(place, manifest)
         return manifest
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
@@ -232,8 +214,15 @@ class _IndexBuild:
 
 
 def _clear(place: Path, manifest: IndexManifest) -> None:
-    """Delete files that the manifest does not name, which an interrupted run left or a longer file replaced."""
-    named = {INDEX, TRAINED, *(file.name for file in manifest.files)}
+    """Delete files of rows that the manifest does not name, which an interrupted run left or a longer file replaced.
+
+    Raises:
+        InputError: if a file that the manifest names is missing: then none is deleted.
+    """
+    named = {file.name for file in manifest.files}
+    missing = sorted(name for name in named if not (place / name).is_file())
+    if missing:
+        raise InputError(f"{place / missing[0]} is missing; build the index again with --overwrite")
     for path in place.iterdir():
-        if path.name not in named and path.is_file():
+        if INDEX_FILE.fullmatch(path.name) and path.name not in named:
             path.unlink()

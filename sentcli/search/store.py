@@ -8,14 +8,17 @@ indexes/NAME/                                    an index of the vectors: files 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.atomic import replacing
+from sentcli.io.atomic import refuse_link, replacing
 from sentcli.io.dataset import Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
 from sentcli.io.forms import read_json_form
@@ -31,6 +34,7 @@ INDEXES, WORDS = "indexes", "bm25"
 WORDS_ROWS = "rows.json"
 """The file that says which rows the index of words was built from."""
 INDEX = "index.json"
+INDEX_FILE = re.compile(r"rows-\d{10,}-\d{10,}\.faiss")
 TRAINED = "trained.faiss"
 """The trained index without rows, with which further files begin."""
 ENCODER = ("model_fingerprint", "pooling", "normalize", "max_length", "prompt")
@@ -43,7 +47,7 @@ class WordsFacts:
 
     rows: list[str]
     """The SHA-256 of each shard's rows."""
-    files: dict[str, str]
+    files: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], str]
     """The SHA-256 of each file of the index."""
 
 
@@ -51,7 +55,7 @@ class WordsFacts:
 class IndexFile:
     """One file of faiss."""
 
-    name: str
+    name: Annotated[str, Field(pattern=f"^{INDEX_FILE.pattern}$")]
     first: int
     rows: int
     bytes: int
@@ -108,6 +112,7 @@ class IndexManifest(FaissRecipe):
             InputError: if there is none, or it is damaged or of another format.
         """
         missing = f"{place} is no index: it has no {INDEX}"
+        refuse_link(place / INDEX)
         return read_json_form(cls, place / INDEX, missing=missing, remedy="build the index again with --overwrite")
 
     def write(self, place: Path) -> None:
@@ -212,8 +217,15 @@ class Store:
         return sorted(path.name for path in folders if path.name[0] != "." and path.is_dir())
 
     def place(self, index: str) -> Path:
-        """Return the folder of an index."""
-        return self.folder / INDEXES / index
+        """Return the folder of an index.
+
+        Raises:
+            InputError: if it is a link.
+        """
+        place = self.folder / INDEXES / index
+        refuse_link(place.parent)
+        refuse_link(place)
+        return place
 
     def check_encoder(self, encoder: SentenceEncoder, document_prompt: str) -> None:
         """Refuse an encoder whose vectors cannot be compared with those of the store.

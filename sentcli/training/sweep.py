@@ -20,6 +20,7 @@ import gc
 import hashlib
 import itertools
 import json
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from typing import Any, Protocol
 from filelock import FileLock
 from pydantic import BaseModel, Field, StrictInt, field_validator
 
+from sentcli.encoder.loading import read_model
 from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.forms import read_toml
@@ -37,6 +39,7 @@ from sentcli.io.json_files import decode, finite
 from sentcli.machine import environment
 from sentcli.methods import refuse_file
 from sentcli.methods.recipes import load_recipe
+from sentcli.model.options import ModelOptions
 from sentcli.processes import agree, is_first
 from sentcli.training import run as runs
 from sentcli.training.observer import Observer
@@ -46,6 +49,7 @@ from sentcli.training.run_folder import RUN, LockedError
 RESULTS = "results.jsonl"
 OPTIONS = ("method", "model", "stage", "pooling", "text_of", "hold_out", "after")
 SUBSET = ("limit", "fraction", "subset_seed")
+MOST_POINTS = 100_000
 LONGEST = 200
 """The most characters that the name of a run's folder may have."""
 
@@ -102,13 +106,18 @@ class SweepFile(BaseModel, extra="forbid"):
 def read_sweep(path: Path) -> tuple[list[int], list[dict[str, Any]]]:
     """Read a sweep file: its seeds, and the distinct points of its grids."""
     file = read_toml(SweepFile, path)
-    points: list[dict[str, Any]] = []
-    for grid in file.grid:
-        lists = [value if isinstance(value, list) else [value] for value in grid.values()]
-        points += [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
-    for method in (point.get(key) for point in points for key in ("method", "after")):
+    grids = [{key: value if isinstance(value, list) else [value] for key, value in grid.items()} for grid in file.grid]
+    count = sum(math.prod(map(len, grid.values())) for grid in grids)
+    if count > MOST_POINTS:
+        raise DataError(path, f"its grids have {count:,} points; a sweep may have {MOST_POINTS:,}")
+    points = {
+        json.dumps(point, sort_keys=True, default=str): point
+        for grid in grids
+        for point in (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
+    }
+    for method in (point.get(key) for point in points.values() for key in ("method", "after")):
         refuse_file(method, path)
-    return file.seeds, [point for i, point in enumerate(points) if point not in points[:i]]
+    return file.seeds, list(points.values())
 
 
 def check_sweep_folder(request: TrainRequest, results: Path) -> None:
@@ -129,16 +138,22 @@ def check_sweep_folder(request: TrainRequest, results: Path) -> None:
 
 def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[SweepRun]:
     """Return the runs, all points with the first seed and then with the next, so that early results compare."""
-    sweep_runs = []
+    sweep_runs: dict[str, SweepRun] = {}
     seeds_or_none: list[int | None] = [*seeds] or [None]
     for seed in seeds_or_none:
         for point in points:
             settings = {**point, **({} if seed is None else {"seed": seed})}
             name = _name(settings)
+            if name in sweep_runs:  # it has no characters that tell the two apart
+                name += f"-{hashlib.sha256(repr(settings).encode()).hexdigest()[:8]}"
             run_request = _request_at(request, settings, request.output / name)
-            run_request.configured()  # a wrong setting is an error now, not after hours
-            sweep_runs.append(SweepRun(name, dict(point), run_request))
-    return sweep_runs
+            try:  # what is wrong is said now, not after hours
+                run_request.configured()
+                read_model(run_request.model, ModelOptions())
+            except SentcliError as error:
+                raise InputError(f"{name}: {error}") from error
+            sweep_runs[name] = SweepRun(name, dict(point), run_request)
+    return list(sweep_runs.values())
 
 
 def _name(settings: Mapping[str, Any]) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.printable import safe
+from sentcli.printable import escaped, safe
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def search_corpus(
                 if keep_all or number < SHOWN:
                     results.append(result)
                 if lines is not None:
-                    lines.write(json.dumps(result, ensure_ascii=False, default=str) + "\n")
+                    lines(json.dumps(result, ensure_ascii=False, default=str) + "\n")
                 elif number < SHOWN:
                     outcome.printed.append((text, hits))
             progress(len(texts))
@@ -292,15 +292,15 @@ def _read_file(
 
 
 @contextmanager
-def _lines(target: str | None) -> Iterator[IO[str] | None]:
-    """Open the file of ``--hits``, if there is one; it appears when it is complete."""
+def _lines(target: str | None) -> Iterator[Callable[[str], object] | None]:
+    """Yield what writes to the file of ``--hits``, if there is one; it appears when it is complete."""
     if target is None:
         yield None
     elif target == "-":
-        yield sys.stdout
+        yield lambda line: sys.stdout.write(escaped(line))
         sys.stdout.flush()
     else:
         from sentcli.io.atomic import replacing
 
         with replacing(Path(target)) as temporary, temporary.open("w", encoding="utf-8") as handle:
-            yield handle
+            yield handle.write

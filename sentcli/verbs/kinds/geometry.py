@@ -108,8 +108,9 @@ def geometry(
             console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
         elif not run.column("uniformity")[0]:
             console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
-    if runs:
-        curves = training_curves({labels[name]: run for name, run in runs.items()})
+    evaluated = {labels[name]: run for name, run in runs.items() if run.evaluations}
+    if evaluated:
+        curves = training_curves(evaluated)
         page_sections.append(Section("While training", figure=curves))
     return shared.write("geometry", output, page_sections, reports)
 
