@@ -31,6 +31,7 @@ def train(
     text_field: str = 'text',
     text_of: str | None = None,
     hold_out: str | None = None,
+    score_range: str | None = None,
     limit: int | None = None,
     fraction: float | None = None,
     subset_seed: int | None = None,
@@ -74,6 +75,7 @@ def train(
         text_field: Column of a table that holds the text.
         text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of scored pairs.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are one run for each.
+        score_range: sts-regression: the scores that stand for unrelated and for equal, if not the usual range (0 to 1, 5, 10 or 100, or -1 to 1) that holds all of them.
         limit: Train on the first N sentences.
         fraction: Train on this share of the sentences, the first.
         subset_seed: Draw those of --limit or --fraction at random instead.

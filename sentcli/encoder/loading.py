@@ -21,6 +21,7 @@ from sentcli.model import exported
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import EncoderSpec, read_spec
+from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ def load(
         make_export: whether ``auto`` makes an export in the cache if there is none.
         untrained: start from random weights if the folder has none, instead of raising an error (torch only).
     """
+    from_head = any(getattr(module, "from_head", False) for module in spec.modules)
+    if from_head and has_weights(spec.folder) and head_is_pooler(spec.folder):
+        notice(
+            f"{name}: --pooling cls-head takes the pooler of the checkpoint, which in a plain language model was not "
+            "trained for sentence vectors"
+        )
     if options.backend in ("onnx", "openvino"):
         return _load_export(name, spec, options, notice)
     if options.backend == "auto":
@@ -137,7 +144,7 @@ def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: N
             "of; name the model that it was made of"
         )
     folder = cached_place(spec, precision, runtime)
-    if not is_whole_export(folder):
+    if not is_whole_export(folder, spec):
         notice(f"exporting {name} in {precision} to {folder} (once)")
         make_export_in(name, spec, precision, folder, runtime)
     with suppress(OSError):  # notes the use: the cache drops the least recently used exports
@@ -166,16 +173,19 @@ def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Pa
     return cache_folder(EXPORTS) / digest.hexdigest()[:32]
 
 
-def is_whole_export(folder: Path) -> bool:
-    """Tell whether a folder of the cache holds an undamaged export."""
+def is_whole_export(folder: Path, spec: EncoderSpec) -> bool:
+    """Tell whether a folder of the cache holds an export of this encoder whose files are whole.
+
+    What the export says of its model is compared with a digest of the model itself, which the folder cannot know.
+    """
     try:
         export = exported.read_export(folder)
-        if export is None:
+        if export is None or export.model_digest != exported.model_digest(spec):
             return False
         exported.check_files(folder, export)
     except InputError:
         return False
-    return True
+    return {exported.ONNX, exported.OPENVINO} & export.sha256.keys() != set()
 
 
 def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: str) -> None:
@@ -193,7 +203,7 @@ def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, r
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_name(f".{folder.name}.lock")):
-            if is_whole_export(folder):  # another process was first
+            if is_whole_export(folder, spec):  # another process was first
                 return
             shutil.rmtree(folder, ignore_errors=True)  # it may hold a damaged export
             export_model(_source(name, spec), folder, precision, weights=False, mapped=True, runtime=runtime)

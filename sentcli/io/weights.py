@@ -59,6 +59,23 @@ def load_state_dict(folder: Path) -> StateDict:
     return state
 
 
+def tensor_names(folder: Path) -> set[str]:
+    """Return the names of all weights of a folder; of safetensors files without reading the weights."""
+    from safetensors import SafetensorError, safe_open
+
+    names: set[str] = set()
+    for path in weight_files(folder):
+        if path.suffix != ".safetensors":
+            names.update(load_weights(path))
+            continue
+        try:
+            with safe_open(path, "numpy") as file:
+                names.update(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"{path} is damaged: {_first_line(error)}") from error
+    return names
+
+
 def load_weights(path: Path) -> StateDict:
     """Read one weight file.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentcli.errors import InputError
-from sentcli.io.weights import has_weights, load_state_dict, load_weights
+from sentcli.io.weights import has_weights, load_state_dict, load_weights, tensor_names
 
 if TYPE_CHECKING:
     from sentcli.io.weights import StateDict
@@ -44,6 +44,13 @@ def head_weights(folder: Path, state: StateDict) -> StateDict:
                 prefix = key.removesuffix("weight")
                 return {name: state[prefix + name] for name in ("weight", "bias")}
     raise InputError(f"{folder} has no trained head ({HEAD_FOLDER}/, {', '.join(HEAD_KEYS)}): use --pooling cls")
+
+
+def head_is_pooler(folder: Path) -> bool:
+    """Tell whether the head of a folder is the checkpoint's pooler, which a plain language model has as well."""
+    if (folder / HEAD_FOLDER / "model.safetensors").exists():
+        return False
+    return not any(name.endswith(f"{HEAD_KEYS[0]}.weight") for name in tensor_names(folder))
 
 
 LM_HEADS = (

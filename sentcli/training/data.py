@@ -22,8 +22,10 @@ from sentcli.io.sources import open_source
 
 SUBSET_STREAM = 2**31 + 1
 """Sets the random numbers that draw a subset apart from those of order and views."""
-HIGHEST_SCORE = 5.0
-"""The score of STS-B that becomes 1."""
+STSB_RANGE = (0.0, 5.0)
+"""The scores of STS-B, from unrelated to equal."""
+RANGES = ((0.0, 1.0), STSB_RANGE, (0.0, 10.0), (0.0, 100.0), (-1.0, 1.0))
+"""The usual ranges of scores; the first one that holds all scores of a table is taken."""
 FOLD_SEED = 42
 """The seed that shuffles pairs before they are split into folds, as in IS-BERT's code for AFS."""
 TOPICS = "topics"
@@ -81,6 +83,8 @@ class TrainingSentences:
     """The second sentence of each pair."""
     scores: list[float] | None = None
     """The score of each pair, between 0 and 1."""
+    score_range: tuple[float, float] = STSB_RANGE
+    """The scores in the files that became 0 and 1."""
 
 
 def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
@@ -104,6 +108,11 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
     return TrainingSentences(sentences, _file_facts(paths, row_counts, chosen), collector.blank)
 
 
+def repetitions(texts: Sequence[str]) -> int:
+    """Return how many texts repeat an earlier one; they are compared by 64-bit hashes."""
+    return len(texts) - len(np.unique(np.fromiter(map(hash, texts), np.int64, len(texts))))
+
+
 def _file_facts(
     files: list[tuple[str, Path]], row_counts: list[int], chosen: npt.NDArray[np.int64]
 ) -> tuple[dict[str, object], ...]:
@@ -116,15 +125,20 @@ def _file_facts(
 
 
 def read_pairs(
-    files: Sequence[str], *, subset: Subset | None = None, hold_out: str | None = None
+    files: Sequence[str],
+    *,
+    subset: Subset | None = None,
+    hold_out: str | None = None,
+    score_range: tuple[float, float] | None = None,
 ) -> tuple[TrainingSentences, sts.Pairs | None]:
     """Read scored pairs of sentences.
 
     Args:
         files: a SentEval ``data/downstream`` folder, whose STS-B training set is read; SentEval's ``sts-train.csv``
-            itself; tables with the columns ``sentence1``, ``sentence2`` and ``score`` (0 to 5); or a folder of tables.
+            itself; tables with the columns ``sentence1``, ``sentence2`` and ``score``; or a folder of tables.
         subset: which of the pairs are trained on.
         hold_out: which pairs are left out: those of a file, named without its suffix, or a fold such as ``3/10``.
+        score_range: the scores that become 0 and 1; None takes the first of `RANGES` that holds all scores.
 
     Returns:
         The training pairs, and the pairs that are held out.
@@ -139,14 +153,17 @@ def read_pairs(
         for number, (first, second, score) in enumerate(pairs, 1):
             if len(rows) == limit:
                 break
-            if not 0 <= score <= HIGHEST_SCORE:
-                message = f"score {score} is not between 0 and {HIGHEST_SCORE:g}"
+            if score_range is not None and not score_range[0] <= score <= score_range[1]:
+                message = f"score {score:g} is not between {score_range[0]:g} and {score_range[1]:g}"
                 raise DataError(name, message, line=number, unit="pair")
-            rows.append((first, second, score / HIGHEST_SCORE))
+            rows.append((first, second, score))
         row_counts.append(len(rows) - before)
         paths.append(path)
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(files)}")
+    of_stsb = all(Path(name).name == sts.STSB_TRAIN.name for name in names)
+    low, high = score_range or (STSB_RANGE if of_stsb else _range_of([score for _, _, score in rows]))
+    rows = [(first, second, (score - low) / (high - low)) for first, second, score in rows]
     held_out = _held_out(hold_out, [task_name(name) for name in names], row_counts)
     rest = np.setdiff1d(np.arange(len(rows)), held_out)
     if not len(rest):
@@ -154,8 +171,17 @@ def read_pairs(
     chosen = rest[subset.rows(len(rest))]
     sentences, partners, scores = (list(column) for column in zip(*(rows[i] for i in chosen), strict=True))
     facts = _file_facts([(path.name, path) for path in paths], row_counts, chosen)
-    corpus = TrainingSentences(sentences, facts, 0, partners, scores)
+    corpus = TrainingSentences(sentences, facts, 0, partners, scores, (low, high))
     return corpus, None if hold_out is None else sts.scored(hold_out, [rows[i] for i in held_out])
+
+
+def _range_of(scores: Sequence[float]) -> tuple[float, float]:
+    """Return the range that scores are taken to be in: a usual one, or from the lowest to the highest."""
+    lowest, highest = min(scores), max(scores)
+    usual = next(((low, high) for low, high in RANGES if low <= lowest and highest <= high), (lowest, highest))
+    if usual[0] == usual[1]:
+        raise InputError(f"all scores are {lowest:g}: there is nothing to learn from them")
+    return usual
 
 
 def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:

@@ -27,7 +27,15 @@ from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import is_first, launched, process_count
 from sentcli.training.batches import Batch, to_tensors
-from sentcli.training.data import Subset, TrainingSentences, read_corpus, read_pairs, read_task_text
+from sentcli.training.data import (
+    STSB_RANGE,
+    Subset,
+    TrainingSentences,
+    read_corpus,
+    read_pairs,
+    read_task_text,
+    repetitions,
+)
 from sentcli.training.held_out_text import HeldOutText
 from sentcli.training.loop import run_order
 from sentcli.training.run_folder import check_run_folder
@@ -62,6 +70,8 @@ class TrainRequest:
     """The tasks whose sentences are trained on, as `read_task_text` takes them."""
     hold_out: str | None = None
     """The pairs that are left out and scored at the end, as `read_pairs` takes them."""
+    score_range: tuple[float, float] | None = None
+    """The scores of pairs that become cosines of 0 and 1; None takes the usual range that holds all of them."""
     after: str | None = None
     """A method that is trained first, on the sentences of the pairs."""
     first_stage: dict[str, Any] | None = None
@@ -158,6 +168,7 @@ class Prepared:
             "processes": process_count(),
             "device": self.encoder.backend.device.partition(":")[0],
             **({} if request.hold_out is None else {"hold_out": request.hold_out}),
+            **({} if self.corpus.score_range == STSB_RANGE else {"score_range": self.corpus.score_range}),
         }
 
 
@@ -193,6 +204,16 @@ def prepare(request: TrainRequest) -> Prepared:
         device = next(model.parameters()).device
         _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
+        if isinstance(method.views, ScoredPairs):
+            low, high = corpus.score_range
+            notes.append(
+                f"scores from {low:g} to {high:g} become cosines from 0 to 1; --score-range says another range"
+            )
+        elif repeated := repetitions(corpus.sentences):
+            notes.append(
+                f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one: in a batch with it they are "
+                "taken for different sentences"
+            )
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(
@@ -260,7 +281,9 @@ def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences
     if isinstance(method.views, ScoredPairs):
         if request.text_of is not None:
             raise InputError(f"--text-of is for methods that take plain text; {method.name} takes scored pairs")
-        return read_pairs(request.data, subset=request.subset, hold_out=request.hold_out)
+        return read_pairs(
+            request.data, subset=request.subset, hold_out=request.hold_out, score_range=request.score_range
+        )
     if request.text_of is not None:
         return read_task_text(request.text_of, request.data, subset=request.subset, hold_out=request.hold_out), None
     if request.hold_out is not None:

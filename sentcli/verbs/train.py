@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,6 +53,8 @@ class DataOptions:
             scored pairs.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are
             one run for each.
+        score_range: sts-regression: the scores that stand for unrelated and for equal, if not the usual range (0 to
+            1, 5, 10 or 100, or -1 to 1) that holds all of them.
         limit: Train on the first N sentences.
         fraction: Train on this share of the sentences, the first.
         subset_seed: Draw those of --limit or --fraction at random instead.
@@ -63,6 +66,7 @@ class DataOptions:
     text_field: str = "text"
     text_of: Annotated[str | None, Flag(metavar="TASK,...|pairs")] = None
     hold_out: Annotated[str | None, Flag(metavar="NAME|N/K|topics|K-fold")] = None
+    score_range: Annotated[str | None, Flag(metavar="LOW,HIGH")] = None
     limit: Annotated[int | None, Ge(1)] = None
     fraction: Annotated[float | None, Ge(0), Le(1)] = None
     subset_seed: Annotated[int | None, Ge(0)] = None
@@ -144,9 +148,7 @@ def train(
 ) -> Outcome:
     """Train a sentence encoder, on plain text unless the method is supervised.
 
-    Every setting that is not given is the paper's; -v lists them all. (Only ct
-    and mirror-bert were made for --pooling mean; they take cls unless told.)
-    The folder opens with this tool and with sentence-transformers, and its
+    Every setting that is not given is the paper's; -v lists them all. The folder opens with this tool and with sentence-transformers, and its
     metrics.jsonl gets one line a step. The head of the training is stored apart
     and never encodes unasked.
 
@@ -207,6 +209,7 @@ def train(
             text_field=corpus.text_field,
             text_of=corpus.text_of,
             hold_out=corpus.hold_out,
+            score_range=_range(corpus.score_range),
             after=what.after,
             subset=Subset(corpus.limit, corpus.fraction, corpus.subset_seed),
             eval_data=located(corpus.eval_data) if corpus.eval_data is not None else None,
@@ -259,3 +262,16 @@ def _key_value(pair: str) -> tuple[str, Any]:
     if not equals:
         raise InputError(f"--set {pair}: expected KEY=VALUE, for example --set temperature=0.1")
     return key.strip(), value
+
+
+def _range(text: str | None) -> tuple[float, float] | None:
+    """Return the two ends of a range such as ``0,1``."""
+    if text is None:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError as error:
+        raise InputError(f"--score-range {text}: expected two numbers, such as 0,1") from error
+    if not -math.inf < low < high < math.inf:
+        raise InputError(f"--score-range {text}: the first number has to be the lower one")
+    return low, high

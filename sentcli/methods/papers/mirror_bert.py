@@ -1,7 +1,8 @@
 """Mirror-BERT, sentence level (Liu, Vulic, Korhonen and Collier, EMNLP 2021): a masked span is the second view.
 
 View 1 is the text, view 2 the text with five random characters masked; dropout on both. Loss: NT-Xent, in which every
-row of both views is an anchor. No head. BERT pools by the mean, RoBERTa by [CLS]: ``--pooling mean``.
+row of both views is an anchor. No head. The mean of the tokens, as for BERT; RoBERTa takes
+[CLS]: ``--pooling cls``. miCSE's authors measured 69.81 with the mean and 43.32 with [CLS] on BERT.
 
 Where the authors' code and this one differ:
     mean       over 50 positions with padding (code); over the real tokens here, so that a vector does not depend on
@@ -22,6 +23,7 @@ METHOD = Method(
     objectives={"nt-xent": NTXent(temperature=0.04)},
     views=SpanMask(span=5),
     head=NoHead(),
+    pooling="mean",
     settings=Settings(  # code; 10,000 sentences are 50 steps
         batch_size=200,
         learning_rate=2e-5,
