@@ -76,7 +76,7 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, pa
 
 
 def _check_directory(path: Path, part: ShardShare, *, overwrite: bool, resume: bool, append: bool) -> None:
-    names = [file.name for file in path.iterdir()] if path.is_dir() else []
+    names = [file.name for file in path.iterdir() if file.suffix != ".lock"] if path.is_dir() else []
     if part.of > 1 and MANIFEST in names:
         raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
     others = {int(part_file[2]) for name in names if (part_file := PART.fullmatch(name))} - {part.of}

@@ -50,7 +50,8 @@ class Source:
     def described(self) -> dict[str, Any]:
         """Return the facts that identify the file: name, format, size and SHA-256."""
         size, digest = self.path.stat().st_size, file_digest(self.path)
-        return {"name": Path(self.name).name, "format": self.format, "bytes": size, "sha256": digest}
+        name = Path(self.name).name.encode("utf-8", "backslashreplace").decode("utf-8")  # it may be no UTF-8
+        return {"name": name, "format": self.format, "bytes": size, "sha256": digest}
 
 
 def open_source(name: str, file_format: str | None = None) -> Source:

@@ -1,8 +1,7 @@
 """Contrastive Tension (Carlsson et al., ICLR 2021): two encoders agree on equal sentences and on nothing else.
 
 Both start from the same weights and are both trained. Of 8 pairs one shows the same sentence to both, 7 show two
-unrelated ones; loss: binary cross-entropy of the dot product. The vector is
-the mean of the tokens.
+unrelated ones; loss: binary cross-entropy of the dot product. The sentence vector is the mean of the tokens.
 
 Where the authors' code and sentence-transformers differ:
     dropout    off (authors, default), on                            --set dropout=0.1
