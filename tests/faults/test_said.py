@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import threading
 import time
 
@@ -158,7 +157,7 @@ def test_a_sweep_checks_every_point_first_and_leaves_nothing(tiny_bert, text, tm
 
 
 def test_points_whose_names_are_alike_have_folders_of_their_own(tiny_bert, text, tmp_path, invoke):
-    models = [shutil.copytree(tiny_bert, tmp_path / name) for name in ("a b", "a_b")]
+    models = [save_backbone(tmp_path / name, seed=seed) for seed, name in enumerate(("a b", "a_b"))]
     sweep = tmp_path / "sweep.toml"
     sweep.write_text(f"[[grid]]\nmodel = {[str(model) for model in models]}\n")
     command = ("train", "--method", "simcse", "--sweep", sweep, "--data", text, "-o", tmp_path / "m", *STEPS)
@@ -202,7 +201,7 @@ def test_a_very_long_line_is_cut_before_the_tokenizer(tiny_bert, tmp_path, run):
         "encode", tmp_path / "long.txt", "-m", tiny_bert, "-o", tmp_path / "v.npy", "--backend", "torch", check=0
     )
     assert time.monotonic() - began < 60
-    assert "1 of" in done.stderr and "longer than" in done.stderr.replace("longer", "longer")
+    assert "1 rows are longer than 32 tokens" in done.stderr
 
 
 # Files of retrieval sets
