@@ -189,11 +189,28 @@ def _parquet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
             # Parquet is read from its end, so a gzipped file has to be unpacked into memory
             table = pq.ParquetFile(io.BytesIO(handle.read()) if source.gzipped else handle)
             for batch in table.iter_batches(batch_size=4096):
-                for record in batch.to_pylist():
+                for record in _records_of(batch):
                     number += 1
                     yield number, record
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(source.name, f"not a readable Parquet file ({error})") from error
+
+
+def _records_of(batch: Any) -> list[dict[str, Any]]:
+    """Return the rows of an Arrow batch; a date or duration that Python cannot hold is given as text."""
+    try:
+        return list(batch.to_pylist())
+    except (OverflowError, ValueError):
+        columns = [[_python_value(value) for value in column] for column in batch.columns]
+        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _python_value(value: Any) -> Any:
+    """Return an Arrow value as a Python object, or as text."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return str(value.cast("string")) if not hasattr(value, "values") else str(value)
 
 
 def is_id(value: object) -> bool:

@@ -430,3 +430,21 @@ def test_a_damaged_parquet_file_is_named(file, content, gz):
 def test_data_errors_are_input_errors():
     assert issubclass(DataError, InputError)
     assert str(DataError("f.csv", "bad", line=3)) == "f.csv, line 3: bad"
+
+
+def test_dates_and_durations_beyond_pythons_are_text(tmp_path):
+    table = pa.table(
+        {
+            "text": ["a", "b"],
+            "when": pa.array([9 * 10**18, 0]).cast(pa.timestamp("us")),
+            "took": pa.array([9 * 10**18, 1]).cast(pa.duration("ms")),
+            "day": pa.array([2**30, 1], pa.int32()).cast(pa.date32()),
+        }
+    )
+    pq.write_table(table, tmp_path / "rows.parquet")
+    sources = [open_source(str(tmp_path / "rows.parquet"))]
+    assert survey(sources, ReadOptions()).column_types == dict.fromkeys(("when", "took", "day"), pa.string())
+    (block,) = blocks(sources, ReadOptions(), columns=("when", "took", "day"))
+    assert block.texts == ["a", "b"]
+    assert all(isinstance(values[0], str) for values in block.columns.values())
+    assert block.columns["day"][1].isoformat() == "1970-01-02"
