@@ -210,7 +210,7 @@ def _python_value(value: Any) -> Any:
     try:
         return value.as_py()
     except (OverflowError, ValueError):
-        return str(value.cast("string")) if not hasattr(value, "values") else str(value)
+        return str(value.cast("string"))
 
 
 def is_id(value: object) -> bool:
