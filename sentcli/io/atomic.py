@@ -6,6 +6,7 @@ import errno
 import glob
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,18 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
             probe.unlink()
         except OSError as error:
             raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def regular(path: Path) -> os.stat_result:
+    """Return the state of a file.
+
+    Raises:
+        OSError: if it is missing, or is a folder, or a pipe or device, for whose bytes a reader would wait.
+    """
+    state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return state
 
 
 def refuse_link(path: Path) -> None:

@@ -8,7 +8,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from sentcli.io.atomic import replacing
+from sentcli.io.atomic import regular, replacing
 from sentcli.io.cache import cache_folder
 
 SETTLED = 2 * 10**9
@@ -17,7 +17,7 @@ SETTLED = 2 * 10**9
 
 def file_digest(path: Path, method: str = "sha256") -> str:
     """Return the checksum of a file in hexadecimal; a file that has not changed is not read twice by a process."""
-    state = path.stat()
+    state = regular(path)
     return _digest(path.resolve(), method, state.st_size, state.st_mtime_ns, state.st_ino)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import math
-import stat
 import sys
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import replacing
+from sentcli.io.atomic import regular, replacing
 from sentcli.printable import escaped
 
 LARGEST = 256 * 2**20
@@ -25,11 +24,9 @@ def contents(path: Path) -> str:
         OSError: if it is missing, cannot be read, is no regular file (a pipe would be waited for), or is far too large.
         UnicodeDecodeError: if it is no UTF-8.
     """
-    about = path.stat()
-    if not stat.S_ISREG(about.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    if about.st_size > LARGEST:
-        raise OSError(errno.EFBIG, f"it has {about.st_size:,} bytes, which is too large", str(path))
+    size = regular(path).st_size
+    if size > LARGEST:
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes, which is too large", str(path))
     return path.read_text("utf-8")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import replacing
+from sentcli.io.atomic import regular, replacing
 from sentcli.io.json_files import contents, decode
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def tensor_names(folder: Path) -> set[str]:
             names.update(load_weights(path))
             continue
         try:
+            regular(path)
             with safe_open(path, "numpy") as file:
                 names.update(file.keys())
         except (SafetensorError, OSError) as error:
@@ -87,6 +88,7 @@ def load_weights(path: Path) -> StateDict:
     from safetensors.torch import load_file
 
     try:
+        regular(path)
         plain = path.suffix == ".safetensors"
         loaded: Any = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:

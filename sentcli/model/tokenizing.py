@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
+from sentcli.io.atomic import regular
 from sentcli.model.options import MIN_LENGTH
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ def read_tokenizer(folder: Path) -> Any:
     if not path.exists():
         raise InputError(f"{path} is missing")
     try:
+        regular(path)
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
         raise InputError(f"{path} cannot be loaded: {' '.join(str(error).split())[:200]}") from error

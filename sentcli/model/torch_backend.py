@@ -14,6 +14,7 @@ import torch
 from tokenizers import Tokenizer
 
 from sentcli.errors import InputError
+from sentcli.io.atomic import regular
 from sentcli.model import torch_model
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions
@@ -144,6 +145,8 @@ def load_tokenizer(folder: Path) -> Any:
     if not any((folder / name).exists() for name in names):
         raise InputError(f"{folder} holds no tokenizer: looked for {', '.join(names)}")
     try:
+        for path in folder.glob("*token*.json"):
+            regular(path)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
         reason = " ".join(str(error).split())[:200]

@@ -66,18 +66,21 @@ def limited(seconds, pipe):
         raise TimeoutError(f"took more than {seconds} s")
 
     def release():
-        if pipe.is_fifo():
+        while not over.wait(0.2):
             with suppress(OSError):
                 os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
     before = signal.signal(signal.SIGALRM, late)
+    over = threading.Event()
     releasing = threading.Timer(seconds, release)
-    releasing.start()
+    if pipe.is_fifo():
+        releasing.start()
     signal.alarm(seconds)
     try:
         yield
     finally:
         releasing.cancel()
+        over.set()
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
 
