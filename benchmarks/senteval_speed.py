@@ -19,7 +19,8 @@ import torch
 from common import data_folder, machine
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation import probe, transfer, vectors
+from sentcli.evaluation import probe, transfer
+from sentcli.evaluation.evaluated import encode
 from sentcli.evaluation.transfer_tasks import features, labels, load_tasks
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -36,7 +37,7 @@ def main() -> None:
     print(machine(), flush=True)
     trainer, settings = transfer.PROTOCOLS[options.protocol], getattr(plain, options.protocol.upper())
     tasks = load_tasks(data_folder() / "senteval", [options.task])
-    encoded = vectors.encode(SentenceEncoder.load("minilm", normalize=False), tasks[0].texts)
+    encoded = encode(SentenceEncoder.load("minilm", normalize=False), tasks[0].texts)
     x, y = features(tasks[0], encoded)["all"], labels(tasks[0])["all"]
     outer = [rows for rows, _ in probe.split(y, trainer.folds)[: options.outer]]
 
@@ -44,8 +45,8 @@ def main() -> None:
         began = time.perf_counter()
         folds = [probe.Fold(r[fit], r[dev]) for r in outer for fit, dev in probe.split(y[r], trainer.folds)]
         penalties = trainer.penalties(tasks[0])
-        found = trainer.train(x, y, 2, folds, [penalties] * len(folds), lambda count: None)
-        accuracies["together"] = found.accuracy.reshape(len(outer), -1, len(penalties)).mean(axis=1).max(axis=1)
+        fitted = trainer.train(probe.Grid(x, y, 2, folds, [penalties] * len(folds)), lambda count: None)
+        accuracies["together"] = fitted.accuracy.reshape(len(outer), -1, len(penalties)).mean(axis=1).max(axis=1)
         return time.perf_counter() - began
 
     def apart() -> float:

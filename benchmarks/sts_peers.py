@@ -37,7 +37,7 @@ def main() -> None:
 
     def ours() -> float:
         began = time.perf_counter()
-        found["ours"] = {task.task: task.spearman for task in sts.evaluate(encoder, tasks).tasks}
+        found["ours"] = {name: score.value for name, score in sts.evaluate(encoder, tasks).items()}
         return time.perf_counter() - began
 
     def theirs() -> float:
@@ -55,7 +55,8 @@ def main() -> None:
     ratios = sorted(slow / fast for fast, slow in pairs)
     fast, slow = (statistics.median(side) for side in zip(*pairs, strict=True))
     count = sum(len(s) for subsets in tasks.values() for s in subsets)
-    print(f"{count} pairs, {len(sts.sentences(tasks))} distinct sentences, backend {encoder.backend.name}")
+    texts = {text for subsets in tasks.values() for text in sts.sentences(subsets)}
+    print(f"{count} pairs, {len(texts)} distinct sentences, backend {encoder.backend.name}")
     print(f"sentcli {fast:.1f} s, sentence-transformers {slow:.1f} s")
     difference = max(abs(found["ours"][task] - found["theirs"][task]) for task in tasks)
     print(
