@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.json_files import contents, decode
+from sentcli.io.forms import checked
+from sentcli.io.json_files import contents, decode, read_json
 
 METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"
 """The names of `training.run_folder`, which is not imported here because it needs torch."""
@@ -78,22 +80,30 @@ def _record(line: str) -> dict[str, Any]:
     return record
 
 
+class RunConfig(BaseModel):
+    """What is read of the configuration of a run; each is a table of values by name."""
+
+    method: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    start_model: dict[str, Any] = {}
+    encoder: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
+    data: list[dict[str, Any]] = []
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the configuration of a finished run; empty if the run has not finished.
 
     Raises:
-        DataError: if it is no JSON object.
+        InputError: if it is no JSON, or of another form.
     """
     path = folder / CONFIG
     if not path.exists():
         return {}
-    try:
-        config = decode(contents(path))
-    except ValueError as error:
-        raise DataError(path, "not valid JSON") from error
-    if not isinstance(config, dict):
-        raise DataError(path, "not a JSON object")
-    return config
+    config = read_json(path)
+    checked(RunConfig, config, path)
+    return dict(config)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,8 @@ def _terminated(number: int, frame: object) -> None:
 def _message(error: Exception) -> str:
     if isinstance(error, SentcliError):
         return str(error)
+    if str(error).startswith("Symlink loop from"):  # a RuntimeError of pathlib
+        return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error} (a defect of sentcli; --debug shows where)"

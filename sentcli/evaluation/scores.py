@@ -281,7 +281,7 @@ class ModelScores:
         kind = next((kind for kind in self.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
         tasks = self.of_kind(kind) if kind is not TRAINED_HEAD else []
         mean = average(tasks, kind, least=1)
-        pearson = [round(task.metrics["pearson"], 2) for task in tasks if kind is SIMILARITY]
+        pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
         more = {
             "average": mean,
             "average_pearson": round(float(np.mean(pearson)), 2) if pearson else None,

@@ -304,7 +304,10 @@ def _misfit(folder: Path, shard: Shard, dimension: int, expected: tuple[int, int
 
     if expected != (shard.first_row, shard.count):
         return f"shard {shard.number} says rows {shard.first_row} and {shard.count}, expected {expected}"
-    shape = np.load(folder / shard.vectors, mmap_mode="r", allow_pickle=False).shape
+    try:
+        shape = np.load(folder / shard.vectors, mmap_mode="r", allow_pickle=False).shape
+    except (OSError, ValueError, EOFError) as error:
+        return f"{shard.vectors} is damaged ({error})"
     if shape != (shard.count, dimension):
         return f"{shard.vectors} has the shape {list(shape)}"
     count = pq.ParquetFile(folder / shard.rows).metadata.num_rows

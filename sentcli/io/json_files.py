@@ -56,7 +56,7 @@ def read_json(path: Path, missing: str | None = None, *, default: Any = None) ->
     try:
         return decode(contents(path))
     except FileNotFoundError as error:
-        if default is not None:
+        if default is not None and not path.is_symlink():
             return default
         raise InputError(missing or f"{path} is missing") from error
     except OSError as error:

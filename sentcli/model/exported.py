@@ -9,7 +9,9 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from sentcli.errors import InputError
 from sentcli.io.digests import file_digest, known_digest
@@ -29,7 +31,7 @@ class Export:
 
     precision: str
     dimension: int
-    pad_id: int
+    pad_id: Annotated[int, Field(ge=0, lt=2**31)]
     model: str
     """The name of the model that was given to `sentcli export`."""
     model_digest: str
@@ -38,7 +40,7 @@ class Export:
     """The SHA-256 of each weight file that the export was made from; see `weight_digests`."""
     pooling: str
     normalize: bool
-    max_length: int
+    max_length: Annotated[int, Field(ge=1, lt=2**31)]
     graph: str
     """``written`` from the weights, ``traced`` by torch's exporter, or ``traced and fused``."""
     sha256: dict[str, str] = field(default_factory=dict)

@@ -209,7 +209,7 @@ def read_spec(folder: Path) -> EncoderSpec:
     """
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}")
-    if (folder / "modules.json").exists():
+    if (folder / "modules.json").exists() or (folder / "modules.json").is_symlink():
         try:
             return _sentence_transformers_spec(folder)
         except (KeyError, TypeError, AttributeError, ValueError) as error:

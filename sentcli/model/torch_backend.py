@@ -158,6 +158,9 @@ def load_tokenizer(folder: Path) -> Any:
 
 def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> TextTokenizer:
     """Wrap the fast tokenizer of transformers; see `tokenizing.fit`."""
-    own_limit = hf_tokenizer.model_max_length if hf_tokenizer.model_max_length < NO_LIMIT else None
+    own_limit = hf_tokenizer.model_max_length
+    if not isinstance(own_limit, (int, float)):
+        raise InputError(f"{spec.folder}: the model_max_length of its tokenizer is no number")
+    own_limit = int(own_limit) if own_limit < NO_LIMIT else None
     copied = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # a copy, because its truncation is changed
     return fit(copied, spec, hf_tokenizer.pad_token_id, own_limit, max_length)

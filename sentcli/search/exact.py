@@ -135,7 +135,7 @@ class Blocks:
             path = folder / shard.vectors
             try:
                 array = np.load(path, mmap_mode="r", allow_pickle=False)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, EOFError) as error:
                 raise DataError(path, f"damaged ({error}); encode again with --overwrite") from error
             if array.shape != (shard.count, dimension):
                 expected = f"{shard.count} vectors of {dimension} dimensions"

@@ -22,17 +22,17 @@ class Scene:
         name: of the scene.
         command: words of the command line, relative to the folder of the scene.
         files: each of them is spoiled in turn.
-        keeps: what the command must leave as it was when it fails, relative to the folder.
         makes: what the command may make, also when it fails: a run that can be resumed.
         passes: spoilings that leave a good file of this kind.
+        repairs: whether the command makes anew what is damaged.
     """
 
     name: str
     command: str
     files: tuple[str, ...]
-    keeps: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
     passes: tuple[str, ...] = ()
+    repairs: bool = False
 
 
 TEXT_PASSES = ("half of it", "zeros")
@@ -40,7 +40,13 @@ MODEL = (
     "config.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "tokenizer.json",
     "tokenizer_config.json", "config_sentence_transformers.json", "model.safetensors",
 )  # fmt: skip
-OPTIONAL = ("gone",)
+WITHOUT = ("gone", "JSON other object", "JSON empty object")
+OPTIONAL = {
+    "sentence_bert_config.json": WITHOUT, "config_sentence_transformers.json": WITHOUT,
+    "tokenizer_config.json": WITHOUT, "modules.json": ("gone",), "sentcli.json": WITHOUT, "onnx/config.json": WITHOUT, "metrics.jsonl": ("half of it",),
+    "results.jsonl": ("half of it",),
+}  # fmt: skip
+"""What a command may do without, by the end of the file's name."""
 SCENES = [
     Scene("encode text", "encode text.txt -m bert -o out.npy", ("text.txt",), passes=TEXT_PASSES),
     Scene("encode JSON lines", "encode rows.jsonl -m bert -o out.npy", ("rows.jsonl",)),
@@ -49,8 +55,7 @@ SCENES = [
     Scene("encode Parquet", "encode rows.parquet -m bert -o out.parquet", ("rows.parquet",)),
     Scene("encode gzip", "encode text.txt.gz -m bert -o out.jsonl", ("text.txt.gz",)),
     Scene(
-        "encode over an old file", "encode text.txt -m bert -o old.npy --overwrite", ("text.txt",), keeps=("old.npy",),
-        passes=TEXT_PASSES,
+        "encode over an old file", "encode text.txt -m bert -o old.npy --overwrite", ("text.txt",), passes=TEXT_PASSES,
     ),
     Scene(
         "encode with a model", "encode text.txt -m model -o out.npy --backend torch", tuple(f"model/{f}" for f in MODEL)
@@ -73,7 +78,7 @@ SCENES = [
             "vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet",
             "vectors/indexes/hnsw/index.json", "vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",
         ),
-        keeps=("text.txt",), makes=("vectors",), passes=("gone",),
+        makes=("vectors",), repairs=True,
     ),
     Scene(
         "search", "retrieve --corpus vectors -m bert --query cat --index hnsw",
@@ -125,7 +130,7 @@ SCENES = [
     Scene(
         "resume a training", f"train --method simcse -m bert --data text.txt -o stopped {' '.join(TRAIN)} --resume",
         ("stopped/run.json", "stopped/metrics.jsonl", "stopped/checkpoint-00000002.json"),
-        makes=("stopped",), passes=("gone",),
+        makes=("stopped",), repairs=True,
     ),
     Scene("export", "export -m model -o out --precision int8", tuple(f"model/{f}" for f in MODEL)),
     Scene("report of scores", "report scores.json -o out.html", ("scores.json",)),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sentcli.errors import InputError
+from sentcli.errors import DataError, InputError
 from sentcli.io.json_files import read_json, write_json
 from sentcli.io.weights import has_weights, load_state_dict, save_weights
 
@@ -122,7 +122,14 @@ class ModuleSpec:
     @classmethod
     def read(cls, folder: Path) -> ModuleSpec:
         """Read the module that `write` wrote into a folder."""
-        return cls.from_config(read_json(folder / cls.config_file), folder)
+        path = folder / cls.config_file
+        config = read_json(path)
+        if not isinstance(config, dict):
+            raise DataError(path, f"expected a JSON object, not {config!r:.60}")
+        try:
+            return cls.from_config(config, folder)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise DataError(path, f"damaged: {error!r}") from error
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> ModuleSpec:

@@ -62,8 +62,10 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         """Read the modes, in the current or the older form of sentence-transformers."""
         modes = config.get("pooling_mode")
         if modes is None:
+            if not config.keys() & {*LEGACY_POOLING_KEYS.values()}:
+                raise InputError(f"{folder}: its configuration names no pooling mode")
             modes = [mode for mode, key in LEGACY_POOLING_KEYS.items() if config.get(key)] or ["mean"]
-        modes = (modes,) if isinstance(modes, str) else tuple(modes)
+        modes = (modes,) if isinstance(modes, str) else tuple(map(str, modes))
         unknown = [mode for mode in modes if mode not in TOKEN_POOLINGS]
         if unknown:
             raise InputError(f"pooling {unknown[0]!r} is not supported; one of: {', '.join(TOKEN_POOLINGS)}")
