@@ -148,9 +148,10 @@ def train(
 ) -> Outcome:
     """Train a sentence encoder, on plain text unless the method is supervised.
 
-    Every setting that is not given is the paper's; -v lists them all. The folder opens with this tool and with sentence-transformers, and its
-    metrics.jsonl gets one line a step. The head of the training is stored apart
-    and never encodes unasked.
+    Every setting that is not given is the paper's; -v lists them all. The folder
+    opens with this tool and with sentence-transformers, and its metrics.jsonl
+    gets one line a step. The head of the training is stored apart and never
+    encodes unasked.
 
     Args:
         output: The folder of the trained model.
