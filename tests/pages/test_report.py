@@ -85,6 +85,18 @@ def test_sts_eval_writes_pages(invoke, pairs, tiny_bert, tiny_roberta, tmp_path)
     assert r"\toprule" in (tmp_path / "a.tex").read_text("utf-8")
 
 
+def test_groups_are_compared_from_the_files_of_the_commands(invoke, pairs, tiny_bert, tiny_roberta, tmp_path):
+    """The files hold the samples, so that groups are compared without a model."""
+    options = ["--pairs", pairs, "--json", tmp_path / "seeds.json"]
+    models = [part for pooling in ("bert", "roberta") for part in ("-m", tmp_path / pooling)]
+    for name, folder in (("bert", tiny_bert), ("roberta", tiny_roberta)):
+        (tmp_path / name).symlink_to(folder)
+    invoke("sts-eval", *models, *options, check=0)
+    out = tmp_path / "a.md"
+    invoke("report", tmp_path / "seeds.json", "-o", out, "--group", "one=bert", "--group", "two=roberta", check=0)
+    assert "| two | one | 1, 1 | own |" in out.read_text("utf-8")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
