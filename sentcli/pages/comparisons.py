@@ -59,8 +59,8 @@ def _of_systems(table: ScoreTable) -> Table | None:
         texts |= {(i, 7 + j): f"< {SMALLEST_P}" for j, value in enumerate((difference.p, p)) if value < SMALLEST_P}
     notes = [
         f"Means over seeds, on the same samples of the {table.kind.sampled}. Systems with as many seeds are paired in "
-        "the order of their seeds, and the pairs are sampled too; otherwise the interval is of the "
-        f"{table.kind.sampled} alone and tells nothing of other seeds.",
+        "the order of their seeds, and these pairs are sampled too; with one seed each or different numbers of seeds, "
+        f"the interval is of the {table.kind.sampled} alone and tells nothing of other seeds.",
         f"p: normal, with the standard deviation of the samples; p (Holm): corrected for the {len(rows)} comparisons.",
     ]
     return Table(

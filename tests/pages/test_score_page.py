@@ -1,3 +1,4 @@
+import json
 import math
 import statistics
 
@@ -6,7 +7,7 @@ import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.score_files import read_object, read_scores
-from sentcli.evaluation.scores import TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.scores import TRAINED_HEAD, TRANSFER, ModelScores, TaskScore
 from sentcli.evaluation.significance import packed
 from sentcli.pages import style
 from sentcli.pages.figures import inline
@@ -184,6 +185,16 @@ def test_groups_are_compared_as_systems():
     p = [first[7], second[7]]
     assert [first[8], second[8]] == pytest.approx([min(1, 2 * p[0]) if p[0] < p[1] else p[0], max(p)], abs=1e-9)
     assert not section.text and any("corrected for the 2 comparisons" in note for note in section.table.notes)
+
+
+def test_accuracies_keep_samples_of_their_answers():
+    answers = np.random.default_rng(0).random(400) < 0.7
+    task = TaskScore("MR", TRANSFER.name, {"accuracy": 100 * float(answers.mean())}, ("accuracy",), correct=answers)
+    written = ModelScores("senteval", "m", {}, [task]).to_dict()
+    (read,) = read_object(json.loads(json.dumps(written))).tasks
+    samples = read.samples("accuracy")
+    np.testing.assert_allclose(samples, task.samples("accuracy"), rtol=1e-6)
+    assert (samples.mean(), samples.std()) == pytest.approx((task.value, 100 * (0.7 * 0.3 / 400) ** 0.5), rel=0.1)
 
 
 def test_seeds_without_samples_are_not_compared():
