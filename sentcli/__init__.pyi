@@ -200,7 +200,7 @@ def export(
         precision: fp16 is for GPUs; int8 quantises weights by column, activations as they come.
         verify: Compare with the model, and write nothing if the vectors differ.
         data: A SentEval downstream folder: also compare the scores on STS-B.
-        torch_weights: Keep the torch weights beside model.onnx, for SentenceTransformer(DIR).
+        torch_weights: Keep the torch weights in fp32 beside model.onnx; SentenceTransformer(DIR) loads these.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
         normalize: Force vectors of length 1 on or off.
         max_length: Tokens a text, special ones included; longer texts are cut and counted.
@@ -458,11 +458,13 @@ def report(
     intervals: bool | None = None,
     data: Path | str | None = None,
     texts: str | None = None,
+    text_field: str = 'text',
     pooling: str | None = None,
     max_length: int | None = None,
     backend: Literal['auto', 'torch', 'onnx', 'openvino'] = 'auto',
     precision: Literal['auto', 'fp32', 'fp16', 'bf16', 'int8'] = 'auto',
     device: str = 'auto',
+    allow_cpu_fallback: bool = False,
     against: str | None = None,
     rerun: bool = False,
     overwrite: bool = False,
@@ -482,11 +484,13 @@ def report(
         intervals: 95 % intervals; default: in HTML only, where there is room.
         data: A SentEval data/downstream folder, or sts once it is fetched: its STS-B pairs.
         texts: Texts, one a line or a row of a table.
+        text_field: Column of a table that holds the text.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
         max_length: Tokens a text, special ones included; longer texts are cut and counted.
         backend: What runs the model: auto takes the fastest that gives the same vectors and says which.
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
+        allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list names what there is.
         rerun: Encode and score anew, also what was measured before and is kept.
         overwrite: Replace an output that exists.

@@ -180,17 +180,24 @@ def _pin(entry: dict[str, Any]) -> Pin:
 
 
 OFFLINE = ("SENTCLI_OFFLINE", "HF_HUB_OFFLINE")
+VARIABLES = ("SENTCLI_DATA_DIR", "SENTCLI_DATA")
+"""Variables that name the data folder; the first that is set counts."""
 SHOWN = 5
 """How many missing files a message names; it only counts the others."""
 
 
 def data_folder(folder: Path | None = None) -> Path:
-    """Return the data folder: `folder`, else ``$SENTCLI_DATA_DIR``, else ``data`` in the cache of sentcli."""
+    """Return the data folder: `folder`, else that of the first of `VARIABLES`, else ``data`` in sentcli's cache."""
     if folder is not None:
         return folder.expanduser()
-    if variable := os.environ.get("SENTCLI_DATA_DIR"):
-        return Path(variable).expanduser()
+    if variable := _variable():
+        return Path(os.environ[variable]).expanduser()
     return cache_folder("data")
+
+
+def _variable() -> str | None:
+    """Return the variable that names the data folder, or None if none of them is set."""
+    return next((name for name in VARIABLES if os.environ.get(name)), None)
 
 
 def is_offline() -> bool:
@@ -246,6 +253,10 @@ def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
     place = folder / dataset.folder
     names = ", ".join(file.path for file in absent[:SHOWN]) + _more(len(absent))
     lines = [f"{dataset.name} is not on this machine: {len(absent)} of {len(dataset.files)} files are missing: {names}"]
+    if folder == data_folder():
+        variable = _variable()
+        source = f"which {variable} names" if variable else f"since {VARIABLES[-1]} names no other"
+        lines.append(f"  They were looked for below {place}, in the data folder, {source}")
     lines.append(f"  'sentcli data get {dataset.name}' fetches them from")
     lines += [f"    {source}" for source in addresses(dataset, absent)]
     archive = dataset.archives[0].name if dataset.archives else absent[0].path if len(dataset.files) == 1 else None

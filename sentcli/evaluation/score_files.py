@@ -6,9 +6,9 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.evaluation.retrieval_metrics import MAIN_CUTOFF
@@ -21,12 +21,14 @@ from sentcli.evaluation.scores import (
     ModelScores,
     TaskScore,
 )
+from sentcli.evaluation.significance import unpacked
 from sentcli.evaluation.sts import AGGREGATIONS
 from sentcli.io.forms import checked
 from sentcli.io.json_files import contents, decode
 
 Number = float | None
 Ends = tuple[Number, Number] | None
+Samples = Annotated[Any, BeforeValidator(lambda text: unpacked(str(text)))]
 
 
 class TaskDifference(BaseModel):
@@ -79,6 +81,8 @@ class TaskResult(BaseModel):
     interval: Ends = None
     intervals: dict[str, Ends] = {}
     forums: dict[str, TaskResult] = {}
+    draws: dict[str, Samples] = {}
+    """Samples of metrics; files of earlier versions have none."""
 
     def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
         """Return the score of the task."""
@@ -97,6 +101,7 @@ class TaskResult(BaseModel):
                 for key, ends in intervals.items()
                 if ends and ends[0] is not None and ends[1] is not None
             },
+            draws=self.draws,
             parts=tuple(part.score(name, kind, headline) for name, part in self.forums.items()),
         )
 

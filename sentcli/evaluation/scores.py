@@ -7,6 +7,7 @@ row of a paper's table. Averages, intervals, comparisons, JSON, console and page
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -149,8 +150,20 @@ class TaskScore:
         """The value of the main metric."""
         return self.metrics[self.headline[0]]
 
+    def samples(self, metric: str) -> Floats | None:
+        """Return `draws` of a metric; of an accuracy they are drawn from the right and wrong answers now."""
+        if self.correct is None or metric in self.draws:
+            return self.draws.get(metric)
+        return 100 * significance.mean_draws(self.correct.astype(np.float64), stream=zlib.crc32(self.task.encode()))
+
+    def packed_samples(self) -> dict[str, dict[str, str]]:
+        """Return the entry of the JSON with the samples of the shown metrics, if there are any."""
+        samples = {metric: self.samples(metric) for metric in self.headline}
+        packed = {metric: significance.packed(draws) for metric, draws in samples.items() if draws is not None}
+        return {"draws": packed} if packed else {}
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """Return the JSON form, without samples."""
         several = len(self.headline) > 1
         intervals: dict[str, Any] = {"intervals": self.intervals} if several else {}
         if not several and self.headline[0] in self.intervals:
@@ -248,6 +261,15 @@ class ModelScores:
         of_average = self.average_interval or average_interval(self.of_kind(kind), kind)
         return intervals if of_average is None else {**intervals, AVERAGE: of_average}
 
+    def samples(self, kind: ScoreKind) -> dict[str, Floats]:
+        """Return those `values` that have samples on each of them ``[draws]``."""
+        by_column = {title: task.samples(metric) for title, task, metric in self.columns(kind)}
+        samples = {title: draws for title, draws in by_column.items() if draws is not None}
+        whole = len(samples) == len(by_column) and len({len(draws) for draws in samples.values()}) == 1
+        if whole and average(self.of_kind(kind), kind) is not None:
+            samples[AVERAGE] = np.mean(list(samples.values()), axis=0)
+        return samples
+
     def joined(self, other: ModelScores) -> ModelScores:
         """Return the scores of the same model on the tasks of both."""
         return replace(
@@ -294,7 +316,7 @@ class ModelScores:
             "command": self.command,
             "model": self.model,
             "protocol": self.protocol,
-            "results": {task.task: task.to_dict() for task in self.tasks},
+            "results": {task.task: task.to_dict() | task.packed_samples() for task in self.tasks},
             "environment": self.environment,
             "elapsed_seconds": round(self.seconds or 0.0, 3),
         } | {key: value for key, value in more.items() if value is not None}

@@ -56,6 +56,12 @@ class Exported:
     """The size of the graph and its weights in bytes."""
     verification: Verification | None
 
+    def sizes(self) -> tuple[int, int]:
+        """Return the size of the whole folder, and of the torch weights in it, in bytes."""
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        weights = [path for path in files if path.suffix == ".safetensors"]
+        return sum(path.stat().st_size for path in files), sum(path.stat().st_size for path in weights)
+
 
 def export_model(
     model: LoadedModel,

@@ -12,7 +12,7 @@ from sentcli import __version__
 from sentcli.evaluation.in_domain import USUAL
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import AGGREGATIONS, TASKS
-from sentcli.pages import protocols, score_tables
+from sentcli.pages import comparisons, protocols, score_tables
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_figure import score_figure
 from sentcli.pages.score_tables import ScoreTable
@@ -129,14 +129,16 @@ def _sections(table: ScoreTable, style: Style, *, several: bool, figures: bool) 
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):
         yield Section(f"Against print{of}", table=against, level=3)
+    compared, lacking = comparisons.comparison_table(table), comparisons.not_compared(table)
+    if compared is not None or lacking:
+        yield Section(f"Differences between models{of}", lacking, table=compared, level=3)
     details = (
-        (f"Differences between models{of}", score_tables.comparison_table(table), False),
-        (f"Subsets{of}", score_tables.subset_table(table), True),
-        (f"Further measures{of}", score_tables.measure_table(table), True),
+        (f"Subsets{of}", score_tables.subset_table(table)),
+        (f"Further measures{of}", score_tables.measure_table(table)),
     )
-    for title, shown, folded in details:
+    for title, shown in details:
         if shown is not None:
-            yield Section(title, table=shown, level=3, folded=folded)
+            yield Section(title, table=shown, level=3, folded=True)
 
 
 def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:

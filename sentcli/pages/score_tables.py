@@ -25,7 +25,6 @@ ORDER = (
 """The order of the columns; other tasks come last, in the order in which they were read."""
 MOST_LISTED = 6
 """A table with more rows than this does not list the settings of each model below it."""
-SMALLEST_P = 0.001
 
 
 @dataclass(frozen=True)
@@ -186,45 +185,6 @@ def against_tables(table: ScoreTable) -> list[Table]:
         title = f"Measured and published: {against.get('title', against['name'])}"
         tables.append(Table(title, columns, rows, formats, notes=[f"Published: {source}.", note]))
     return tables
-
-
-def comparison_table(table: ScoreTable) -> Table | None:
-    """Return the differences of models from the first one of their run, or None if nothing was compared."""
-    rows: list[list[Any]] = []
-    texts: dict[tuple[int, int], str] = {}
-    mcnemar = False
-    for scores in table.models:
-        tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in table.columns}
-        for task, line in tasks.items():
-            mcnemar = mcnemar or "only_first" in line
-            factor = table.factor
-            keys = ("only_first", "only_second") if "only_first" in line else ("low", "high")
-            more = [value if isinstance(value := line[key], int) else value * factor for key in keys]
-            if line["p"] < SMALLEST_P:
-                texts[len(rows), 6] = f"< {SMALLEST_P}"
-            first = _label_of(scores, table)
-            rows.append([scores.label, first, short(task), line["difference"] * factor, *more, line["p"]])
-    if not rows:
-        return None
-    heads = ("only this right", "only the other right") if mcnemar else ("95 % from", "to")
-    test = "McNemar's exact test" if mcnemar else f"paired bootstrap of the {table.kind.sampled}"
-    note = f"p: {test}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
-    signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.format}")
-    return Table(
-        f"{table.title}: difference of scores{' in points' if table.points else ''}",
-        ["model", "less", "task", "difference", *heads, "p"],
-        rows,
-        formats={**signed, "p": ".3f"},
-        notes=[note if len(rows) > 1 else f"p: {test}."],
-        texts=texts,
-    )
-
-
-def _label_of(scores: ModelScores, table: ScoreTable) -> str:
-    """Return the label of the model that another one was compared with, or its name if the table does not have it."""
-    name = str(scores.compared.get("with"))
-    same_file = (other for other in table.models if other.model == name and other.source == scores.source)
-    return next((other.label for other in same_file if not other.compared), name)
 
 
 def subset_table(table: ScoreTable) -> Table | None:

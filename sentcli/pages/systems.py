@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from sentcli.errors import InputError
 from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.evaluation.significance import Floats
 from sentcli.pages import protocols
 
 
@@ -88,6 +91,20 @@ class System:
         """Return mean and sample standard deviation over the seeds; None if there are too few values."""
         values = self.values(column, columns)
         return (statistics.fmean(values) if values else None, statistics.stdev(values) if len(values) > 1 else None)
+
+    def samples(self, column: str, columns: Sequence[str]) -> Floats | None:
+        """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples.
+
+        Args:
+            column: a task, or ``average``.
+            columns: all columns of the table.
+        """
+        if not self.values(column, columns):
+            return None
+        samples = [scores.samples(scores.kinds[0]).get(column) for scores in self.seeds]
+        present = [draws for draws in samples if draws is not None]
+        comparable = len(present) == len(samples) and len({len(draws) for draws in present}) == 1
+        return np.stack(present) if comparable else None
 
     def interval(self, column: str, columns: Sequence[str]) -> tuple[float, float] | None:
         """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DataDir = Annotated[
     Path | None,
     Flag(metavar="DIR"),
-    Doc("Where data is kept; default: $SENTCLI_DATA_DIR, else data in the cache of sentcli."),
+    Doc("Where data is kept; default: $SENTCLI_DATA_DIR, else $SENTCLI_DATA, else data in the cache of sentcli."),
 ]
 Names = Annotated[list[str] | None, Flag(metavar="[NAME]...", positional=True), Doc("Sets; default: all.")]
 

@@ -40,7 +40,7 @@ def export(
         precision: fp16 is for GPUs; int8 quantises weights by column, activations as they come.
         verify: Compare with the model, and write nothing if the vectors differ.
         data: A SentEval downstream folder: also compare the scores on STS-B.
-        torch_weights: Keep the torch weights beside model.onnx, for SentenceTransformer(DIR).
+        torch_weights: Keep the torch weights in fp32 beside model.onnx; SentenceTransformer(DIR) loads these.
 
     \b
     Examples:
@@ -75,6 +75,8 @@ def export(
         f"{model} -> {output}: {manifest.precision}, graph {manifest.graph}, {written.size / 1e6:.1f} MB, "
         f"[{manifest.dimension}], {manifest.pooling} pooling"
     )
+    folder_bytes, weights_bytes = written.sizes()
+    console.note(_said_of_weights(output, manifest.precision, folder_bytes, weights_bytes))
     if verification is None:
         console.warn("not compared with the model (--no-verify)")
     outcome.protocol = encoder.describe() | {"verify": verify, "data": str(data) if data else None}
@@ -85,10 +87,25 @@ def export(
         "mean_cosine": None,
         **(verification.to_dict() if verification is not None else {}),
         "size_bytes": written.size,
+        "folder_bytes": folder_bytes,
+        "torch_weights_bytes": weights_bytes,
         "graph": manifest.graph,
         "quantisation": manifest.quantisation,
     }
     return outcome.finish(results, _tables(manifest.precision, verification) if verification is not None else [])
+
+
+def _said_of_weights(folder: Path, precision: str, size: int, weights: int) -> str:
+    """Say the size of a folder with and without torch weights, and what sentence-transformers makes of it."""
+    if not weights:
+        return (
+            f"{folder} has {size / 1e6:.1f} MB and no torch weights (--no-torch-weights), which "
+            "SentenceTransformer(DIR) needs; sentcli runs the graph"
+        )
+    return (
+        f"{folder} has {size / 1e6:.1f} MB with the torch weights in fp32, {(size - weights) / 1e6:.1f} MB without "
+        f"them (--no-torch-weights); SentenceTransformer(DIR) loads these weights, not the {precision} graph"
+    )
 
 
 def _sts_b_scorer(data: Path) -> Scorer:

@@ -87,6 +87,7 @@ def report(
     choices: Annotated[PageOptions, Group("Page")] = PageOptions(),
     data: shared.Data = None,
     texts: shared.TextsFile = None,
+    text_field: shared.TextField = "text",
     options: Annotated[LoadOptions, Group("Model", without=shared.NOT_LOADED_SO)] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
     overwrite: shared.Overwrite = False,
@@ -130,10 +131,11 @@ def report(
     has_inputs = data is not None or texts is not None
     if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
+    lines = shared.read_texts(texts, text_field) if texts is not None else []
     models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
     if data is not None:
         scores += _sts_scores(models, data, scoring)
-    more_sections = [*_model_sections(models, data, texts), *(_run_sections(runs) if runs else [])]
+    more_sections = [*_model_sections(models, data, texts, lines), *(_run_sections(runs) if runs else [])]
     labels += _short_names(model_names, scores, [*groups, *labels])
     page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
     write_score_page(scores, output, page_choices, more_sections)
@@ -186,8 +188,17 @@ def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOp
     return Evaluation([score_similarity(model, tasks) for model in models]).compared(published, SIMILARITY).models
 
 
-def _model_sections(models: Sequence[EvaluatedModel], data: Path | None, texts: str | None) -> list[Section]:
-    """Return the geometry of models; with data also cosines against gold scores, and with texts maps of them."""
+def _model_sections(
+    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, lines: list[str]
+) -> list[Section]:
+    """Return the geometry of models; with data also cosines against gold scores, and with texts maps of them.
+
+    Args:
+        models: to measure.
+        data: SentEval's folder.
+        texts: the file of texts.
+        lines: its distinct texts.
+    """
     from sentcli.analysis.maps import MapSettings
     from sentcli.verbs.kinds import geometry, similarity
     from sentcli.verbs.kinds import map as mapping
@@ -196,7 +207,6 @@ def _model_sections(models: Sequence[EvaluatedModel], data: Path | None, texts: 
         return []
     names = shared.short_names([model.name for model in models])
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
-    lines = shared.read_texts(texts) if texts is not None else []
     inputs = geometry.GeometryInputs(pairs, lines, sts=shared.sts_tasks(data) if data is not None else {})
     sections = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
     if data is not None:

@@ -98,7 +98,7 @@ class Evaluation:
 
     def tables(self) -> Iterator[Table]:
         """Yield the tables that the command prints."""
-        from sentcli.pages import score_tables
+        from sentcli.pages import comparisons, score_tables
         from sentcli.pages.score_page import score_tables_of
 
         for table in score_tables_of(self.models, points=False):
@@ -107,7 +107,7 @@ class Evaluation:
             yield replace(scores, intervals=of_average or scores.intervals)  # a screen has no room for all tasks' ones
             if len(self.models) == 1 and (measures := score_tables.measure_table(table)) is not None:
                 yield replace(measures, intervals={})
-            if (differences := score_tables.comparison_table(table)) is not None:
+            if (differences := comparisons.comparison_table(table)) is not None:
                 yield differences
             yield from score_tables.against_tables(table)
 

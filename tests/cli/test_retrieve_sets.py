@@ -221,6 +221,13 @@ def test_a_set_goes_by_its_names(make_set, retrieve, monkeypatch, tmp_path):
         assert list(retrieve("--beir", name, "--search", "bm25")["results"]) == ["webis-touche2020"]
 
 
+def test_a_set_is_found_in_the_folder_of_the_readme(make_set, retrieve, monkeypatch, tmp_path):
+    make_set("retrieval/scifact")
+    monkeypatch.delenv("SENTCLI_DATA_DIR", raising=False)
+    monkeypatch.setenv("SENTCLI_DATA", str(tmp_path))
+    assert list(retrieve("--beir", "scifact", "--search", "bm25")["results"]) == ["scifact"]
+
+
 def test_a_set_that_cannot_be_read_fails_before_the_work(make_set, invoke):
     broken = make_set("broken", corpus=[{"_id": "a", "text": None}])
     done = invoke("retrieve", "-m", "no-such-model", "--beir", make_set(), "--beir", broken, check=2)

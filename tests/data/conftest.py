@@ -111,7 +111,8 @@ def server():
 @pytest.fixture(autouse=True)
 def network(monkeypatch):
     """Let the local server be asked, without long pauses."""
-    for name in ("HF_HUB_OFFLINE", "SENTCLI_OFFLINE", "HF_ENDPOINT", "SENTCLI_DATA_DIR", "HTTP_PROXY", "http_proxy"):
+    switches = ("HF_HUB_OFFLINE", "SENTCLI_OFFLINE", "HF_ENDPOINT", "HTTP_PROXY", "http_proxy")
+    for name in (*switches, "SENTCLI_DATA_DIR", "SENTCLI_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(download, "PAUSE", 0.001)

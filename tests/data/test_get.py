@@ -328,6 +328,12 @@ def test_locate(folder, monkeypatch, tmp_path):
 def test_where_data_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
     assert data_folder() == tmp_path / "cache" / "data"
+    with pytest.raises(InputError, match=r"below \S+cache/data/retrieval/scifact.*SENTCLI_DATA names no other"):
+        locate("scifact")
+    monkeypatch.setenv("SENTCLI_DATA", str(tmp_path / "readme"))
+    assert data_folder() == tmp_path / "readme"
+    with pytest.raises(InputError, match=r"looked for below \S+readme/retrieval/scifact.*which SENTCLI_DATA names"):
+        locate("scifact")
     monkeypatch.setenv("SENTCLI_DATA_DIR", str(tmp_path / "named"))
     assert data_folder() == tmp_path / "named"
     assert data_folder(tmp_path / "given") == tmp_path / "given"

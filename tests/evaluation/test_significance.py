@@ -65,3 +65,49 @@ def test_accuracies():
     assert (found.difference, found.only_first, found.only_second) == (10, 10, 0)
     assert found.p == pytest.approx(2 / 2**10)
     assert significance.mcnemar(correct, correct).p == 1
+
+
+def test_systems_are_compared_by_means_over_seeds():
+    """Seeds that differ much widen the interval of paired systems; a system less itself is nothing."""
+    random = np.random.default_rng(0)
+    noise = random.normal(size=1000)  # of the items, which all models share
+    ours, theirs = (np.array([[mean] for mean in means]) + noise for means in ((50, 52, 57), (50, 49, 48)))
+    found = significance.compare_seeds([50, 52, 57], [50, 49, 48], ours, theirs)
+    assert found.difference == pytest.approx(4)
+    assert (found.low, found.high) == pytest.approx((0, 9)), "pairs 0, 3 and 9 apart, each three times at worst"
+    assert 0.01 < found.p < 0.2
+    alone = significance.compare_seeds([50, 52, 57], [49.5], ours, theirs[:1] - 0.5)
+    assert alone.difference == pytest.approx(3.5) and alone.high - alone.low == pytest.approx(0, abs=1e-9)
+    same = significance.compare_seeds([50, 52, 57], [50, 52, 57], ours, ours)
+    assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
+
+
+def test_one_seed_each_is_the_comparison_of_two_models():
+    random = np.random.default_rng(1)
+    gold = random.normal(size=300)
+    scores, draws = [], []
+    for spread in (1, 1.2):
+        predicted = gold + random.normal(0, spread, size=300)
+        scores.append(100 * spearmanr(predicted, gold).statistic)
+        draws.append(significance.spearman_draws(predicted, gold))
+    pair = significance.compare_draws(*scores, *draws)
+    group = significance.compare_seeds(scores[:1], scores[1:], draws[0][None], draws[1][None])
+    assert (group.difference, group.low, group.high) == (pair.difference, pair.low, pair.high)
+    assert group.p == pytest.approx(pair.p, abs=0.02)
+
+
+def test_holm():
+    assert significance.holm([]) == []
+    assert significance.holm([0.03]) == [0.03]
+    # by hand: 4 * 0.01, 3 * 0.015, 2 * 0.04 and 0.5
+    assert significance.holm([0.04, 0.01, 0.5, 0.015]) == pytest.approx([0.08, 0.04, 0.5, 0.045])
+    assert significance.holm([0.02, 0.02, 0.021]) == pytest.approx([0.06, 0.06, 0.06])
+    assert significance.holm([0.6, 0.7]) == [1.0, 1.0]
+
+
+def test_samples_are_a_line_of_json():
+    draws = np.linspace(-3, 80, 1000)
+    np.testing.assert_allclose(significance.unpacked(significance.packed(draws)), draws, rtol=1e-6)
+    for wrong in ("", "AAAA", "no base64!", significance.packed(np.array([1.0, np.nan]))):
+        with pytest.raises(ValueError):
+            significance.unpacked(wrong)

@@ -266,6 +266,24 @@ def test_int8_leaves_the_layers_that_it_would_ruin_in_fp32(invoke, tmp_path):
     assert f"Left in fp32: {', '.join(kept)}" in (tmp_path / "good" / "README.md").read_text("utf-8")
 
 
+def test_the_size_is_said_with_and_without_the_torch_weights(export, model, tmp_path):
+    """SentenceTransformer opens the weights in fp32 beside an int8 graph, so it gives the vectors of the model."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = tmp_path / "int8"
+    done = export(folder, "--precision", "int8", "--no-verify", "--json", tmp_path / "r.json")
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    weights, whole = (folder / "model.safetensors").stat().st_size, sum(map(len, contents(folder).values()))
+    assert (results["torch_weights_bytes"], results["folder_bytes"]) == (weights, whole)
+    said = f"{whole / 1e6:.1f} MB with the torch weights in fp32, {(whole - weights) / 1e6:.1f} MB without them"
+    assert said in message_of(done) and "loads these weights, not the int8 graph" in message_of(done)
+    expected = SentenceEncoder.load(model("bert"), backend="torch").encode(TEXTS)
+    found = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    done = export(tmp_path / "bare", "--precision", "int8", "--no-verify", "--no-torch-weights")
+    assert "no torch weights (--no-torch-weights), which SentenceTransformer(DIR) needs" in message_of(done)
+
+
 def test_int8_that_stays_out_of_tolerance_is_not_written(export, tmp_path, monkeypatch):
     monkeypatch.setitem(verify.TOLERANCES, "int8", verify.Tolerance(1.1, 1.1, 0.3))
     failed = export(tmp_path / "out", "--precision", "int8", check=1)

@@ -51,6 +51,19 @@ def test_wrong_usage(invoke, write, tmp_path):
     assert "0.json, line 1" in done.stderr.replace("\n", "") and not (tmp_path / "b.html").exists()
 
 
+def test_the_options_that_errors_of_models_name_are_there(invoke, tiny_bert, tmp_path):
+    """A table whose column has another name, and a device that is not there."""
+    (tmp_path / "own.csv").write_text("title,x\n" + "".join(f"the cat sat {'on ' * i},b\n" for i in range(12)))
+    options = ["report", tiny_bert, "--texts", tmp_path / "own.csv", "-o", tmp_path / "a.md"]
+    assert "Choose one with --text-field" in " ".join(invoke(*options, check=2).stderr.split())
+    options += ["--text-field", "title"]
+    invoke(*options, check=0)
+    assert "# Report" in (tmp_path / "a.md").read_text("utf-8")
+    other_device = ["--overwrite", "--rerun", "--device", "cuda:9", "--backend", "torch"]
+    assert "cuda:9" in invoke(*options, *other_device, check=2).stderr
+    invoke(*options, *other_device, "--allow-cpu-fallback", check=0)
+
+
 @pytest.fixture
 def pairs(tmp_path):
     rows = ["the cat sat\ta dog ran\t1", "a small bird flew\ta bird flew\t4", "the fish swam\tthe fish swam\t5"]
@@ -70,6 +83,18 @@ def test_sts_eval_writes_pages(invoke, pairs, tiny_bert, tiny_roberta, tmp_path)
     assert out.read_text("utf-8") == again.read_text("utf-8")
     assert "Differences between models" in out.read_text("utf-8")
     assert r"\toprule" in (tmp_path / "a.tex").read_text("utf-8")
+
+
+def test_groups_are_compared_from_the_files_of_the_commands(invoke, pairs, tiny_bert, tiny_roberta, tmp_path):
+    """The files hold the samples, so that groups are compared without a model."""
+    options = ["--pairs", pairs, "--json", tmp_path / "seeds.json"]
+    models = [part for pooling in ("bert", "roberta") for part in ("-m", tmp_path / pooling)]
+    for name, folder in (("bert", tiny_bert), ("roberta", tiny_roberta)):
+        (tmp_path / name).symlink_to(folder)
+    invoke("sts-eval", *models, *options, check=0)
+    out = tmp_path / "a.md"
+    invoke("report", tmp_path / "seeds.json", "-o", out, "--group", "one=bert", "--group", "two=roberta", check=0)
+    assert "| two | one | 1, 1 | own |" in out.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

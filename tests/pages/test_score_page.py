@@ -1,11 +1,14 @@
+import json
 import math
 import statistics
 
+import numpy as np
 import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.score_files import read_object, read_scores
-from sentcli.evaluation.scores import TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.scores import TRAINED_HEAD, TRANSFER, ModelScores, TaskScore
+from sentcli.evaluation.significance import packed
 from sentcli.pages import style
 from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
@@ -157,6 +160,53 @@ def test_seeds_are_a_mean_and_a_sample_deviation():
     point = scores(page)[0].figure.data.iloc[0]
     assert (point["low"], point["high"]) == pytest.approx((mean - sd, mean + sd))
     assert page.title == "Evaluation of SimCSE"
+
+
+def sampled(model, score, noise=0.0, **more):
+    """A model on one task, whose samples lie around its score."""
+    one = make(model, scores={"STS16": score}, **more)
+    samples = score + np.random.default_rng(3).normal(0, 0.5, 1000) + np.random.default_rng(4).normal(0, noise, 1000)
+    one["results"]["STS16"]["draws"] = {"spearman": packed(samples)}
+    return one
+
+
+def test_groups_are_compared_as_systems():
+    """Before, each seed was compared with the first model of its file, by its own name and uncorrected."""
+    uncorrected = {"with": "ct-1", "tasks": {"STS16": {"difference": 2.0, "low": 1.0, "high": 3.0, "p": 0.001}}}
+    seeds = [sampled(f"ct-{i}", 70.0 + i) for i in (1, 2)]
+    seeds += [sampled(f"simcse-{i}", 71.5 + i, noise=0.2, compared=uncorrected) for i in (1, 2)]
+    page = page_of(*seeds, sampled("other", 71.6), groups=["CT=ct-*", "SimCSE=simcse-*"])
+    section = titled(page, "Differences")
+    assert heads(section) == ["system", "less", "seeds", "task", "difference", "95 % from", "to", "p", "p (Holm)"]
+    first, second = section.table.rows
+    assert first[:4] == ["SimCSE", "CT", "2, 2", "STS16"] and second[:4] == ["other", "CT", "1, 2", "STS16"]
+    assert first[4] == pytest.approx(1.5) and first[5] < 1.5 < first[6]
+    assert second[4] == pytest.approx(0.1)
+    p = [first[7], second[7]]
+    assert [first[8], second[8]] == pytest.approx([min(1, 2 * p[0]) if p[0] < p[1] else p[0], max(p)], abs=1e-9)
+    assert not section.text and any("corrected for the 2 comparisons" in note for note in section.table.notes)
+
+
+def test_accuracies_keep_samples_of_their_answers():
+    answers = np.random.default_rng(0).random(400) < 0.7
+    task = TaskScore("MR", TRANSFER.name, {"accuracy": 100 * float(answers.mean())}, ("accuracy",), correct=answers)
+    written = ModelScores("senteval", "m", {}, [task]).to_dict()
+    (read,) = read_object(json.loads(json.dumps(written))).tasks
+    samples = read.samples("accuracy")
+    np.testing.assert_allclose(samples, task.samples("accuracy"), rtol=1e-6)
+    assert (samples.mean(), samples.std()) == pytest.approx((task.value, 100 * (0.7 * 0.3 / 400) ** 0.5), rel=0.1)
+
+
+def test_seeds_without_samples_are_not_compared():
+    objects = [make("ct-1"), make("ct-2"), make("other", compared={"with": "ct-1", "tasks": {}})]
+    section = titled(page_of(*objects, groups=["CT=ct-*"]), "Differences")
+    assert section.table is None
+    assert section.text == ["Not compared: CT, other. The files hold no samples (draws), because an earlier version "
+                            "wrote them or intervals were left out; score again."]  # fmt: skip
+    broken = sampled("a", 70.0)
+    broken["results"]["STS16"]["draws"] = {"spearman": "?"}
+    with pytest.raises(DataError, match=r"0\.json.*results\.STS16\.draws"):
+        page_of(broken)
 
 
 def test_one_seed_has_no_deviation_and_a_lacking_one_no_mean():

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The runs of the study in docs/studies/results.md: run.sh STEP, with the steps rates, methods, shares, stage1, stages, ablations,
-# baselines, whitening, and then transfer, retrieval and analyses of their models. All goes to study/. Interrupt a step
-# at any time and start it again; start a step of training twice, and two cores share its runs.
+# baselines, whitening and words, and then transfer, retrieval and analyses of their models. All goes to study/.
+# Interrupt a step at any time and start it again; start a step of training twice, and two cores share its runs.
 # A run whose line is in docs/results/study/STEP.jsonl is not made again: remove that file first to make its models.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -35,6 +35,7 @@ case $step in
   rates) sweep rates "${text[@]}" "${training[@]}" --pooling cls --max-steps 250 ;;
   methods | shares | ablations | stages) sweep "$step" "${text[@]}" "${training[@]}" --pooling cls --max-steps 250 --sts ;;
   baselines) sweep baselines --sts ;;
+  words) python docs/results/study/words.py "$SENTCLI_DATA/senteval" > docs/results/study/words.json ;;
   whitening) sweep whitening "${text[@]}" --limit 20000 --sts ;;
   stage1)
     sentcli train --method infocse --stage pretrain "${text[@]}" -m sentcli-bert-mini --batch-size 128 \

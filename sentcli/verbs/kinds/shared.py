@@ -54,7 +54,7 @@ Overwrite = options.Overwrite
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
 
 
-NOT_LOADED_SO = ("normalize", "allow_cpu_fallback")
+NOT_LOADED_SO = ("normalize",)
 """Fields of `LoadOptions` that no kind of analysis has."""
 Load = Annotated[LoadOptions, Group(without=NOT_LOADED_SO)]
 
