@@ -99,9 +99,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         InputError: if it is no JSON, or of another form.
     """
     path = folder / CONFIG
-    if not path.exists():
-        return {}
-    config = read_json(path)
+    config = read_json(path, default={})
     checked(RunConfig, config, path)
     return dict(config)
 

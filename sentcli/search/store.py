@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, nearest
@@ -62,6 +62,14 @@ class IndexFile:
     sha256: str
 
 
+def _measured(recall: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a measurement without the choice that was made by it."""
+    chosen = recall.get("chosen")
+    if not isinstance(chosen, dict) or not isinstance(chosen.get("recall"), (int, float)):
+        raise ValueError("it has no recall of the chosen parameter")
+    return recall
+
+
 @dataclass(frozen=True, kw_only=True)
 class IndexManifest(FaissRecipe):
     """The content of ``index.json``: how an index was built, its files, and the vectors that they hold."""
@@ -83,7 +91,7 @@ class IndexManifest(FaissRecipe):
     """The number of rows when the index was trained."""
     efforts: dict[str, int] = field(default_factory=dict)
     """The search parameters."""
-    recall: dict[str, Any] | None = None
+    recall: Annotated[dict[str, Any], AfterValidator(_measured)] | None = None
     """The result of `searcher.tune`, with ``measured_rows``."""
     faiss: str = ""
     """The version of faiss that wrote the files."""

@@ -1,11 +1,13 @@
 """Checkpoints: everything that the rest of a run depends on, in two files that appear whole or not at all.
 
 ``checkpoint-00000500.safetensors`` holds weights, optimiser and random numbers, ``checkpoint-00000500.json`` the rest
-and the SHA-256 of the first. The last two are kept: if one is damaged, the one before serves.
+and the SHA-256 of both. The last two are kept: if one is damaged, the one before serves.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,12 +49,15 @@ class Checkpoints:
         return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob("checkpoint-*.json"))
 
     def facts(self, step: int) -> dict[str, Any]:
-        """Return the facts of the checkpoint of a step, or an empty dict if they cannot be read."""
+        """Return the facts of the checkpoint of a step, or an empty dict if they cannot be read or were changed."""
         try:
             facts = decode(contents(self._path(step, "json")))
         except (OSError, ValueError):
             return {}
-        return facts if isinstance(facts, dict) else {}
+        if not isinstance(facts, dict):
+            return {}
+        digest = facts.pop("facts_sha256", None)  # earlier versions wrote none
+        return facts if digest in (None, _digest(facts)) else {}
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, and delete all but the last `KEPT`."""
@@ -62,10 +67,8 @@ class Checkpoints:
         weights = self._path(checkpoint.step, "safetensors")
         try:
             write_tensors(checkpoint.tensors, weights)
-            write_json(
-                self._path(checkpoint.step, "json"),
-                {**checkpoint.facts, "step": checkpoint.step, "sha256": file_digest(weights)},
-            )
+            facts = {**checkpoint.facts, "step": checkpoint.step, "sha256": file_digest(weights)}
+            write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": _digest(facts)})
         except (OSError, SafetensorError) as error:
             if isinstance(error, OSError) and error.errno not in DISK_FULL:
                 raise
@@ -114,3 +117,7 @@ class Checkpoints:
 
     def _path(self, step: int, kind: str) -> Path:
         return self.folder / f"checkpoint-{step:08d}.{kind}"
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

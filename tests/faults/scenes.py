@@ -42,10 +42,16 @@ MODEL = (
 )  # fmt: skip
 WITHOUT = ("gone", "JSON other object", "JSON empty object")
 OPTIONAL = {
-    "sentence_bert_config.json": WITHOUT, "config_sentence_transformers.json": WITHOUT,
-    "tokenizer_config.json": WITHOUT, "modules.json": ("gone",), "sentcli.json": WITHOUT, "onnx/config.json": WITHOUT, "metrics.jsonl": ("half of it",),
+    "sentence_bert_config.json": WITHOUT,
+    "config_sentence_transformers.json": WITHOUT,
+    "tokenizer_config.json": WITHOUT,
+    "modules.json": ("gone",),
+    "sentcli.json": WITHOUT,
+    "onnx/config.json": WITHOUT,
+    "metrics.jsonl": ("half of it",),
     "results.jsonl": ("half of it",),
-}  # fmt: skip
+    "rt-polarity.pos": ("noise", "zeros", "UTF-16", "half of it", "bad bytes"),  # in latin-1 any bytes are text
+}
 """What a command may do without, by the end of the file's name."""
 SCENES = [
     Scene("encode text", "encode text.txt -m bert -o out.npy", ("text.txt",), passes=TEXT_PASSES),
