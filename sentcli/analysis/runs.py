@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from sentcli.errors import DataError, InputError
+from sentcli.io.atomic import regular
 from sentcli.io.forms import checked
 from sentcli.io.json_files import contents, decode, read_json
 
@@ -53,6 +54,7 @@ def read_metrics(folder: Path) -> RunMetrics:
     """
     path = folder / METRICS
     try:
+        regular(path)
         lines = path.read_text("utf-8").split("\n")
     except OSError as error:
         raise InputError(f"{folder} has no {METRICS}: it is not the folder of a training run") from error

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from sentcli.errors import DataError, InputError
+from sentcli.io.atomic import regular
 
 
 def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
@@ -18,6 +19,7 @@ def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
         DataError: if it is in another encoding.
     """
     try:
+        regular(path)
         raw = path.read_bytes()
     except FileNotFoundError as error:
         raise InputError(f"{task}: {path} is missing; it is part of SentEval's data/downstream folder") from error

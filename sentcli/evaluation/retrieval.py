@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
+from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.sources import is_id, kind_of, open_source, records
 from sentcli.zoo import models_folder
@@ -249,7 +250,9 @@ def _file(folder: Path, name: str) -> Path:
     """Return the path of a file of a set, which may be gzipped."""
     path = folder / name
     if _exists(path):
-        return path if path.exists() else _gzipped(path)
+        found = path if path.exists() else _gzipped(path)
+        regular(found)
+        return found
     hint = ""
     if name.startswith("qrels/"):
         splits = {file.name.partition(".tsv")[0] for file in path.parent.glob("*.tsv*")}

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError
+from sentcli.io.atomic import regular
 from sentcli.io.dataset import Shard
 from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
@@ -137,6 +138,7 @@ def _reading(path: Path) -> Iterator[None]:
     import pyarrow as pa
 
     try:
+        regular(path)
         yield
     except (pa.ArrowException, OSError) as error:
         raise DataError(path, f"damaged ({error}); encode again with --overwrite") from error

@@ -73,6 +73,9 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
         if Path.cwd().is_relative_to(path.resolve()):
             raise InputError(f"{path} is the folder that you are in; choose another -o")
         foreign = [p.name for p in path.iterdir() if not _matches(p, OWN_FILES)]
+        odd = [p for p in path.iterdir() if p.exists() and not (p.is_file() or p.is_dir())]
+        if odd:
+            raise InputError(f"{odd[0]} is no regular file; remove it, or choose another -o")
         if foreign:
             raise InputError(f"{path} holds files that are not a training run's ({foreign[0]}); choose another -o")
         if resume and not empty and not (path / RUN).exists():

@@ -33,7 +33,7 @@ from pydantic import BaseModel, Field, StrictInt, field_validator
 
 from sentcli.encoder.loading import read_model
 from sentcli.errors import DataError, InputError, SentcliError
-from sentcli.io.atomic import check_output, replacing
+from sentcli.io.atomic import check_output, regular, replacing
 from sentcli.io.forms import read_toml
 from sentcli.io.json_files import decode, finite
 from sentcli.machine import environment
@@ -206,6 +206,8 @@ def read_results(path: Path) -> dict[str, dict[str, Any]]:
 
 def _whole_lines(path: Path) -> list[bytes]:
     """Return the lines of a file, without an incomplete record at its end."""
+    if path.exists():
+        regular(path)
     *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
     try:
         decode(last)  # only its line feed is missing
