@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 IGNORED = -100
 SCORES = 2**24
-"""How many scores of words are held at a time: 64 MiB, for 549 positions and 30,522 words. Smaller parts take more
-memory at the end, because the C library returns only large blocks to the system at once."""
+"""How many scores of words are held at a time: 64 MiB, for 549 positions and 30,522 words
+(``benchmarks/masked_words.py``)."""
 
 
 def mask_tokens(ids: Tensor, vocabulary: Vocabulary, rate: float) -> tuple[Tensor, Tensor]:
