@@ -64,8 +64,9 @@ learning_rate = 1e-5
 sentcli train --recipe forum.toml --data posts.txt -o forum-model
 ```
 
-`stage` is for methods with several stages. `title`, `data`, `note` and `[published]` are for people: nothing is
-computed from them.
+`stage` is for methods with several stages. `limit = 1000` trains on 1,000 sentences of `--data`, and `subset_seed`
+draws them: a number, or `"seed"` for the seed of the training. `title`, `data`, `note` and `[published]` are for
+people: nothing is computed from them.
 """
 
 SOURCES = """
@@ -94,6 +95,10 @@ def section(recipe: Recipe) -> str:
     """Return one recipe's section."""
     pooling = f", pooling `{recipe.pooling}`" if recipe.pooling else ""
     head = f"{recipe.title}. Method {method(recipe)}, model `{recipe.model}`{pooling}. Data: {recipe.data}."
+    if recipe.limit is not None:
+        drawn = {None: "the first", "seed": "drawn by the seed of the training"}
+        how = drawn.get(recipe.subset_seed, f"drawn by the seed {recipe.subset_seed}")
+        head += f" Trains on {recipe.limit:,} sentences of `--data`, {how}."
     parts = [f"### {recipe.name}", head, recipe.note]
     if recipe.settings:
         rows = ((f"`{key}`", shown(s.value), s.source) for key, s in recipe.settings.items())

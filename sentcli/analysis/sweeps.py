@@ -18,6 +18,7 @@ SCORES = {"sts_average": "STS average (Spearman × 100)", "best_dev_spearman": "
 SUBSET = ("limit", "fraction", "subset_seed")
 """Settings that vary the training set."""
 SEEDS = ("seed", "subset_seed")
+RECIPE = "recipe"
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,17 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
 def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
     """Return scores over the number of training sentences (miCSE, figs. 3 and 4); see `_points`.
 
+    A paper has a recipe for each size, so that the recipe is part of a system's name only where a system would have two
+    recipes of one size.
+
     Raises:
         InputError: if all runs were trained on the same number of sentences.
     """
-    points = _points((system, run.sentences, run) for system, run in _systems(runs, SUBSET))
+    systems = list(_systems(runs, (*SUBSET, RECIPE)))
+    recipes = {(system, run.sentences, run.point.get(RECIPE)) for system, run in systems}
+    if len(recipes) > len({(system, size) for system, size, _ in recipes}):
+        systems = list(_systems(runs, SUBSET))
+    points = _points((system, run.sentences, run) for system, run in systems)
     if not points["system"].duplicated().any():
         raise InputError(
             "all runs of a system were trained on the same number of sentences: sweep fraction or limit for low-shot "

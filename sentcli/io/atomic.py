@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentcli.errors import InputError
@@ -46,6 +46,8 @@ def regular(path: Path) -> os.stat_result:
         OSError: if it is missing, or is a folder, or a pipe or device, for whose bytes a reader would wait.
     """
     state = path.stat()
+    if stat.S_ISDIR(state.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return state
@@ -70,6 +72,7 @@ def locked(lock: Path, message: str) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
+    made = not lock.parent.exists()
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(lock, timeout=0):
@@ -77,6 +80,9 @@ def locked(lock: Path, message: str) -> Iterator[None]:
                 yield
             finally:
                 lock.unlink(missing_ok=True)
+                if made:  # and nothing came into it
+                    with suppress(OSError):
+                        lock.parent.rmdir()
     except Timeout as error:
         raise InputError(message) from error
 

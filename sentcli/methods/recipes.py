@@ -5,6 +5,8 @@ A recipe is a TOML file, one of ``models/recipes`` by name or any other by path:
     title = "miCSE, BERT-base"
     method = "micse"
     model = "bert-base"
+    limit = 1000
+    subset_seed = "seed"
     [settings]
     batch_size = { value = 50, source = "sec. 3.1" }
     "ami.weight" = { value = 2.5e-3, source = "sec. 3.1" }
@@ -15,9 +17,9 @@ A recipe is a TOML file, one of ``models/recipes`` by name or any other by path:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, field_validator, model_validator
+from pydantic import BaseModel, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from sentcli.errors import InputError, nearest
 from sentcli.io.forms import read_toml
@@ -56,6 +58,10 @@ class Recipe(BaseModel, extra="forbid"):
     data: str = ""
     """The training data of the paper, in words."""
     note: str = ""
+    limit: PositiveInt | None = None
+    """The number of sentences that are trained on, of those of the data."""
+    subset_seed: NonNegativeInt | Literal["seed"] | None = None
+    """The seed that draws them; ``seed`` takes the seed of the training, and None takes the first ones."""
     settings: dict[str, Sourced] = {}
     """The settings by name, as `configure` takes them."""
     published: dict[str, Sourced] = {}

@@ -53,6 +53,8 @@ def attention_mutual_information(
         samples: how many positions are drawn without replacement from those where both views have weight. Slices with
             fewer positions are left out; if all have fewer, the smallest count is drawn from each. None takes all.
         scale_by_share: multiply by the squared share of positions where both views have weight, plus 1e-6 (the code).
+            It is a share of the positions that count: with layer pairs all of them, as in the code, where padding makes
+            it smaller; with head pairs or `real_queries` those of real tokens.
         generator: the random generator of the draw.
         log: False takes ``(rho^2 - 1) / 2``, the form of eq. 9, eq. 11 and algorithm 1.
         real_queries: leave out the rows of padded queries also in layer pairs.
@@ -67,12 +69,11 @@ def attention_mutual_information(
     joint = (first > SMALLEST) & (second > SMALLEST) & inside
     if samples is not None:
         kept, positions = draw(joint, samples, generator)
-        joint = joint[kept]
-        share = joint.to(first.dtype).mean()
+        joint, inside = joint[kept], inside[kept]
+    share = joint.sum().to(first.dtype) / inside.sum()
+    if samples is not None:
         first, second = (weights[kept].gather(1, positions) for weights in (first, second))
         joint = joint.gather(1, positions)
-    else:
-        share = joint.to(first.dtype).mean()
     information = mutual_information(first, second, joint, log=log).mean()
     return information * (share.square() + 1e-6) if scale_by_share else information
 
@@ -137,11 +138,19 @@ def correlation(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
 
 
 def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
-    """Return the layers of a range: ``7:11`` and ``-5:-1`` are numbers, ``0.58:0.92`` are shares of the depth."""
+    """Return the layers of a range: ``7:11`` and ``-5:-1`` are numbers, ``0.58:0.92`` are shares of the depth.
+
+    ``auto`` is the four layers before the last, as in the paper's recipes. A model with fewer than five layers has two
+    before the last, and one with two layers has these.
+    """
+    if text == "auto":
+        text = "-5:-1" if depth > 4 else "-3:-1" if depth > 2 else "0:2"
     try:
         start, stop = (_boundary(part, depth) for part in text.split(":"))
     except (ValueError, OverflowError) as error:
-        raise InputError(f"layers {text!r}: expected FIRST:END from 0, such as 7:11, -5:-1 or 0.58:0.92") from error
+        raise InputError(
+            f"layers {text!r}: expected FIRST:END from 0, such as 7:11, -5:-1 or 0.58:0.92, or auto"
+        ) from error
     if not 0 <= start < stop <= depth:
         raise InputError(f"layers {text} are not inside the {depth} layers of this model, 0:{depth}")
     return tuple(range(start, stop))
@@ -158,8 +167,9 @@ class AttentionMI(Objective, name="ami"):
     """`attention_mutual_information` of the first two views, to be maximised: the term is its negative."""
 
     weight: float = 2.5e-3
-    layers: str = "-5:-1"
-    """The range of layers, by default the four before the last: 8 to 11 of 12 counted from 1, 2 to 5 of 6."""
+    layers: str = "auto"
+    """The range of layers; ``auto`` is the four before the last, 8 to 11 of 12 counted from 1 and 2 to 5 of 6. A model
+    with fewer than five layers has two: 2 and 3 of 4."""
     slicing: Slicing = "layer-pairs"
     samples: Count = 150
     """The number of positions that are drawn from each slice; 0 takes all."""

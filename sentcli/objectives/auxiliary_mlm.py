@@ -32,27 +32,28 @@ if TYPE_CHECKING:
 
 AUXILIARY = "auxiliary"
 """The name of the file that keeps the network."""
+DECODER = "lm_head.decoder.weight"
 
 
 class AuxiliaryNetwork(nn.Module):
     """A few layers over the sentence vector and the token states of a lower layer, and a head that predicts words."""
 
-    def __init__(self, parts: Parts, layers: int, init: str) -> None:
+    def __init__(self, parts: Parts, layers: int, init: str, *, tied: bool = False) -> None:
         super().__init__()
         backbone = parts.backbone
         if not 1 <= layers <= surgery.depth(backbone):
             raise InputError(f"layers {layers}: the auxiliary network can have 1 to {surgery.depth(backbone)}")
         self.layers = surgery.upper_layers(backbone, layers)
-        self.lm_head = LMHead(backbone, tied=False)
-        if init == "copy-top":
+        self.lm_head = LMHead(backbone, tied=tied)
+        if init not in ("copy-top", "random"):
+            self._load(Path(init))
+        elif tied or init == "copy-top":  # a tied head is that of the encoder, wherever the layers come from
             self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder))
-        elif init == "random":
+        if init == "random":
             std = float(getattr(backbone.config, "initializer_range", 0.02))
             surgery.reset(self.layers, std)
             if self.lm_head.decoder is not None:
                 nn.init.normal_(self.lm_head.decoder.weight, std=std)
-        else:
-            self._load(Path(init))
 
     def _load(self, folder: Path) -> None:
         kept, published = folder / stored_heads.HEAD_FOLDER / f"{AUXILIARY}.safetensors", folder / "model.pt"
@@ -69,6 +70,8 @@ class AuxiliaryNetwork(nn.Module):
                 f"--stage pretrain' wrote ({kept.relative_to(folder)} is missing)"
             )
         own_state = self.state_dict()
+        if DECODER in own_state:  # a head that was tied is kept without one: the start model's word embeddings stay
+            state.setdefault(DECODER, own_state[DECODER])
         missing = [key for key in own_state if key not in state]
         wrong = [key for key in own_state if key in state and state[key].shape != own_state[key].shape]
         if missing or wrong:
@@ -128,11 +131,11 @@ class _NetworkLoss(StatefulObjective):
 
     kept_as: ClassVar[str] = AUXILIARY
 
-    def __init__(self, settings: _AuxiliarySettings, parts: Parts) -> None:
+    def __init__(self, settings: _AuxiliarySettings, parts: Parts, *, tied: bool = False) -> None:
         super().__init__()
         self.settings, self.vocabulary, self.rate = settings, parts.vocabulary, settings.rate
         self.count = settings.lower(parts)
-        self.network = AuxiliaryNetwork(parts, settings.layers, settings.init)
+        self.network = AuxiliaryNetwork(parts, settings.layers, settings.init, tied=tied)
 
     def kept(self) -> nn.Module:
         """Return the network."""
@@ -212,10 +215,14 @@ class AuxiliaryMLMLoss(_NetworkLoss):
 class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
     """Predict masked words from the encoder's last layer, and again from its middle layer with the last layer's [CLS].
 
-    This is InfoCSE's stage 1 and Condenser: nothing is frozen or detached, and one head makes both predictions.
+    This is InfoCSE's stage 1 and Condenser: nothing is frozen or detached, and one head makes both predictions. The
+    defaults are those of Condenser's code.
     """
 
     rate: MaskRate = 0.15
+    init: str = "random"
+    tie: bool = True
+    """Whether the word head decodes with the table of word embeddings, or with a copy of it."""
 
     views: ClassVar[int] = 0
     all_rows: ClassVar[bool] = True
@@ -229,6 +236,9 @@ class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
 
 class CondenserMLMLoss(_NetworkLoss, WordPrediction):
     """The loss of `CondenserMLM`, with its network."""
+
+    def __init__(self, settings: CondenserMLM, parts: Parts) -> None:
+        super().__init__(settings, parts, tied=settings.tie)
 
     @property
     def head(self) -> LMHead:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
 IGNORED = -100
+SCORES = 2**24
+"""How many scores of words are held at a time: 64 MiB, for 549 positions and 30,522 words
+(``benchmarks/masked_words.py``)."""
 
 
 def mask_tokens(ids: Tensor, vocabulary: Vocabulary, rate: float) -> tuple[Tensor, Tensor]:
@@ -94,8 +98,23 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
         backbone: the model whose word embeddings decode, if `head` has no decoder.
     """
     chosen = labels != IGNORED
-    logits = head(hidden[chosen], backbone)  # only for the chosen positions, which are few
-    return functional.cross_entropy(logits, labels[chosen], reduction="sum") / chosen.sum().clamp(min=1)
+    hidden, words = hidden[chosen], labels[chosen]  # only the chosen positions, which are few
+    size = max(1, SCORES // len(head.bias))
+    parts = zip(torch.split(hidden, size), torch.split(words, size), strict=True)
+    losses = [_summed_loss(head, *part, backbone) for part in parts]
+    return torch.stack(losses).sum() / chosen.sum().clamp(min=1)
+
+
+def _summed_loss(head: LMHead, hidden: Tensor, words: Tensor, backbone: Any) -> Tensor:
+    """Return the summed cross-entropy of words ``[N]``; the backward pass computes their scores anew."""
+
+    def loss(hidden: Tensor) -> Tensor:
+        return functional.cross_entropy(head(hidden, backbone), words, reduction="sum")
+
+    if not torch.is_grad_enabled():
+        return loss(hidden)
+    summed: Tensor = checkpoint(loss, hidden, use_reentrant=False, preserve_rng_state=False)
+    return summed
 
 
 def chosen_states(

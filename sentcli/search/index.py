@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import locked, replacing
+from sentcli.io.dataset import PARTIAL
 from sentcli.io.digests import file_digest
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
@@ -224,5 +225,6 @@ def _clear(place: Path, manifest: IndexManifest) -> None:
     if missing:
         raise InputError(f"{place / missing[0]} is missing; build the index again with --overwrite")
     for path in place.iterdir():
-        if INDEX_FILE.fullmatch(path.name) and path.name not in named:
+        partial = PARTIAL.fullmatch(path.name)
+        if INDEX_FILE.fullmatch(partial[1] if partial else path.name) and path.name not in named:
             path.unlink()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from sentcli.io.digests import file_digest
 from sentcli.io.readers import ReadOptions, TextCollector, pair_files, scored_pairs, task_name
 from sentcli.io.sources import open_source
 
+PAIRED: Literal["seed"] = "seed"
+"""The seed of a subset that is drawn by the seed of the training."""
 SUBSET_STREAM = 2**31 + 1
 """Sets the random numbers that draw a subset apart from those of order and views."""
 STSB_RANGE = (0.0, 5.0)
@@ -42,18 +45,30 @@ class Subset:
     """The largest number of rows; None takes all."""
     fraction: float | None = None
     """The share of all rows that is taken, at least one row."""
-    seed: int | None = None
-    """Draws the rows at random, so that a smaller subset is part of a larger one; None takes the first rows."""
+    seed: int | Literal["seed"] | None = None
+    """Draws the rows at random, so that a smaller subset is part of a larger one; None takes the first rows, and
+    `PAIRED` stands for the seed of the training until `settled` is called."""
 
     def __post_init__(self) -> None:
         """Check the bounds under the names that users give: the seed is ``subset_seed`` to them."""
         for name, value, kind, *bounds in (
             ("limit", self.limit, int, Ge(1)),
-            ("subset_seed", self.seed, int, Ge(0)),
+            ("subset_seed", None if self.seed == PAIRED else self.seed, int, Ge(0)),
             ("fraction", self.fraction, float, Gt(0), Le(1)),
         ):
             if value is not None:
                 check(name, value, kind, tuple(bounds))
+
+    def settled(self, recipe: Subset, seed: int) -> Subset:
+        """Return the subset with what the recipe says where this one says nothing, and with a number as its seed.
+
+        Args:
+            recipe: the subset of the recipe.
+            seed: the seed of the training.
+        """
+        size = recipe if self.limit is None and self.fraction is None else self
+        drawn_by = recipe.seed if self.seed is None else self.seed
+        return replace(size, seed=seed if drawn_by == PAIRED else drawn_by)
 
     @property
     def read_limit(self) -> int | None:
@@ -66,6 +81,7 @@ class Subset:
         count = min(count, total if self.limit is None else self.limit)
         if self.seed is None or count == total:
             return np.arange(min(count, total))
+        assert self.seed != PAIRED
         return np.sort(np.random.default_rng([self.seed, SUBSET_STREAM]).permutation(total)[:count])
 
 

@@ -119,6 +119,11 @@ class TrainRequest:
             check_pooling(self.pooling)
         return method
 
+    def with_subset(self, method: Method) -> TrainRequest:
+        """Return the request with the subset that is trained on, given the configured method; see `Subset.settled`."""
+        recipe = Subset() if self.recipe is None else Subset(self.recipe.limit, None, self.recipe.subset_seed)
+        return replace(self, subset=self.subset.settled(recipe, method.settings.seed))
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -184,6 +189,7 @@ def method_identity(method: Method, stage: str | None, *, changed_only: bool = F
 def prepare(request: TrainRequest) -> Prepared:
     """Read the settings, the data and the start model of a run, and check them, their fit and the output folder."""
     method = request.configured()
+    request = request.with_subset(method)
     corpus, held_out, dev, test = read_inputs(request, method)
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)

@@ -197,14 +197,15 @@ def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observ
     if request.after is None:
         return request
     method = request.configured()
-    read_inputs(request, method)  # errors in the inputs of the second stage are raised before the first one is trained
+    drawn = request.with_subset(method)
+    read_inputs(drawn, method)  # errors in the inputs of the second stage are raised before the first one is trained
     output = request.output.resolve()
     assignments = [
         ("settings.seed", method.settings.seed),
         *((key.removeprefix(BEFORE), value) for key, value in request.assignments if key.startswith(BEFORE)),
     ]
     first = replace(
-        request,
+        drawn,
         method=request.after,
         after=None,
         output=output.with_name(f"{output.name}-{request.after}"),

@@ -10,8 +10,9 @@ options method, model, recipe, stage, pooling, text_of, hold_out, after, limit, 
     method = "is-bert"
     learning_rate = [1e-5, 1e-4]
 
-Options of the command line hold for all runs, and the grid takes precedence over them. ``results.jsonl`` gets a line
-for each finished run, and a run that has a line there is not run again, whether or not its folder still exists.
+Options of the command line hold for all runs, and the grid takes precedence over them. ``subset_seed = "seed"`` draws
+the sentences of each run by the seed of its training. ``results.jsonl`` gets a line for each finished run, and a run
+that has a line there is not run again, whether or not its folder still exists.
 """
 
 from __future__ import annotations

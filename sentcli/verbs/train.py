@@ -194,7 +194,8 @@ def train(
         raise InputError("--results belongs to --seeds or --sweep; a single run has metrics.jsonl and --json")
     if training.seed is not None and seeds:
         raise InputError("--seed and the seeds of a sweep: give one of them")
-    if corpus.subset_seed is not None and not (corpus.limit or corpus.fraction or varied & {"limit", "fraction"}):
+    sized = corpus.limit or corpus.fraction or (recipe and recipe.limit) or varied & {"limit", "fraction", "recipe"}
+    if corpus.subset_seed is not None and not sized:
         raise InputError("--subset-seed draws the sentences of --limit or --fraction: give one of them")
     method_file = Path(method) if method is not None and method.endswith(".py") else None
     with together(device) as device, naming_the_line(method_file):

@@ -78,6 +78,21 @@ def test_low_shot_groups_by_system_and_size(write):
     assert single["sts_average"] == 70 and np.isnan(single["sts_average_sd"])
 
 
+def test_the_recipes_of_all_sizes_are_one_system(write):
+    runs = [
+        {"method": "micse", "recipe": f"micse-{size}", "contrastive.queue_size": queue, "sentences": size, "sts": size}
+        for size in (10, 100)
+        for queue in (0, 384)
+    ]
+    found = sweeps.low_shot(sweeps.read_runs([write(*runs)]))
+    names = ["micse, contrastive.queue_size 0", "micse, contrastive.queue_size 384"]
+    assert systems(found) == names
+    assert [values(found, name) for name in names] == [[10, 100]] * 2
+    same_sizes = [{**run, "recipe": "other"} for run in runs]
+    found = sweeps.low_shot(sweeps.read_runs([write(*runs, *same_sizes)]))
+    assert "micse, recipe other, contrastive.queue_size 0" in systems(found)
+
+
 def test_a_setting_that_all_runs_of_a_method_share_names_no_system(write):
     path = write(
         {"method": "micse", "limit": 10, "sentences": 10, "warmup_steps": 0, "sts": 1.0},

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -172,7 +173,8 @@ def test_a_row_of_5_mb_is_a_row_like_any_other(encode, encoder, tmp_path):
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("a dog", long, "a bird")))
     assert source.stat().st_size > 5_000_000
     done = encode(source, "-o", tmp_path / "v")
-    assert "1 rows are longer than 32 tokens and were cut, 1379970 tokens lost" in message_of(done)
+    lost = re.search(r"1 rows are longer than 32 tokens and were cut, (\d+) tokens lost", message_of(done))
+    assert int(lost[1]) == pytest.approx(1379970, rel=1e-3), "estimated, for it is cut before it is tokenised"
     expected = encoder.encode(["a dog", "the cat sat on the mat " * 5, "a bird"])
     np.testing.assert_allclose(vectors_of(tmp_path / "v"), expected, atol=2e-6)
     assert [row["text"] for row in rows_of(tmp_path / "v", "text")] == ["a dog", long, "a bird"]

@@ -80,6 +80,8 @@ def test_published_scores_are_percentages_whose_average_is_right(name):
         ("simcse-bert-base", 1_000_000, 15_625),
         ("micse-bert-base", 1_000_000, 20_000),
         ("micse-bert-base-10pct", 100_000, 15_630),
+        ("micse-bert-base-100pct", 1_000_000, 20_000),
+        ("micse-bert-base-0.5pct", 5_000, 7_900),
         ("micse-bert-base-1pct", 10_000, 7_850),
         ("micse-bert-base-0.1pct", 1_000, 8_000),
         ("micse-bert-base-0.01pct", 100, 5_000),
@@ -104,9 +106,40 @@ def test_settings_that_differ_between_the_recipes_of_a_paper():
     assert list(cooked("infocse-rtd-bert-base").objectives) == ["contrastive", "auxiliary-mlm", "rtd"]
     assert list(cooked("diffcse-bert-base").objectives) == ["contrastive", "rtd"]
     assert list(cooked("micse-ct-bert-base").objectives) == ["tension", "ami"]
+    paper, code = (cooked(f"micse-{name}").objectives["ami"] for name in ("paper", "bert-base"))
+    assert (paper.slicing, paper.scale_by_share, paper.real_queries, paper.log) == ("head-pairs", False, True, True)
+    assert (code.slicing, code.scale_by_share, code.real_queries, code.log) == ("layer-pairs", True, False, True)
+    assert (paper.attention_layers(12), code.attention_layers(12)) == ((8, 9, 10, 11), (7, 8, 9, 10))
     drophead = cooked("mirror-bert-roberta-base-drophead").settings
     assert (drophead.dropout, drophead.drop_heads) == (0.0, 0.05)
-    assert list(cooked("infocse-pretrain-bert-base").objectives) == ["condenser-mlm"]
+    pretrain = cooked("infocse-pretrain-bert-base")
+    assert list(pretrain.objectives) == ["condenser-mlm"]
+    assert (pretrain.settings.warmup_share, pretrain.settings.weight_decay) == (0.1, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("size", "sentences"),
+    [("0.1pct", 1_000), ("0.5pct", 5_000), ("1pct", 10_000), ("10pct", 100_000), ("100pct", None)],
+)
+def test_low_shot_recipes_pair_subset_and_seed(size, sentences):
+    with_queue = "micse-bert-base" if sentences is None else f"micse-bert-base-queue-{size}"
+    for name, queue in (f"micse-bert-base-{size}", 0), (with_queue, 384):
+        recipe = load_recipe(name)
+        assert (recipe.limit, recipe.subset_seed) == (sentences, None if sentences is None else "seed")
+        assert cooked(name).objectives["contrastive"].queue_size == queue
+    assert cooked(f"micse-bert-base-{size}").settings == cooked(with_queue).settings
+
+
+def test_the_low_shot_sweeps_of_the_documentation_pair_subset_and_seed():
+    page = (ROOT / "docs" / "analyze.md").read_text("utf-8").split("\n## low-shot")[1].split("\n## ")[0]
+    files = [tomllib.loads(part.split("```")[0]) for part in page.split("```toml\n")[1:]]
+    assert [file["seeds"] for file in files] == [[48, 49, 50, 51, 52]] * 2
+    [papers], [other] = (file["grid"] for file in files)
+    recipes = [load_recipe(name) for name in papers["recipe"]]
+    assert [recipe.limit for recipe in recipes] == [1_000, 5_000, 10_000, 100_000, None]
+    assert all(recipe.subset_seed == "seed" for recipe in recipes[:-1])
+    assert papers["contrastive.queue_size"] == [0, 384]
+    assert other["subset_seed"] == "seed"
 
 
 def test_an_unknown_name_suggests_the_nearest():

@@ -21,13 +21,14 @@ from sentcli.objectives import (
     contrastive_tension_loss,
     cosine_regression_loss,
     info_nce,
+    masked_lm,
     multi_positive_info_nce,
     nt_xent,
     reconstruction_loss,
     shuffled_group_whitening,
 )
 from sentcli.objectives.attention_mi import chosen_layers, draw
-from sentcli.objectives.masked_lm import IGNORED, mask_tokens
+from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens
 from tests.conftest import make_backbone
 
 
@@ -207,6 +208,24 @@ def test_a_draw_repeats_with_its_generator():
     assert once(3) == once(3) != once(4)
 
 
+@pytest.mark.parametrize(("slicing", "real"), [("head-pairs", False), ("layer-pairs", True), ("layer-pairs", False)])
+def test_padding_makes_the_term_smaller_only_in_the_codes_form(slicing, real):
+    """Longer padding, which another sentence of the batch brings, is no reason for another weight of the term."""
+    views = [torch.rand(2, 3, 4, 6, 6, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    lengths = torch.tensor([6, 6, 6])
+    values = [
+        attention_mutual_information(
+            *(torch.nn.functional.pad(view, (0, padding, 0, padding)) for view in views),
+            lengths, slicing, None, True, real_queries=real,
+        )
+        for padding in (0, 6)
+    ]  # fmt: skip
+    plain = attention_mutual_information(*views, lengths, slicing, None, False)
+    torch.testing.assert_close(values[0], plain * (1 + 1e-6))
+    codes_form = slicing == "layer-pairs" and not real
+    torch.testing.assert_close(values[1], plain * ((1 / 16 if codes_form else 1) + 1e-6))
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.integers(3, 40), st.integers(1, 20), st.integers(0, 2**31))
 def test_draws_are_distinct_and_true(slices, width, samples, seed):
@@ -225,6 +244,13 @@ def test_draws_are_distinct_and_true(slices, width, samples, seed):
     [
         ("-5:-1", 12, (7, 8, 9, 10)),
         ("-5:-1", 6, (1, 2, 3, 4)),
+        ("auto", 24, (19, 20, 21, 22)),
+        ("auto", 12, (7, 8, 9, 10)),
+        ("auto", 6, (1, 2, 3, 4)),
+        ("auto", 5, (0, 1, 2, 3)),
+        ("auto", 4, (1, 2)),
+        ("auto", 3, (0, 1)),
+        ("auto", 2, (0, 1)),
         ("7:11", 12, (7, 8, 9, 10)),
         ("0.58:0.92", 12, (7, 8, 9, 10)),
         ("0.58:0.92", 24, tuple(range(14, 22))),
@@ -355,3 +381,37 @@ def test_a_large_table_of_cosines_is_made_in_parts(monkeypatch, options):
         found.append((loss.detach(), anchors.grad, positives.grad))
     for whole, parts in zip(*found, strict=True):
         torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_words_are_scored_in_parts_and_their_scores_are_not_kept(monkeypatch, tied):
+    backbone, _ = make_backbone()
+    head = LMHead(backbone, tied=tied).double()
+    backbone.double()
+    words = len(head.bias)
+    hidden, labels = random(3, 20, backbone.config.hidden_size), torch.randint(words, (3, 20))
+    labels[0, 5:] = labels[2] = IGNORED
+    hidden.requires_grad_()
+    weights = [hidden, *head.parameters(), *([backbone.get_input_embeddings().weight] if tied else [])]
+
+    whole = torch.nn.functional.cross_entropy(head(hidden, backbone)[labels != IGNORED], labels[labels != IGNORED])
+    expected = torch.autograd.grad(whole, weights)
+    rows, kept = [], []
+    monkeypatch.setattr(masked_lm, "SCORES", 4 * words)
+    watch = head.dense.register_forward_hook(lambda module, given, output: rows.append(len(output)))
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: kept.append(saved.shape) or saved, lambda saved: saved):
+        loss = masked_lm.masked_loss(head, hidden, labels, backbone)
+    torch.testing.assert_close(loss, whole)
+    torch.testing.assert_close(torch.autograd.grad(loss, weights), expected)
+    watch.remove()
+    assert max(rows) == 4 and sum(rows) == 2 * 25  # once forward, once backward
+    assert not [shape for shape in kept if shape[-1:] == (words,) and shape != head.bias.shape]
+    with torch.no_grad():
+        torch.testing.assert_close(masked_lm.masked_loss(head, hidden, labels, backbone), whole)
+
+
+def test_no_chosen_word_has_no_loss():
+    backbone, _ = make_backbone()
+    labels = torch.full((2, 5), IGNORED)
+    loss = masked_lm.masked_loss(LMHead(backbone, tied=True), torch.rand(2, 5, 32), labels, backbone)
+    assert float(loss.detach()) == 0

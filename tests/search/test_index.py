@@ -253,7 +253,9 @@ def test_an_interrupted_build_goes_on(directory, monkeypatch):
     assert [path.name for path in (directory / "indexes").iterdir()] == ["ivf"]
 
 
-@pytest.mark.parametrize("left", ["rows-0000000000-0000000007.faiss", ".rows-0000000000-0000000009.faiss.77.partial"])
+@pytest.mark.parametrize(
+    "left", ["rows-0000000000-0000000007.faiss", ".rows-0000000000-0000000009.faiss.5000000.partial"]
+)
 def test_what_an_interrupted_run_left_is_cleared(directory, left):
     make(directory, "ivf")
     (directory / "indexes" / "ivf" / left).write_bytes(b"left over")

@@ -5,6 +5,7 @@ sweep's points and the options that the study's script gives.
 """
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ def test_the_script_gives_these_options():
         "steps 250",
     ):
         assert words in script
+
+
+def test_the_script_gives_stage_1_the_settings_that_it_had():
+    """Its defaults are Condenser's now; the lines of stages.jsonl start from a model that was trained otherwise."""
+    words = (STUDY / "run.sh").read_text().split("--stage pretrain")[1].split(";;")[0].split("#")[0].split()
+    given = [tuple(word.split("=")) for option, word in pairwise(words) if option == "--set"]
+    aux_init = words[words.index("--aux-init") + 1]
+    method = configure(get_method("infocse", "pretrain"), [*given, ("aux_init", aux_init)])
+    condenser, settings = method.objectives["condenser-mlm"], method.settings
+    assert (condenser.tie, condenser.init, condenser.rate, condenser.layers) == (False, "copy-top", 0.15, 2)
+    assert (settings.warmup_share, settings.weight_decay, settings.precision) == (0.05, 0.0, "bf16")
 
 
 @pytest.mark.parametrize("step", sorted(path.stem for path in STUDY.glob("*.jsonl")))

@@ -247,11 +247,58 @@ def test_low_shot_with_a_constant_number_of_steps(invoke, tiny_bert, text, tmp_p
     assert config["data"][0]["sentences"] == round(0.15 * len([s for s in text.read_text().splitlines() if s.strip()]))
 
 
+def test_the_seed_of_the_training_draws_the_sentences(invoke, tiny_bert, text, tmp_path):
+    (tmp_path / "s.toml").write_text(
+        'seeds = [48, 49]\n[[grid]]\nmethod = "simcse"\nlimit = 20\nsubset_seed = "seed"\n'
+    )
+    result = train(
+        invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", "--json", tmp_path / "r.json"
+    )
+    lines = records(tmp_path / "m" / "results.jsonl")
+    assert [line["identity"]["subset"] for line in lines] == [
+        {"limit": 20, "fraction": None, "seed": seed} for seed in (48, 49)
+    ]
+    found = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert found["seeds"] == [48, 49], "both are one system: the deviation is over subsets and seeds"
+    assert "48, 49" in result.stdout
+    # as if both numbers had been given
+    given = ("--method", "simcse", "--limit", 20, "--subset-seed", 48, "--seeds", 48)
+    train(invoke, tiny_bert, text, tmp_path / "n", *given)
+    assert records(tmp_path / "n" / "results.jsonl")[0]["digest"] == lines[0]["digest"]
+
+
+def test_a_recipe_draws_its_sentences_by_the_seed_of_the_training(invoke, tiny_bert, text, tmp_path):
+    recipe = tmp_path / "small.toml"
+    recipe.write_text(f'method = "simcse"\nmodel = "{tiny_bert}"\nlimit = 20\nsubset_seed = "seed"\n')
+    subsets = {}
+    for name, options in {
+        "two": ["--seeds", "48,49"],
+        "own": ["--seeds", "48", "--subset-seed", 1],
+        "larger": ["--seeds", "48", "--limit", 30],
+        "share": ["--seeds", "48", "--fraction", 0.5],
+    }.items():
+        train(invoke, tiny_bert, text, tmp_path / name, "--recipe", recipe, *options)
+        subsets[name] = [line["identity"]["subset"] for line in records(tmp_path / name / "results.jsonl")]
+    assert subsets == {
+        "two": [{"limit": 20, "fraction": None, "seed": 48}, {"limit": 20, "fraction": None, "seed": 49}],
+        "own": [{"limit": 20, "fraction": None, "seed": 1}],
+        "larger": [{"limit": 30, "fraction": None, "seed": 48}],
+        "share": [{"limit": None, "fraction": 0.5, "seed": 48}],
+    }
+    train(invoke, tiny_bert, text, tmp_path / "one", "--recipe", recipe, "--json", tmp_path / "r.json")
+    assert json.loads((tmp_path / "r.json").read_text())["protocol"]["subset"]["seed"] == 42  # the method's own
+    (tmp_path / "s.toml").write_text(f'seeds = [50]\n[[grid]]\nrecipe = "{recipe}"\n')
+    options = ("--batch-size", 16, "--max-steps", 2)
+    invoke("train", "--sweep", tmp_path / "s.toml", "--data", text, "-o", tmp_path / "grid", *options)
+    assert records(tmp_path / "grid" / "results.jsonl")[0]["identity"]["subset"]["seed"] == 50
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ('limit = "abc"', "limit must be a whole number, not 'abc'"),
         ("limit = 0", "limit must be at least 1, not 0"),
+        ('subset_seed = "sed"', "subset_seed must be a whole number, not 'sed'"),
         ("subset_seed = -1", "subset_seed must be at least 0, not -1"),
         ("fraction = 2.0", "fraction must be above 0 and at most 1, not 2.0"),
     ],

@@ -39,7 +39,8 @@ case $step in
   whitening) sweep whitening "${text[@]}" --limit 20000 --sts ;;
   stage1)
     sentcli train --method infocse --stage pretrain "${text[@]}" -m sentcli-bert-mini --batch-size 128 \
-      --max-length 32 --max-steps 600 --learning-rate 5e-4 --set warmup_share=0.05 --set precision=bf16 -o study/stage1 --resume
+      --max-length 32 --max-steps 600 --learning-rate 5e-4 --set precision=bf16 -o study/stage1 --resume \
+      --set warmup_share=0.05 --set weight_decay=0 --set tie=false --aux-init copy-top # not the defaults
     ;;
   transfer)
     name_encoders

@@ -3,7 +3,9 @@
 Stage 2 (the default): SimCSE's InfoNCE plus lambda x the loss of an auxiliary network of two layers. Its input is the
 [CLS] vector of the unmasked sentence and the states that a frozen copy of the lower layers gives a masked copy of the
 sentence, so that the encoder learns from this loss through [CLS] alone. Stage 1, ``--stage pretrain``, is Condenser's
-pretraining of encoder and auxiliary network together; ``--aux-init DIR`` takes its result.
+pretraining (Gao and Callan, EMNLP 2021) of encoder and auxiliary network together; ``--aux-init DIR`` takes its result.
+There is no code for stage 1. What the paper leaves open is taken from Condenser's code: the word head is tied to the
+word embeddings, the extra layers are new, the warm-up takes 10 % of the steps, and weights decay by 0.01.
 
 Where paper and code differ:
     lambda    1e-5 (table 8, scripts); 0.005 in sec. 4.2 is worse than no auxiliary loss    --set auxiliary-mlm.weight=
@@ -27,12 +29,17 @@ from sentcli.objectives import AuxiliaryMLM, CondenserMLM, Contrastive
 PRETRAIN = Method(
     name="infocse",
     title="InfoCSE, stage 1: pretraining of encoder and auxiliary network (Wu et al., EMNLP 2022 Findings)",
-    objectives={"condenser-mlm": CondenserMLM(rate=0.15, layers=2)},  # both predictions, one word head
+    objectives={"condenser-mlm": CondenserMLM(rate=0.15, layers=2, init="random", tie=True)},  # one word head for both
     views=Copies(count=1),
     head=NoHead(),
     settings=Settings(
-        batch_size=1024, learning_rate=1e-4, epochs=8, max_length=128
-    ),  # paper, on 8 GPUs; length not stated
+        batch_size=1024,  # paper, on 8 GPUs
+        learning_rate=1e-4,  # paper and Condenser
+        epochs=8,  # paper and Condenser
+        max_length=128,  # not stated
+        warmup_share=0.1,  # Condenser
+        weight_decay=0.01,  # Condenser
+    ),
 )
 
 METHOD = Method(

@@ -9,8 +9,9 @@ Where paper and code differ (the code has no queue; ESimCSE's, which it credits,
     slices    one head in layers l and l + 2 (code, default); two adjacent heads (paper) --set ami.slicing=head-pairs
     log       -ln(1 - rho^2) / 2 (eq. 4, code); without ln (eq. 9, algorithm 1)          --set ami.log=false
     scale     times the squared share of common positions (code)                  --set ami.scale_by_share=false
-    padding   rows of padded queries are in (code)                                --set ami.real_queries=true
+    padding   rows of padded queries are in (code), and padding in the share      --set ami.real_queries=true
     no queue  SimCSE + AMI, what the published code runs                          --set contrastive.queue_size=0
+The recipe micse-paper has all of the paper's text at once.
 """
 
 from sentcli.methods.method import Method
@@ -26,7 +27,7 @@ METHOD = Method(
         ),  # tau, |Q|, m and the dropout: sec. 3.1
         "ami": AttentionMI(  # L_D, eq. 5
             weight=2.5e-3,  # lambda on all data, sec. 3.1; recipes hold the low-shot ones
-            layers="-5:-1",
+            layers="auto",
             slicing="layer-pairs",
             samples=150,  # positions a slice, code
         ),

@@ -42,7 +42,7 @@ class ViewOptions:
 
     Attributes:
         sentence: The text of the histograms, by its number from 1 or as a text; default: the first of 8 tokens.
-        layers: Layers of the MI of a pair, as ami.layers of training: from 0, from the end, or shares.
+        layers: Layers of the MI of a pair, as ami.layers of training: auto, from 0, from the end, or shares.
         slicing: A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper).
         first_head: First of the three heads of the histograms, from 1.
         seed: Seed of dropout and of the negatives.
@@ -50,7 +50,7 @@ class ViewOptions:
     """
 
     sentence: Annotated[str | None, Flag(metavar="N|TEXT")] = None
-    layers: Annotated[str, Flag(metavar="FIRST:END")] = "-5:-1"
+    layers: Annotated[str, Flag(metavar="auto|FIRST:END")] = "auto"
     slicing: Literal["layer-pairs", "head-pairs"] = "layer-pairs"
     first_head: Annotated[int, Ge(1)] = 1
     seed: Annotated[int, Ge(0)] = 0
@@ -158,9 +158,10 @@ class AttentionInputs:
         slices = {"layer-pairs": "one head in every second layer", "head-pairs": "two adjacent heads of a layer"}
         dropout = self.options.dropout
         rate = "the models' own dropout" if dropout is None else f"dropout {dropout:g}"
+        layers = "the layers before the last" if self.options.layers == "auto" else f"layers {self.options.layers}"
         return (
             f"{len(self.texts):,} texts, two views each with {rate}, seed {self.options.seed}. Mutual information of a "
-            f"pair: layers {self.options.layers}, slices of {slices[self.options.slicing]}, all positions, the mean "
+            f"pair: {layers}, slices of {slices[self.options.slicing]}, all positions, the mean "
             "over slices. Cosine: of the vectors that the model gives, with dropout."
         )
 
