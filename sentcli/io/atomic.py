@@ -19,6 +19,8 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
     """Refuse an output that exists, or whose folder cannot be written, before any work is done.
 
+    What a process that was killed has left of the output is deleted.
+
     Args:
         path: the output.
         overwrite: accept an output that exists.
@@ -37,6 +39,7 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
             probe.unlink()
         except OSError as error:
             raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+    _clear_abandoned(path)
 
 
 def regular(path: Path) -> os.stat_result:
@@ -98,7 +101,6 @@ def replacing(path: Path) -> Iterator[Path]:
         yield path
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    _clear_abandoned(path)
     try:
         yield temporary
         if temporary.is_file():

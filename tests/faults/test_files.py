@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import replacing
+from sentcli.io.atomic import check_output
 from sentcli.io.cache import cache_folder
 from tests.bulk.outputs import contents, message_of
 from tests.search.conftest import clustered, write_directory
@@ -111,8 +111,7 @@ def test_what_a_killed_process_left_goes_with_the_next_run(tmp_path):
     other = tmp_path / f".v.npy.{os.getppid()}.partial"
     left.write_bytes(b"half")
     other.write_bytes(b"of a process that runs")
-    with replacing(tmp_path / "v.npy") as temporary:
-        temporary.write_bytes(b"whole")
+    check_output(tmp_path / "v.npy")
     assert not left.exists() and other.exists()
 
 
