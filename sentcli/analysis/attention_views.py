@@ -121,7 +121,7 @@ class Slice:
     first: Doubles
     """Natural logarithms of the weights in view 1, at the positions where both views have weight ``[n]``."""
     second: Doubles
-    """The same of view 2 ``[n]``."""
+    """Natural logarithms of the weights in view 2, at the same positions ``[n]``."""
     correlation: float
     """Rho of the logarithms."""
     information: float

@@ -7,6 +7,7 @@ import glob
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -135,10 +136,12 @@ def _clear_abandoned(path: Path) -> None:
 
 
 def _is_running(process: int) -> bool:
+    if sys.platform == "win32":  # where signal 0 would interrupt it
+        return True
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # there is none, or the number is none of a process
         return False
-    except OSError:  # it belongs to someone else
-        return True
+    except PermissionError:
+        pass  # it belongs to someone else
     return True

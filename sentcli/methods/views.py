@@ -60,7 +60,7 @@ class ViewMaker(Bounded):
 
 @dataclass(frozen=True, kw_only=True)
 class Copies(ViewMaker):
-    """The same text in each view."""
+    """Views that repeat the text of a sentence, so that only dropout makes them differ."""
 
     count: AtLeastOne = 2
 

@@ -6,8 +6,6 @@ and the SHA-256 of both. The last two are kept: if one is damaged, the one befor
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sentcli.errors import SentcliError
+from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import DISK_FULL
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import contents, decode, write_json
@@ -56,8 +55,8 @@ class Checkpoints:
             return {}
         if not isinstance(facts, dict):
             return {}
-        digest = facts.pop("facts_sha256", None)  # earlier versions wrote none
-        return facts if digest in (None, _digest(facts)) else {}
+        written = facts.pop("facts_sha256", None)  # earlier versions wrote none
+        return facts if written in (None, digest(facts)) else {}
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, and delete all but the last `KEPT`."""
@@ -68,7 +67,7 @@ class Checkpoints:
         try:
             write_tensors(checkpoint.tensors, weights)
             facts = {**checkpoint.facts, "step": checkpoint.step, "sha256": file_digest(weights)}
-            write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": _digest(facts)})
+            write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": digest(facts)})
         except (OSError, SafetensorError) as error:
             if isinstance(error, OSError) and error.errno not in DISK_FULL:
                 raise
@@ -117,7 +116,3 @@ class Checkpoints:
 
     def _path(self, step: int, kind: str) -> Path:
         return self.folder / f"checkpoint-{step:08d}.{kind}"
-
-
-def _digest(facts: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

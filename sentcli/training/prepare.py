@@ -210,16 +210,7 @@ def prepare(request: TrainRequest) -> Prepared:
         device = next(model.parameters()).device
         _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
-        if isinstance(method.views, ScoredPairs):
-            low, high = corpus.score_range
-            notes.append(
-                f"scores from {low:g} to {high:g} become cosines from 0 to 1; --score-range says another range"
-            )
-        elif repeated := repetitions(corpus.sentences):
-            notes.append(
-                f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one: in a batch with it they are "
-                "taken for different sentences"
-            )
+        notes += _data_notes(method, corpus)
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(
@@ -354,6 +345,17 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
         return method
     notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {positions} positions")
     return replace(method, settings=replace(method.settings, max_length=positions))
+
+
+def _data_notes(method: Method, corpus: TrainingSentences) -> list[str]:
+    """Return notes about the range of the scores, or about repeated sentences."""
+    if isinstance(method.views, ScoredPairs):
+        low, high = corpus.score_range
+        return [f"scores from {low:g} to {high:g} become cosines from 0 to 1; --score-range says another range"]
+    if repeated := repetitions(corpus.sentences):
+        what = "in a batch with it they are taken for different sentences"
+        return [f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one: {what}"]
+    return []
 
 
 def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:

@@ -34,6 +34,7 @@ from pydantic import BaseModel, Field, StrictInt, field_validator
 
 from sentcli.encoder.loading import read_model
 from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.evaluation import stores
 from sentcli.io.atomic import check_output, regular, replacing
 from sentcli.io.forms import read_toml
 from sentcli.io.json_files import decode, finite
@@ -189,7 +190,7 @@ def _request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path
 
 def digest(identity: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a run's identity; see `Prepared.identity`, of which defaults are left out."""
-    return hashlib.sha256(json.dumps(finite(dict(identity)), sort_keys=True).encode()).hexdigest()
+    return stores.digest(finite(dict(identity)))
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:

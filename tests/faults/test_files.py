@@ -109,10 +109,12 @@ def test_what_a_killed_process_left_goes_with_the_next_run(tmp_path):
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     left = tmp_path / f".v.npy.{gone.stdout.decode().strip()}.partial"
     other = tmp_path / f".v.npy.{os.getppid()}.partial"
+    odd = tmp_path / f".v.npy.{10**30}.partial"
     left.write_bytes(b"half")
+    odd.write_bytes(b"of no process")
     other.write_bytes(b"of a process that runs")
     check_output(tmp_path / "v.npy")
-    assert not left.exists() and other.exists()
+    assert not left.exists() and not odd.exists() and other.exists()
 
 
 def test_a_dangling_link_of_a_build_blocks_nothing(directory, invoke):
