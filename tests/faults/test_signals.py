@@ -1,0 +1,81 @@
+"""SIGTERM and Ctrl-C end every long command within two seconds, wherever it stands, and leave nothing half-written."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import heed_ctrl_c
+from tests.faults.test_faults import ONE_THREAD
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"),
+]
+
+LONGEST_WAIT = 2.0  # seconds between the signal and the end of the process
+MOMENTS = {2.0: signal.SIGTERM, 5.0: signal.SIGINT}  # seconds after the start: while it reads, and in the loop
+
+COMMANDS = {
+    "encode": "encode many.txt -m {model} -o out/v",
+    "train": "train --method simcse -m {model} --data many.txt --max-steps 1000000 --batch-size 32 -o out/m",
+    "train on scored pairs": "train --method sts-regression -m {model} --data pairs.csv --max-steps 1000000 -o out/m",
+    "whitening": "train --method whitening -m {model} --data many.txt -o out/m",
+    "index": "index many.txt -o out/v -m {model} --type hnsw",
+    "retrieve": "retrieve -m {model} --corpus many.txt --queries queries.txt --hits out/hits.jsonl",
+    "retrieve by words": "retrieve --search bm25 --corpus many.txt --queries queries.txt --hits out/hits.jsonl",
+    "retrieve --beir": "retrieve -m {model} --beir beir --search dense,bm25,rrf --json out/scores.json",
+    "retrieve --in-domain": "retrieve -m {model} --in-domain pairs.csv --json out/scores.json",
+    "sts-eval": "sts-eval -m {model} --pairs pairs.csv --json out/scores.json",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Inputs that keep every command busy for longer than the last of the moments."""
+    folder = tmp_path_factory.mktemp("signals")
+    generator = random.Random(0)
+    words = [f"w{i}" for i in range(20_000)] + ["the", "cat", "sat", "on", "mats"] * 300
+
+    def lines(count):
+        return [" ".join(generator.choices(words, k=12)) for _ in range(count)]
+
+    many, queries = lines(300_000), lines(20_000)
+    (folder / "many.txt").write_text("\n".join(many))
+    (folder / "queries.txt").write_text("\n".join(queries))
+    pairs = (f"{one},{two},{i % 6}\n" for i, (one, two) in enumerate(zip(many, reversed(many), strict=True)))
+    (folder / "pairs.csv").write_text("sentence1,sentence2,score\n" + "".join(pairs))
+    (folder / "beir" / "qrels").mkdir(parents=True)
+    texts = {"corpus.jsonl": many[:100_000], "queries.jsonl": queries[:5000]}
+    for name, rows in texts.items():
+        records = (json.dumps({"_id": str(i), "text": text}) for i, text in enumerate(rows))
+        (folder / "beir" / name).write_text("\n".join(records))
+    judged = "".join(f"{i}\t{i}\t1\n" for i in range(5000))
+    (folder / "beir" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    (folder / "out").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_signal_ends_a_command_within_two_seconds(command, folder, tiny_bert):
+    arguments = [sys.executable, "-m", "sentcli", *command.format(model=tiny_bert).split(), "--overwrite"]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    if "retrieve" in command or "sts-eval" in command:
+        arguments.remove("--overwrite")
+    for moment, kind in MOMENTS.items():
+        with subprocess.Popen(arguments, **pipes, cwd=folder, env=ONE_THREAD, preexec_fn=heed_ctrl_c) as process:
+            time.sleep(moment)
+            assert process.poll() is None, f"done within {moment} s: {process.communicate()[1]}"
+            sent = time.monotonic()
+            process.send_signal(kind)
+            _, errors = process.communicate(timeout=60)
+        assert time.monotonic() - sent < LONGEST_WAIT, f"signal after {moment} s: {errors}"
+        code = process.returncode
+        assert (code if code > 0 else 128 - code) == 128 + kind, errors  # as a shell gives the code of a signal
+        assert "Traceback" not in errors
+    hidden = [path.name for path in (folder / "out").rglob(".*")]
+    assert not [name for name in hidden if "partial" in name], hidden
