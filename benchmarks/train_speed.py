@@ -84,7 +84,8 @@ def ours_whole(sentences):
     """Train with the loop of `sentcli train`; returns its seconds."""
     from sentcli.methods import METHODS
     from sentcli.training import loop
-    from sentcli.training.prepare import TrainRequest, prepare
+    from sentcli.training.prepare import prepare
+    from sentcli.training.request import TrainRequest
     from sentcli.training.run_folder import RunFolder
 
     with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,11 @@ import pandas as pd
 
 from sentcli.errors import DataError, InputError, nearest
 
-SCORES = {"sts_average": "STS average (Spearman × 100)", "best_dev_spearman": "STS-B dev (Spearman × 100)"}
+SCORES = {
+    "sts_average": "STS average (Spearman × 100)",
+    "best_dev_spearman": "STS-B dev (Spearman × 100)",
+    "best_dev": "the dev set of --dev (× 100)",
+}
 SUBSET = ("limit", "fraction", "subset_seed")
 """Settings that vary the training set."""
 SEEDS = ("seed", "subset_seed")
@@ -41,7 +45,10 @@ class FinishedRun:
 
     def score(self, key: str) -> float | None:
         """Return a result times 100, or None."""
-        value = self.record["results"].get(key)
+        results = self.record["results"]
+        if key == "best_dev" and (dev := results.get("dev")):
+            return float(dev["best"]) * (1 if dev["metric"] == "spearman" else 100)
+        value = results.get(key)
         return float(value) if isinstance(value, int | float) else None
 
     def setting(self, key: str) -> Any:

@@ -10,14 +10,16 @@ from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead
 from sentcli.methods.modules import CNN, Fit, Twin
 from sentcli.methods.settings import Settings
-from sentcli.methods.views import VIEWS, Copies, ViewMaker
-from sentcli.objectives import OBJECTIVES, Objective
+from sentcli.methods.views import VIEWS, Copies, Pairs, ViewMaker
+from sentcli.objectives import OBJECTIVES, InBatchNegatives, Objective
 
 RESERVED = {
     *("head", "views", "cnn", "twin", "fit", "settings", "objectives", "name", "title", "stage", "recipe", "file"),
     *("step", "loss", "learning_rate", "grad_norm", "sentences_per_second"),
 }
 """The names that no objective can have, because settings, reports or metrics use them."""
+PAIR_LENGTH = 256
+"""The greatest length of labelled pairs in training unless the user says another, in tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,19 @@ class Method:
         if name in self.objectives:
             return replace(self, objectives={**self.objectives, name: value})
         return replace(self, **{name: value})
+
+    def on_pairs(self, negatives: int) -> Method:
+        """Return the method with its defaults for labelled pairs.
+
+        Args:
+            negatives: the number of hard negatives of each anchor.
+        """
+        objectives = {
+            name: replace(objective, mask_duplicates=True) if isinstance(objective, InBatchNegatives) else objective
+            for name, objective in self.objectives.items()
+        }
+        settings = replace(self.settings, max_length=PAIR_LENGTH)
+        return replace(self, views=Pairs(negatives=negatives), objectives=objectives, settings=settings)
 
     def describe(self, *, changed_only: bool = False) -> dict[str, Any]:
         """Return the name and all settings except the shared ones, for reports and model cards.

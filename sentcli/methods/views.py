@@ -1,15 +1,15 @@
-"""Make the texts of the views of a sentence; where the texts are the same, dropout makes the views differ."""
+"""Make the texts of the views of a row: of a sentence, where dropout may make them differ, or of labelled text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.bounds import AtLeastOne, Bounded
+from sentcli.bounds import AtLeastOne, Bounded, Count, Share
 from sentcli.errors import InputError
 
 
@@ -21,8 +21,8 @@ class TrainingText(Protocol):
         """The sentences, or the first sentence of each pair."""
 
     @property
-    def partners(self) -> Sequence[str] | None:
-        """The second sentence of each pair."""
+    def partners(self) -> Sequence[Sequence[str]]:
+        """The other texts of each row, by column: the second sentence of a pair, or a positive and hard negatives."""
 
     @property
     def scores(self) -> Sequence[float] | None:
@@ -44,10 +44,21 @@ class BatchTexts:
 class ViewMaker(Bounded):
     """Makes the texts of a batch."""
 
+    reads: ClassVar[str] = "sentences"
+    """The rows of the data: ``sentences``, ``adjacent`` sentences, ``pairs`` of anchor and positive with hard
+    negatives, or pairs with ``scores``."""
+    one_sentence: ClassVar[bool] = True
+    """Whether all views show one sentence, perhaps with changes."""
+
     @property
     def count(self) -> int:
         """The number of views of a sentence."""
         raise NotImplementedError
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What each view is to a model with prompts: ``query``, ``document``, or empty for its default prompt."""
+        return ("",) * self.count
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the texts of some rows of the corpus."""
@@ -126,13 +137,92 @@ class RandomPairs(ViewMaker):
 class ScoredPairs(ViewMaker):
     """The two sentences of a scored pair as views; the data has to be scored pairs."""
 
+    reads: ClassVar[str] = "scores"
+    one_sentence: ClassVar[bool] = False
     count: ClassVar[int] = 2
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return first sentences, second sentences and scores."""
-        assert corpus.partners is not None and corpus.scores is not None
-        views = [[column[i] for i in rows] for column in (corpus.sentences, corpus.partners)]
-        return BatchTexts(views, labels=np.array([corpus.scores[i] for i in rows], np.float32))
+        assert corpus.scores is not None
+        return replace(_columns(rows, corpus), labels=np.array([corpus.scores[i] for i in rows], np.float32))
+
+
+def _columns(rows: list[int], corpus: TrainingText) -> BatchTexts:
+    """Return the texts of some rows, a view for each column of the data."""
+    return BatchTexts([[column[i] for i in rows] for column in (corpus.sentences, *corpus.partners)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(ViewMaker):
+    """An anchor, its positive and perhaps hard negatives as views; the data has to be a table of these."""
+
+    negatives: Count = 0
+    """The number of hard negatives of each anchor; it follows from the columns of the data."""
+
+    reads: ClassVar[str] = "pairs"
+    one_sentence: ClassVar[bool] = False
+
+    @property
+    def count(self) -> int:
+        """Anchor, positive and hard negatives."""
+        return 2 + self.negatives
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Anchors are queries, all else are documents."""
+        return ("query", *("document",) * (self.count - 1))
+
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
+        """Return anchors, positives and hard negatives."""
+        return _columns(rows, corpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adjacent(ViewMaker):
+    """A text of a document and the next one as views; the data has to be in the order of the documents."""
+
+    reads: ClassVar[str] = "adjacent"
+    one_sentence: ClassVar[bool] = False
+    count: ClassVar[int] = 2
+    roles: ClassVar[tuple[str, ...]] = ("document", "document")
+
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
+        """Return texts and the texts after them."""
+        return _columns(rows, corpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crops(ViewMaker):
+    """Two random spans of words of a document (Contriever: Izacard et al., TMLR 2022, sec. 3.1)."""
+
+    shortest: Share = 0.1
+    """The length of the shortest span, as a share of the words of the document."""
+    longest: Share = 0.5
+    """The length of the longest span."""
+    words: AtLeastOne = 256
+    """How many words of a document spans are taken from; those after them are not used."""
+
+    one_sentence: ClassVar[bool] = False
+    count: ClassVar[int] = 2
+    roles: ClassVar[tuple[str, ...]] = ("document", "document")
+
+    def __post_init__(self) -> None:
+        """Refuse a longest span that is shorter than the shortest."""
+        super().__post_init__()
+        if self.longest < self.shortest:
+            raise InputError(f"longest must be at least {self.shortest}, the shortest span, not {self.longest}")
+
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
+        """Return two spans of each document, which may overlap."""
+        documents = [corpus.sentences[i].split(maxsplit=self.words)[: self.words] for i in rows]
+        return BatchTexts([[self.span(words, rng) for words in documents] for _ in range(self.count)])
+
+    def span(self, words: list[str], rng: np.random.Generator) -> str:
+        """Return a random span of some words, at least one."""
+        least, most = (max(1, round(share * len(words))) for share in (self.shortest, self.longest))
+        size = int(rng.integers(least, most + 1))
+        start = int(rng.integers(len(words) - size + 1))
+        return " ".join(words[start : start + size])
 
 
 VIEWS: dict[str, type[ViewMaker]] = {
@@ -140,5 +230,8 @@ VIEWS: dict[str, type[ViewMaker]] = {
     "span-mask": SpanMask,
     "random-pairs": RandomPairs,
     "scored-pairs": ScoredPairs,
+    "pairs": Pairs,
+    "adjacent": Adjacent,
+    "crops": Crops,
 }
 """The view makers by the names of ``--set views=...``."""

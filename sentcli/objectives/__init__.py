@@ -8,6 +8,7 @@ from sentcli.objectives.auxiliary_mlm import AuxiliaryMLM, CondenserMLM
 from sentcli.objectives.base import OBJECTIVES, Objective, Parts, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.contrastive import (
     Contrastive,
+    InBatchNegatives,
     MultiPositive,
     NTXent,
     info_nce,
@@ -17,10 +18,16 @@ from sentcli.objectives.contrastive import (
 from sentcli.objectives.jensen_shannon import JensenShannon, jensen_shannon_mi_loss
 from sentcli.objectives.masked_lm import MaskedLM
 from sentcli.objectives.pairs import (
+    AnglE,
     ContrastiveTension,
+    CoSENT,
     CosineRegression,
+    OnlineContrastive,
+    angle_similarity,
     contrastive_tension_loss,
     cosine_regression_loss,
+    online_contrastive_loss,
+    ranking_loss,
 )
 from sentcli.objectives.reconstruction import Reconstruction, reconstruction_loss
 from sentcli.objectives.replaced_token import ReplacedTokenDetection
@@ -31,23 +38,28 @@ for _module in iter_modules(__path__):  # importing a file registers its objecti
 
 __all__ = [
     "OBJECTIVES",
+    "AnglE",
     "AttentionMI",
     "AuxiliaryMLM",
+    "CoSENT",
     "CondenserMLM",
     "Contrastive",
     "ContrastiveTension",
     "CosineRegression",
+    "InBatchNegatives",
     "JensenShannon",
     "MaskedLM",
     "MultiPositive",
     "NTXent",
     "Objective",
+    "OnlineContrastive",
     "Parts",
     "Reconstruction",
     "ReplacedTokenDetection",
     "StatefulObjective",
     "Views",
     "Vocabulary",
+    "angle_similarity",
     "attention_mutual_information",
     "contrastive_tension_loss",
     "cosine_regression_loss",
@@ -55,6 +67,8 @@ __all__ = [
     "jensen_shannon_mi_loss",
     "multi_positive_info_nce",
     "nt_xent",
+    "online_contrastive_loss",
+    "ranking_loss",
     "reconstruction_loss",
     "shuffled_group_whitening",
 ]

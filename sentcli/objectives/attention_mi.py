@@ -179,6 +179,7 @@ class AttentionMI(Objective, name="ami"):
     """Whether the rows of padded queries are left out."""
 
     requires: ClassVar[str] = "attention"
+    one_sentence: ClassVar[bool] = True
 
     def check(self) -> None:
         """Refuse one or two positions, whose correlation says nothing."""

@@ -79,6 +79,13 @@ class Views:
     """The score of each pair of views, between 0 and 1 ``[B]``, if the data has scores."""
     matched: Tensor | None = None
     """Whether the views of each row show the same sentence ``[B]``; None if all rows do."""
+    paired: bool = False
+    """Whether the views are an anchor, its positive and hard negatives, and not views of one sentence."""
+
+    @property
+    def hard_negatives(self) -> Tensor | None:
+        """The outputs of the head for the hard negatives ``[k, B, d']``, if the data has any."""
+        return self.projected[2:] if self.paired and len(self.projected) > 2 else None
 
     @cached_property
     def mask(self) -> Tensor:
@@ -108,6 +115,7 @@ class Views:
             self.tokens[:, rows] if self.tokens.ndim > 1 else self.tokens,
             {layer: weights[:, rows] for layer, weights in self.attentions.items()},
             None if self.labels is None else self.labels[rows],
+            paired=self.paired,
         )
 
 
@@ -131,6 +139,12 @@ class Objective(Bounded):
     """Whether it is also computed on rows whose views show different sentences."""
     needs_scores: ClassVar[bool] = False
     """Whether the data has to be scored pairs."""
+    needs_labels: ClassVar[bool] = False
+    """Whether the scores have to be the labels 0 and 1."""
+    one_sentence: ClassVar[bool] = False
+    """Whether its views have to show the same words, so that it cannot learn from pairs of different texts."""
+    takes_hard_negatives: ClassVar[bool] = False
+    """Whether it uses the hard negatives of labelled pairs."""
     requires: ClassVar[str] = "vectors"
     """The input of the loss: sentence ``vectors`` alone; ``text``, on which it runs networks of its own; the token
     vectors, ``tokens``; or the ``attention`` weights."""

@@ -8,6 +8,7 @@ miCSE (Klein and Nabi, ACL 2023, eq. 2) and ESimCSE (Wu et al., COLING 2022) use
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -33,23 +34,30 @@ def info_nce(
     temperature: float = 0.05,
     negatives: Tensor | None = None,
     *,
+    hard_negatives: Tensor | None = None,
+    hard_negative_weight: float = 1.0,
     positives_only: bool = False,
-    groups: Tensor | None = None,
+    texts: Tensor | None = None,
     cross_device: bool = False,
 ) -> Tensor:
-    """Cross-entropy of picking each anchor's positive among all positives of the batch and some extra negatives.
+    """Cross-entropy of picking each anchor's positive among all positives of the batch and some negatives.
 
     Row i of the logits is ``cos(anchor_i, [positive_1 ... positive_B, negative_1 ... negative_Q]) / temperature`` with
-    target i, and the loss is the mean over the rows. As in SimCSE's code, positives are not anchors in turn.
+    target i, and the loss is the mean over the rows. As in SimCSE's code, positives are not anchors in turn. With hard
+    negatives it is supervised SimCSE's loss (eq. 5), which sentence-transformers calls MultipleNegativesRanking.
 
     Args:
         anchors: ``[B, d]``.
         positives: ``[B, d]``; row i belongs to anchor i.
         temperature: tau.
         negatives: ``[Q, d]`` further negatives for every anchor, for example a queue.
+        hard_negatives: ``[k, B, d]`` negatives that were chosen for anchor i, and are negatives of all others, too.
+        hard_negative_weight: alpha, the weight of an anchor's own hard negatives in the denominator.
         positives_only: set the logits of all negatives to 0 (miCSE's fig. 9 and table 4, "without negatives").
-        groups: ``[B]`` integers; rows of one group are the same text and not negatives of each other.
-        cross_device: take the positives of all processes as candidates; gradients flow back to their processes.
+        texts: ``[2 + k, B]``, with `cross_device` those of all processes: numbers of the texts of anchors, positives
+            and hard negatives, equal for equal texts, which then are no negatives of each other.
+        cross_device: take the positives and hard negatives of all processes as candidates; gradients flow back to their
+            processes.
 
     Returns:
         A scalar in nats.
@@ -60,22 +68,27 @@ def info_nce(
     if anchors.shape != positives.shape or anchors.ndim != 2:
         raise ValueError(f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must both be [B, d]")
     targets = torch.arange(len(anchors), device=anchors.device)
-    own = groups
+    columns = [positives, *(() if hard_negatives is None else hard_negatives)]
     if cross_device:
         targets = targets + len(targets) * rank()
-        positives, groups = gather(positives), None if groups is None else gather(groups)
-    candidates = positives if negatives is None else torch.cat([positives, negatives])
+        columns = [gather(column) for column in columns]
+    everyone = len(columns[0])
+    candidates = torch.cat(columns if negatives is None else [*columns, negatives])
 
     def loss(rows: Tensor) -> Tensor:
-        target = targets[rows]
+        target = targets[rows][:, None]
         logits = cosines(anchors[rows], candidates) / temperature
-        if groups is not None and own is not None:
-            twins = (own[rows][:, None] == groups).scatter(1, target[:, None], False)
-            twins = functional.pad(twins, (0, logits.shape[1] - len(groups)))
-            logits = logits.masked_fill(twins, -torch.inf)
+        if texts is not None:
+            twins = equal_texts(texts, target).scatter(1, target, False)
+            logits = logits.masked_fill(functional.pad(twins, (0, len(candidates) - twins.shape[1])), -torch.inf)
+        if hard_negative_weight != 1.0:
+            own = target + everyone * torch.arange(1, len(columns), device=target.device)
+            logits = logits.scatter_add(
+                1, own, torch.full_like(logits[:, : own.shape[1]], math.log(hard_negative_weight))
+            )
         if positives_only:
-            logits = torch.zeros_like(logits).scatter(1, target[:, None], logits.gather(1, target[:, None]))
-        return functional.cross_entropy(logits, target, reduction="sum")
+            logits = torch.zeros_like(logits).scatter(1, target, logits.gather(1, target))
+        return functional.cross_entropy(logits, target[:, 0], reduction="sum")
 
     parts = torch.split(torch.arange(len(anchors), device=anchors.device), max(1, LARGEST_TABLE // len(candidates)))
     if len(parts) == 1:
@@ -84,19 +97,35 @@ def info_nce(
     return torch.stack([checkpoint(loss, part, use_reentrant=False) for part in parts]).sum() / len(anchors)
 
 
+def equal_texts(texts: Tensor, rows: Tensor) -> Tensor:
+    """Return which candidates are no negatives of some anchors: they equal the anchor, its positive, or share them.
+
+    Args:
+        texts: ``[2 + k, N]`` numbers of the texts of anchors, positives and hard negatives.
+        rows: the rows of the anchors ``[A, 1]``.
+
+    Returns:
+        ``[A, (1 + k) * N]``, for the positives and then the hard negatives.
+    """
+    anchor, positive, candidates = texts[0][rows], texts[1][rows], texts[1:].flatten()
+    twins: Tensor = (candidates == anchor) | (candidates == positive)
+    twins[:, : texts.shape[1]] |= texts[0] == anchor
+    return twins
+
+
 def cosines(first: Tensor, second: Tensor) -> Tensor:
     """Return the cosines ``[A, B]`` of the rows of ``[A, d]`` and ``[B, d]``, in full precision also under autocast."""
     with torch.autocast(first.device.type, enabled=False):
         return functional.normalize(widened(first), dim=-1) @ functional.normalize(widened(second), dim=-1).T
 
 
-def multi_positive_info_nce(views: Tensor, temperature: float = 0.05, *, cross_device: bool = False) -> Tensor:
+def multi_positive_info_nce(views: Tensor, temperature: float = 0.05, **options: Any) -> Tensor:
     """Sum of InfoNCE between the first view and each of the others (WhitenedCSE eq. 7 with every lambda_m = 1).
 
     Args:
-        views: ``[m, N, d]``; row i of every view is the same sentence.
+        views: ``[m, N, d]``; row i of every view is the same sentence, or a positive of the first view's.
         temperature: tau.
-        cross_device: as for `info_nce`.
+        **options: as for `info_nce`.
 
     Returns:
         A scalar in nats, the mean over the N anchors.
@@ -106,17 +135,24 @@ def multi_positive_info_nce(views: Tensor, temperature: float = 0.05, *, cross_d
     """
     if views.ndim != 3 or len(views) < 2:
         raise ValueError(f"views {tuple(views.shape)} must be [m, N, d] with m >= 2")
-    losses = [info_nce(views[0], view, temperature, cross_device=cross_device) for view in views[1:]]
-    return torch.stack(losses).sum()
+    return torch.stack([info_nce(views[0], view, temperature, **options) for view in views[1:]]).sum()
 
 
-def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.04, *, cross_device: bool = False) -> Tensor:
+def nt_xent(
+    first: Tensor,
+    second: Tensor,
+    temperature: float = 0.04,
+    *,
+    texts: Tensor | None = None,
+    cross_device: bool = False,
+) -> Tensor:
     """InfoNCE in which every row of both views is an anchor: 1 positive, 2B - 2 negatives from both views.
 
     Args:
         first: ``[B, d]``.
-        second: ``[B, d]``; row i shows the sentence of row i of `first`.
+        second: ``[B, d]``; row i shows the sentence of row i of `first`, or a positive of it.
         temperature: tau; 0.04 in Mirror-BERT.
+        texts: ``[2, B]`` as for `info_nce`.
         cross_device: as for `info_nce`.
 
     Returns:
@@ -126,11 +162,16 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.04, *, cross_d
     start = 0
     if cross_device:
         start, first, second = rank() * count, gather(first), gather(second)
+    everyone = len(first)
     rows = torch.arange(start, start + count, device=anchors.device)
-    itself = torch.cat([rows, rows + len(first)])
+    itself = torch.cat([rows, rows + everyone])[:, None]
+    target = torch.cat([rows + everyone, rows])
     logits = cosines(anchors, torch.cat([first, second])) / temperature
-    logits = logits.scatter(1, itself[:, None], -torch.inf)
-    return functional.cross_entropy(logits, torch.cat([rows + len(first), rows]))
+    if texts is not None:
+        own, partner = texts.flatten(), texts.flip(0).flatten()
+        twins = (own == own[itself]) | (own == partner[itself]) | (partner == own[itself])
+        logits = logits.masked_fill(twins.scatter(1, target[:, None], False), -torch.inf)
+    return functional.cross_entropy(logits.scatter(1, itself, -torch.inf), target)
 
 
 LARGEST_QUEUE = 10_000_000
@@ -141,12 +182,26 @@ ROWS = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrastive(Objective, name="contrastive"):
-    """`info_nce` of the first two views, optionally with a queue of past vectors as further negatives."""
+class InBatchNegatives(Objective):
+    """An objective whose negatives are the other sentences of the batch."""
 
     temperature: Positive = 0.05
+    mask_duplicates: bool = False
+    """Whether equal texts in a batch are not negatives of each other; so it is by default for labelled pairs."""
+    cross_device: bool = True
+    """Whether the sentences of the other processes are negatives, too."""
+
+    def texts(self, views: Views) -> Tensor | None:
+        """Return `text_numbers` if duplicates are masked."""
+        return text_numbers(views, cross_device=self.cross_device) if self.mask_duplicates else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrastive(InBatchNegatives, name="contrastive"):
+    """`info_nce` of the first two views, optionally with a queue of past vectors as further negatives."""
+
     queue_size: Annotated[int, Ge(0), Le(LARGEST_QUEUE)] = 0
-    """The number of past vectors that are negatives; 0 for no queue."""
+    """The number of past vectors that are negatives; 0 for no queue. All processes share the queue."""
     momentum: Share = 0.995
     """The momentum encoder, which fills the queue, moves by m <- momentum * m + (1 - momentum) * online."""
     momentum_dropout: Share = 0.3
@@ -155,10 +210,10 @@ class Contrastive(Objective, name="contrastive"):
     """The momentum encoder starts as a copy of the ``online`` one, or from ``random`` weights, as in ESimCSE's code by
     mistake."""
     positives_only: bool = False
-    mask_duplicates: bool = False
-    """Whether equal texts in a batch are not negatives of each other."""
-    cross_device: bool = True
-    """Whether the sentences of the other processes are negatives, too. The queue is always shared by all processes."""
+    hard_negative_weight: Positive = 1.0
+    """The weight alpha of an anchor's own hard negatives, for data that has them (supervised SimCSE)."""
+
+    takes_hard_negatives: ClassVar[bool] = True
 
     def build(self, parts: Parts) -> Loss:
         """Return this objective, or the module with the queue."""
@@ -166,34 +221,36 @@ class Contrastive(Objective, name="contrastive"):
 
     def __call__(self, views: Views, negatives: Tensor | None = None) -> Tensor:
         """Return the loss of views 1 and 2."""
-        groups = None
-        if self.mask_duplicates:
-            first = views.inputs["input_ids"][: views.projected.shape[1]]
-            groups = equal_rows(first, views.mask[0], cross_device=self.cross_device)
         return info_nce(
             views.projected[0],
             views.projected[1],
             self.temperature,
             negatives,
+            hard_negatives=views.hard_negatives,
+            hard_negative_weight=self.hard_negative_weight,
             positives_only=self.positives_only,
-            groups=groups,
+            texts=self.texts(views),
             cross_device=self.cross_device,
         )
 
 
-def equal_rows(ids: Tensor, mask: Tensor, *, cross_device: bool) -> Tensor:
-    """Return a number for each row of ids ``[B, T]`` that equal texts share, with `cross_device` over all processes."""
-    ids = ids.masked_fill(mask == 0, -1)
+def text_numbers(views: Views, *, cross_device: bool) -> Tensor:
+    """Return a number for the text of each row of each view ``[m, B]``, which equal texts share.
+
+    With `cross_device` they are those of the rows of all processes, ``[m, N]``.
+    """
+    ids = views.inputs["input_ids"].masked_fill(views.inputs["attention_mask"] == 0, -1)
     everyone = gather(widest(ids)) if cross_device else ids
-    groups: Tensor = torch.unique(everyone, dim=0, return_inverse=True)[1]
-    return groups[len(ids) * rank() :][: len(ids)] if cross_device else groups
+    numbers: Tensor = torch.unique(everyone, dim=0, return_inverse=True)[1]
+    return numbers.view(-1, *views.projected.shape[:2]).transpose(0, 1).flatten(1)
 
 
 class MomentumContrastive(StatefulObjective):
     """The loss of `Contrastive` with a queue.
 
-    At each step the momentum encoder moves, the loss is computed with the old queue, and view 1 is enqueued. The
-    momentum encoder uses the online head, of which there is no average (miCSE sec. 3.1).
+    At each step the momentum encoder moves, the loss is computed with the old queue, and view 1 is enqueued, or the
+    positives of labelled pairs. The momentum encoder uses the online head, of which there is no average (miCSE sec.
+    3.1).
     """
 
     rows: Tensor
@@ -225,12 +282,13 @@ class MomentumContrastive(StatefulObjective):
 
     @torch.no_grad()
     def enqueue(self, views: Views) -> None:
-        """Append the momentum encoder's vectors of view 1, of all processes, and drop the oldest."""
+        """Append the momentum encoder's vectors of one view, of all processes, and drop the oldest."""
         count, capacity = views.projected.shape[1], self.settings.queue_size
-        first = {name: ids[:count] for name, ids in views.inputs.items()}
+        start = count if views.paired else 0
+        view = {name: ids[start : start + count] for name, ids in views.inputs.items()}
         parts = [
-            self.encoder.features(dict(zip(first, part, strict=True)), normalize=False, sentence_only=True).sentence
-            for part in zip(*(torch.split(ids, ROWS) for ids in first.values()), strict=True)
+            self.encoder.features(dict(zip(view, part, strict=True)), normalize=False, sentence_only=True).sentence
+            for part in zip(*(torch.split(ids, ROWS) for ids in view.values()), strict=True)
         ]
         new = gather(widened(views.head(widened(torch.cat(parts))[None])[0]))
         self.rows = torch.cat([self.rows, new])[-capacity:]
@@ -238,28 +296,27 @@ class MomentumContrastive(StatefulObjective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiPositive(Objective, name="multi-positive"):
+class MultiPositive(InBatchNegatives, name="multi-positive"):
     """`multi_positive_info_nce` of all views (WhitenedCSE)."""
 
-    temperature: Positive = 0.05
-    cross_device: bool = True
-    """Whether the sentences of the other processes are negatives, too."""
-
     every_view: ClassVar[bool] = True
+    takes_hard_negatives: ClassVar[bool] = True
 
     def __call__(self, views: Views) -> Tensor:
         """Return the sum over the positives."""
-        return multi_positive_info_nce(views.projected, self.temperature, cross_device=self.cross_device)
+        positives = views.projected[:2] if views.paired else views.projected
+        options = {"hard_negatives": views.hard_negatives, "cross_device": self.cross_device}
+        return multi_positive_info_nce(positives, self.temperature, texts=self.texts(views), **options)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NTXent(Objective, name="nt-xent"):
+class NTXent(InBatchNegatives, name="nt-xent"):
     """`nt_xent` of the first two views (Mirror-BERT)."""
 
     temperature: Positive = 0.04
-    cross_device: bool = True
-    """Whether the sentences of the other processes are negatives, too."""
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss of views 1 and 2."""
-        return nt_xent(views.projected[0], views.projected[1], self.temperature, cross_device=self.cross_device)
+        texts = self.texts(views)
+        first, second = views.projected[0], views.projected[1]
+        return nt_xent(first, second, self.temperature, texts=texts, cross_device=self.cross_device)

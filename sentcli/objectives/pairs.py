@@ -1,4 +1,4 @@
-"""Objectives on pairs of sentences: Contrastive Tension, and regression on scored pairs."""
+"""Objectives on pairs of sentences: Contrastive Tension, and the losses of scored and of 0/1 pairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch.nn import functional
 
-from sentcli.bounds import AtLeastOne
+from sentcli.bounds import AtLeastOne, Positive
 from sentcli.objectives.base import Objective, Views
 
 if TYPE_CHECKING:
@@ -76,3 +76,107 @@ class CosineRegression(Objective, name="regression"):
         """Return the loss."""
         assert views.labels is not None
         return cosine_regression_loss(views.pooled[0], views.pooled[1], views.labels)
+
+
+def ranking_loss(similarities: Tensor, scores: Tensor, scale: float = 20.0) -> Tensor:
+    """Loss of pairs whose similarities are not in the order of their scores (CoSENT: Huang et al., TASLP 2024).
+
+    ``log(1 + sum exp(scale * (s_k - s_i)))`` over all pairs i and k of the batch with ``score_i > score_k``; the scores
+    give an order and no distances.
+
+    Args:
+        similarities: ``[B]``.
+        scores: ``[B]``.
+        scale: the inverse of the temperature.
+
+    Returns:
+        A scalar.
+    """
+    scaled = similarities * scale
+    differences = (scaled[:, None] - scaled)[scores[:, None] < scores]
+    return torch.cat([differences.new_zeros(1), differences]).logsumexp(0)
+
+
+def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
+    """Return ``|cosine + sine|`` of vectors as complex numbers ``[B]``, the similarity of AnglE (Li and Li, ACL 2024).
+
+    The halves of a vector are its real and imaginary parts; a vector of odd dimension gets a 0. As in the authors' code
+    the angle itself is not taken.
+
+    Args:
+        first: ``[B, d]``.
+        second: ``[B, d]``.
+    """
+    first, second = (
+        functional.normalize(functional.pad(part, (0, part.shape[1] % 2)), dim=1) for part in (first, second)
+    )
+    (real, imaginary), (other_real, other_imaginary) = first.chunk(2, dim=1), second.chunk(2, dim=1)
+    return ((first * second).sum(dim=1) + (imaginary * other_real - real * other_imaginary).sum(dim=1)).abs()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoSENT(Objective, name="cosent"):
+    """`ranking_loss` of the cosines of pairs."""
+
+    scale: Positive = 20.0
+
+    needs_scores: ClassVar[bool] = True
+
+    def __call__(self, views: Views) -> Tensor:
+        """Return the loss."""
+        assert views.labels is not None
+        return ranking_loss(
+            functional.cosine_similarity(views.pooled[0], views.pooled[1], dim=-1), views.labels, self.scale
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnglE(Objective, name="angle"):
+    """`ranking_loss` of the `angle_similarity` of pairs."""
+
+    scale: Positive = 20.0
+
+    needs_scores: ClassVar[bool] = True
+
+    def __call__(self, views: Views) -> Tensor:
+        """Return the loss."""
+        assert views.labels is not None
+        return ranking_loss(angle_similarity(views.pooled[0], views.pooled[1]), views.labels, self.scale)
+
+
+def online_contrastive_loss(first: Tensor, second: Tensor, labels: Tensor, margin: float = 0.5) -> Tensor:
+    """Sum over the hard pairs of a batch of squared distances, or of what a distance lacks to the margin.
+
+    Distances are ``1 - cosine``. Hard are matching pairs that are farther apart than the closest pair that does not
+    match, and pairs that do not match and are closer than the farthest matching one (Hadsell et al., CVPR 2006, with
+    sentence-transformers' choice of pairs).
+
+    Args:
+        first: ``[B, d]``.
+        second: ``[B, d]``.
+        labels: 1 for matching pairs, 0 for others ``[B]``.
+        margin: the distance from which pairs that do not match have no loss.
+
+    Returns:
+        A scalar.
+    """
+    distances = 1 - functional.cosine_similarity(first, second, dim=-1)
+    matching, others = distances[labels == 1], distances[labels == 0]
+    near = others[others < (matching.max() if len(matching) else others.mean())]
+    far = matching[matching > (others.min() if len(others) else matching.mean())]
+    return far.square().sum() + functional.relu(margin - near).square().sum()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineContrastive(Objective, name="online-contrastive"):
+    """`online_contrastive_loss` of the two texts of each pair."""
+
+    margin: Positive = 0.5
+
+    needs_scores: ClassVar[bool] = True
+    needs_labels: ClassVar[bool] = True
+
+    def __call__(self, views: Views) -> Tensor:
+        """Return the loss."""
+        assert views.labels is not None
+        return online_contrastive_loss(views.pooled[0], views.pooled[1], views.labels, self.margin)

@@ -92,6 +92,8 @@ class BatchMaker:
     """The number of batches in an optimiser step."""
     group_by_length: bool = False
     rank: int = 0
+    prompts: tuple[str, ...] = ()
+    """The prompt in front of the texts of each view, as in encoding; none if it is empty."""
 
     def step(self, number: int) -> list[Batch]:
         """Return the batches of an optimiser step, counted from 0."""
@@ -113,7 +115,10 @@ class BatchMaker:
         parts = [rows[i * count : (i + 1) * count] for i in range(self.rank + 1)]
         # the texts of the processes before this one are made too, so that its random numbers begin where theirs end
         texts = [self.views.texts(part, self.corpus, rng) for part in parts][-1]
-        return Batch([self.tokenizer(view) for view in texts.views], texts, tuple(parts[-1]))
+        prompts = self.prompts[: len(texts.views)] or ("",) * len(texts.views)
+        views = zip(texts.views, prompts, strict=True)
+        tokens = [self.tokenizer([prompt + text for text in view] if prompt else view) for view, prompt in views]
+        return Batch(tokens, texts, tuple(parts[-1]))
 
     def steps(self, first: int, end: int) -> Iterator[list[Batch]]:
         """Yield the batches of steps `first` to `end` - 1, each made while the step before is trained on."""

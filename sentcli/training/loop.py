@@ -33,7 +33,7 @@ from sentcli.processes import agree, average_gradients, gathered, is_first, proc
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.checkpoints import Checkpoint
 from sentcli.training.memory import keeping_freed_memory
-from sentcli.training.observer import SCORE, StepInfo, TrainResult
+from sentcli.training.observer import DevScores, StepInfo, TrainResult
 from sentcli.training.optimizer import make_optimizer, set_rate
 from sentcli.training.training_model import TrainingModel, in_order, unpacked
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.batches import Batch
     from sentcli.training.data import TrainingSentences
+    from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer
     from sentcli.training.run_folder import RunFolder
     from sentcli.training.training_model import Inputs
@@ -63,6 +64,8 @@ def train(
     score: Score | None = None,
     observer: Observer | None = None,
     save_every: int = 0,
+    prompts: tuple[str, ...] = (),
+    dev: DevSet | None = None,
 ) -> TrainResult:
     """Train `model` in place; afterwards it has the weights with the best `score`, or the last ones without `score`.
 
@@ -72,9 +75,11 @@ def train(
         method: gives the settings and makes the views.
         corpus: the training text.
         folder: receives the metrics, the checkpoints and the best weights so far; a checkpoint in it is continued.
-        score: scores an encoder on the dev set; called at step 0, every `eval_every` steps and at the end.
+        score: scores an encoder on the dev sets; called at step 0, every `eval_every` steps and at the end.
         observer: is told of every step and score.
         save_every: the number of steps between two checkpoints; 0 writes none.
+        prompts: the prompt in front of the texts of each view; none if it is empty.
+        dev: the dev set that decides which weights are best; None keeps the last ones.
 
     Raises:
         SentcliError: if the loss is not a number, or a checkpoint cannot be written.
@@ -84,10 +89,10 @@ def train(
     order = run_order(model, settings, len(corpus.sentences))
     total = settings.total_steps(order.per_epoch)
     maker = BatchMaker(
-        corpus, tokenizer, order, method.views, settings.accumulate, settings.group_by_length, rank=rank()
+        corpus, tokenizer, order, method.views, settings.accumulate, settings.group_by_length, rank(), prompts
     )
     gradients = Gradients(model, make_optimizer(model, settings), settings)
-    keeper = BestKeeper(model, folder, score, observer, patience=settings.patience, keep_start=settings.keep_start)
+    keeper = BestKeeper(model, folder, score, observer, settings, dev)
     progress = restore_checkpoint(folder, gradients, keeper)
     if folder.resumed and observer is not None:
         observer.resumed(progress.step, folder.notes)
@@ -293,12 +298,11 @@ class BestKeeper:
         folder: RunFolder,
         score: Score | None,
         observer: Observer | None,
-        *,
-        patience: int = 0,
-        keep_start: bool = True,
+        settings: Settings,
+        dev: DevSet | None,
     ) -> None:
         self.model, self.folder, self.score, self.observer = model, folder, score, observer
-        self.patience, self.keep_start = patience, keep_start
+        self.patience, self.keep_start, self.dev = settings.patience, settings.keep_start, dev
         self.scores = Scores()
 
     def evaluate(self, step: int) -> None:
@@ -316,9 +320,10 @@ class BestKeeper:
         self.model.eval()
         by_encoder = {number: self.score(encoder) for number, encoder in self.model.candidates().items()}
         self.model.train()
-        number = max(by_encoder, key=lambda n: by_encoder[n].get(SCORE, n))
+        key = "" if self.dev is None else self.dev.key
+        number = max(by_encoder, key=lambda n: by_encoder[n].get(key, n))
         values, scores = by_encoder[number], self.scores
-        score, better = values.get(SCORE), False
+        score, better = values.get(key), False
         if score is not None:
             scores.last, scores.last_step = score, step
             if step == 0:
@@ -442,12 +447,13 @@ def set_random_states(states: list[Tensor], device: torch.device) -> None:
 
 def result_of(keeper: BestKeeper, progress: Progress) -> TrainResult:
     """Return the results of a run."""
-    scores = keeper.scores
+    scores, dev = keeper.scores, None
+    if keeper.dev is not None and scores.best is not None:
+        of_set = keeper.dev.name, keeper.dev.metric
+        dev = DevScores(*of_set, scores.start, scores.best, scores.best_step, scores.last)
     return TrainResult(
-        start_dev_spearman=scores.start,
-        best_dev_spearman=scores.best,
-        best_step=scores.best_step if scores.best is not None else progress.step,
-        final_dev_spearman=scores.last,
+        dev,
+        best_step=progress.step if dev is None else dev.best_step,
         steps=progress.step,
         sentences_per_second=progress.speed,
         truncated=progress.truncated,

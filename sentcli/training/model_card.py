@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sentcli.training.observer import dev_scores, shown
+
 
 def model_card(config: dict[str, Any]) -> str:
     """Return the README of the model folder."""
     results, settings = config["results"], config["settings"]
     sentences = sum(entry["sentences"] for entry in config["data"])
     scores = "No dev set was given; these are the last weights."
-    if results["best_dev_spearman"] is not None:
-        scores = (
-            f"STS-B dev Spearman: {results['start_dev_spearman']:.2f} before training, "
-            f"{results['best_dev_spearman']:.2f} at step {results['best_step']} (these weights), "
-            f"{results['final_dev_spearman']:.2f} at the last step."
-        )
+    if (dev := dev_scores(results)) is not None:
+        scores = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
     if results.get("held_out_perplexity") is not None:
         scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*_flat(config["method"]), *settings.items()])

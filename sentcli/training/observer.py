@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-SCORE = "dev_spearman"
-"""The value of an evaluation that decides which weights are best; the others are only logged. An evaluation without it
-keeps the last weights."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +41,58 @@ class Observer(Protocol):
         """Is called after each optimiser step."""
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
-        """Is called after each evaluation, with `SCORE` if there is a dev set, and whatever else was measured."""
+        """Is called after each evaluation, with the scores on the dev sets and whatever else was measured."""
+
+
+@dataclass(frozen=True)
+class DevScores:
+    """The scores on the dev set that decides which weights are kept."""
+
+    name: str
+    metric: str
+    start: float | None
+    best: float | None
+    best_step: int
+    final: float | None
+
+    def __str__(self) -> str:
+        start, best = (shown(self.metric, score) for score in (self.start, self.best))
+        return f"{dev_title(self.name, self.metric)} {start} -> {best} at step {self.best_step}"
+
+
+STSB_DEV = "STSBenchmark", "spearman"
+"""Name and metric of the dev set of ``--eval-data``, Spearman times 100."""
+
+
+def dev_title(name: str, metric: str) -> str:
+    """Return what messages call a dev set and its metric."""
+    return "STS-B dev" if (name, metric) == STSB_DEV else f"{name} {metric}"
+
+
+def shown(metric: str, score: float | None) -> str:
+    """Return a score with the decimals that its metric needs: correlations are times 100, other scores at most 1."""
+    return "-" if score is None else f"{score:.2f}" if metric == STSB_DEV[1] else f"{score:.4f}"
+
+
+def dev_scores(results: Mapping[str, Any]) -> DevScores | None:
+    """Return the scores on the dev set in the results of a run as JSON, or in means of them; None if it had none."""
+    if results.get("dev") is not None:
+        return DevScores(**results["dev"])
+    best = results.get("best_dev_spearman")
+    if best is None:
+        return None
+    start, final = results.get("start_dev_spearman"), results.get("final_dev_spearman")
+    return DevScores(*STSB_DEV, start, best, results.get("best_step", 0), final)
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The results of a run; scores are Spearman's correlation on STS-B dev times 100, or None without a dev set."""
+    """The results of a run."""
 
-    start_dev_spearman: float | None
-    best_dev_spearman: float | None
+    dev: DevScores | None
+    """None without a dev set."""
     best_step: int
-    final_dev_spearman: float | None
+    """The step of the weights that are kept."""
     steps: int
     sentences_per_second: float
     """The speed of the training, without the evaluations."""
@@ -75,5 +112,22 @@ class TrainResult:
     """Perplexity of the kept weights on the masked words of --eval-text."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return dict(vars(self))
+        """Return the JSON form; STS-B dev of ``--eval-data`` has keys of its own, another dev set is under ``dev``."""
+        values = dict(vars(self))
+        dev = values.pop("dev")
+        stsb = dev if dev is not None and (dev.name, dev.metric) == STSB_DEV else None
+        start, best, final = (None, None, None) if stsb is None else (stsb.start, stsb.best, stsb.final)
+        return {
+            "start_dev_spearman": start,
+            "best_dev_spearman": best,
+            "best_step": values.pop("best_step"),
+            "final_dev_spearman": final,
+            **values,
+            **({} if dev is None or stsb is not None else {"dev": vars(dev)}),
+        }
+
+    @classmethod
+    def from_dict(cls, results: Mapping[str, Any]) -> TrainResult:
+        """Return the results whose JSON form this is."""
+        names = {f.name for f in fields(cls)} - {"dev"}
+        return cls(dev=dev_scores(results), **{name: value for name, value in results.items() if name in names})

@@ -4,125 +4,39 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
-from sentcli.evaluation.stores import digest
 from sentcli.io.labelled import STSB_RANGE
 from sentcli.io.weights import has_weights
-from sentcli.methods import Method, configure, get_method
+from sentcli.methods import Method
 from sentcli.methods.method import changed
-from sentcli.methods.views import BatchTexts, ScoredPairs
+from sentcli.methods.views import BatchTexts
 from sentcli.model import first_token, surgery
-from sentcli.model.spec import check_pooling
+from sentcli.model.options import ModelOptions
 from sentcli.model.tokenizing import position_limit
 from sentcli.model.torch_backend import text_tokenizer
 from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
-from sentcli.processes import is_first, launched, process_count
+from sentcli.processes import process_count
+from sentcli.training import dev
 from sentcli.training.batches import Batch, to_tensors
-from sentcli.training.data import (
-    Subset,
-    TrainingSentences,
-    read_corpus,
-    read_pairs,
-    read_task_text,
-    repetitions,
-)
+from sentcli.training.data import TrainingSentences, read_corpus, repetitions
 from sentcli.training.held_out_text import HeldOutText
+from sentcli.training.inputs import RunInputs, read_inputs
 from sentcli.training.loop import run_order
-from sentcli.training.run_folder import check_run_folder
+from sentcli.training.request import TrainRequest
 from sentcli.training.training_model import TrainingModel
 
 if TYPE_CHECKING:
-    from sentcli.methods.recipes import Recipe
     from sentcli.methods.settings import Settings
     from sentcli.model.tokenizing import TextTokenizer
-
-DEV_TASK = "STSBenchmark"
-BEFORE = "before."
-"""The prefix of settings that belong to the method of ``--after``, which is trained first."""
-
-Tasks: TypeAlias = dict[str, list[sts.Pairs]]
-"""Similarity tasks by name, each with its subsets."""
-
-
-@dataclass(frozen=True)
-class TrainRequest:
-    """One run as the user asked for it; None stands for the method's own value."""
-
-    method: str | Method
-    """A method's name, or the method that a user's own file defines."""
-    model: str
-    data: list[str]
-    output: Path
-    stage: str | None = None
-    pooling: str | None = None
-    text_field: str = "text"
-    text_of: str | None = None
-    """The tasks whose sentences are trained on, as `read_task_text` takes them."""
-    hold_out: str | None = None
-    """The pairs that are left out and scored at the end, as `read_pairs` takes them."""
-    score_range: tuple[float, float] | None = None
-    """The scores of pairs that become cosines of 0 and 1; None takes the usual range that holds all of them."""
-    after: str | None = None
-    """A method that is trained first, on the sentences of the pairs."""
-    first_stage: dict[str, Any] | None = None
-    """The method, model and given settings of the training that `after` asked for, for the record."""
-    subset: Subset = field(default_factory=Subset)
-    eval_data: Path | None = None
-    eval_text: str | None = None
-    """Text whose masked words are predicted at every evaluation."""
-    device: str = "auto"
-    overwrite: bool = False
-    resume: bool = False
-    save_every: int = 500
-    """The number of steps between two checkpoints; 0 writes none."""
-    sts: bool = False
-    """Whether the kept weights are scored on the seven STS tasks at the end."""
-    log_geometry: bool = False
-    """Whether alignment and uniformity of STS-B dev are logged at every evaluation."""
-    assignments: list[tuple[str, Any]] = field(default_factory=list)
-    """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
-    recipe: Recipe | None = None
-    """A recipe, whose settings are applied before `assignments`."""
-
-    def configured(self) -> Method:
-        """Return the method with the settings of the recipe and then with `assignments`.
-
-        Raises:
-            InputError: for a setting that does not exist or a value that is not allowed.
-        """
-        method = get_method(self.method, self.stage)
-        if self.recipe is not None:
-            try:
-                method = configure(method, self.recipe.assignments)
-            except InputError as error:
-                raise InputError(f"recipe {self.recipe.name}: {error}") from error
-        if self.after is None:
-            for key, _ in self.assignments:
-                if key.startswith(BEFORE):
-                    raise InputError(f"{key} is a setting of --after, which is missing")
-        else:
-            if not isinstance(method.views, ScoredPairs):
-                raise InputError(f"--after goes with pairs, as of --method sts-regression, not with {method.name}")
-            get_method(self.after, None)
-        method = configure(method, [(key, value) for key, value in self.assignments if not key.startswith(BEFORE)])
-        if self.pooling is not None and self.pooling != "own":
-            check_pooling(self.pooling)
-        return method
-
-    def with_subset(self, method: Method) -> TrainRequest:
-        """Return the request with the subset that is trained on, given the configured method; see `Subset.settled`."""
-        recipe = Subset() if self.recipe is None else Subset(self.recipe.limit, None, self.recipe.subset_seed)
-        return replace(self, subset=self.subset.settled(recipe, method.settings.seed))
 
 
 @dataclass(frozen=True)
@@ -138,15 +52,21 @@ class Prepared:
     """Cuts texts to the training length."""
     start_fingerprint: str
     """The fingerprint of the start model."""
-    corpus: TrainingSentences
-    held_out: sts.Pairs | None
-    """Pairs that are not trained on and scored at the end."""
-    dev: Tasks | None
-    test: Tasks | None
-    """The seven STS tasks, if they are scored at the end."""
+    inputs: RunInputs
     held_out_text: HeldOutText | None = None
     notes: tuple[str, ...] = ()
     """Notes for the user, before the first step."""
+
+    @property
+    def corpus(self) -> TrainingSentences:
+        """The training data."""
+        return self.inputs.corpus
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompt in front of the texts of each view, as the model encodes texts in that role."""
+        spec = self.encoder.spec
+        return tuple(spec.role_prompt(role) if role else spec.usual_prompt for role in self.method.views.roles)
 
     @property
     def steps(self) -> int:
@@ -169,9 +89,10 @@ class Prepared:
             "encoder": self.encoder.describe(),
             "data": list(self.corpus.files),
             "subset": asdict(request.subset),
-            "dev": digest([part for pairs in self.dev.values() for part in sts.content(pairs)]) if self.dev else None,
+            "dev": dev.identity(self.inputs.dev),
             "processes": process_count(),
             "device": self.encoder.backend.device.partition(":")[0],
+            **({} if not any(self.prompts) else {"prompts": self.prompts}),
             **({} if request.hold_out is None else {"hold_out": request.hold_out}),
             **({} if self.corpus.score_range == STSB_RANGE else {"score_range": self.corpus.score_range}),
         }
@@ -190,7 +111,8 @@ def prepare(request: TrainRequest) -> Prepared:
     """Read the settings, the data and the start model of a run, and check them, their fit and the output folder."""
     method = request.configured()
     request = request.with_subset(method)
-    corpus, held_out, dev, test = read_inputs(request, method)
+    inputs = read_inputs(request, method)
+    corpus = inputs.corpus
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
@@ -210,7 +132,7 @@ def prepare(request: TrainRequest) -> Prepared:
         device = next(model.parameters()).device
         _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
-        notes += _data_notes(method, corpus)
+        notes += _data_notes(method, corpus) + _pooling_notes(request, method, encoder)
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(
@@ -220,72 +142,10 @@ def prepare(request: TrainRequest) -> Prepared:
         model=model,
         tokenizer=tokenizer,
         start_fingerprint=fingerprint,
-        corpus=corpus,
-        held_out=held_out,
-        dev=dev,
-        test=test,
+        inputs=inputs,
         held_out_text=held_out_text,
         notes=tuple(notes),
     )
-
-
-def read_inputs(
-    request: TrainRequest, method: Method
-) -> tuple[TrainingSentences, sts.Pairs | None, Tasks | None, Tasks | None]:
-    """Check the output folder, and read and check the data.
-
-    Returns:
-        The training data, the pairs that are held out, the dev set and the test tasks.
-    """
-    if is_first():
-        check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
-    of_objectives = [folder for objective in method.objectives.values() for folder in objective.reads()]
-    for path in (*request.data, request.model, request.eval_data, request.eval_text, *of_objectives):
-        if path is not None and Path(path).exists() and Path(path).resolve().is_relative_to(request.output.resolve()):
-            # --overwrite would delete it
-            raise InputError(f"-o {request.output} would replace {path}, which this run reads; choose another -o")
-    corpus, held_out = _read_data(request, method)
-    if method.fit is None:
-        method.settings.check(len(corpus.sentences), launched())
-        _check_objectives(method)
-    dev = sts.load_tasks(request.eval_data, [DEV_TASK], "dev") if request.eval_data else None
-    if request.log_geometry and request.eval_data is None:
-        raise InputError("--log-geometry measures STS-B dev of --eval-data, which is missing")
-    if request.sts and request.eval_data is None:
-        raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
-    test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
-    return corpus, held_out, dev, test
-
-
-def _check_objectives(method: Method) -> None:
-    if not method.objectives:
-        raise InputError(f"{method.name} has no objective left to train with")
-    scored = [name for name, objective in method.objectives.items() if objective.needs_scores]
-    if scored and not isinstance(method.views, ScoredPairs):
-        raise InputError(
-            f"{scored[0]} needs scored pairs, which --method sts-regression (or --set views=scored-pairs) reads"
-        )
-
-
-def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences, sts.Pairs | None]:
-    """Return the training data, and the pairs that are held out."""
-    if method.fit is not None and not method.fit.needs_data:
-        if request.data:
-            raise InputError(f"{method.name} computes nothing from text: leave --data out")
-        return TrainingSentences([], (), 0), None
-    if not request.data:
-        raise InputError("--data is missing: text files with one sentence a line, or tables")
-    if isinstance(method.views, ScoredPairs):
-        if request.text_of is not None:
-            raise InputError(f"--text-of is for methods that take plain text; {method.name} takes scored pairs")
-        return read_pairs(
-            request.data, subset=request.subset, hold_out=request.hold_out, score_range=request.score_range
-        )
-    if request.text_of is not None:
-        return read_task_text(request.text_of, request.data, subset=request.subset, hold_out=request.hold_out), None
-    if request.hold_out is not None:
-        raise InputError("--hold-out leaves out scored pairs, which --method sts-regression and --text-of pairs read")
-    return read_corpus(request.data, text_field=request.text_field, subset=request.subset), None
 
 
 def seed_everything(seed: int) -> None:
@@ -337,25 +197,46 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
 
 
 def _with_fitting_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> Method:
-    """Shorten the method's default length to the positions of the model; a length that the user chose stays."""
+    """Shorten the method's default length to what the model can take; a length that the user chose stays.
+
+    Views that are different texts are cut to the model's own maximum length at most, as in encoding; views of one
+    sentence to the positions of the model.
+    """
     length = method.settings.max_length
-    positions = position_limit(encoder.spec, encoder.hf_tokenizer.pad_token_id)
-    is_default = length == get_method(request.method, request.stage).settings.max_length
-    if positions is None or length <= positions or not is_default:
+    own = position_limit(encoder.spec, encoder.hf_tokenizer.pad_token_id)
+    different_texts = not method.views.one_sentence and method.views.reads != "scores"
+    if different_texts:
+        own = min(filter(None, (own, encoder.spec.max_length)), default=None)
+    is_default = length == request.default_method().settings.max_length
+    if own is None or length <= own or not is_default:
         return method
-    notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {positions} positions")
-    return replace(method, settings=replace(method.settings, max_length=positions))
+    if not different_texts:
+        notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {own} positions")
+    return replace(method, settings=replace(method.settings, max_length=own))
 
 
 def _data_notes(method: Method, corpus: TrainingSentences) -> list[str]:
     """Return notes about the range of the scores, or about repeated sentences."""
-    if isinstance(method.views, ScoredPairs):
+    if method.views.reads == "scores":
+        if "regression" not in method.objectives:
+            return []
         low, high = corpus.score_range
         return [f"scores from {low:g} to {high:g} become cosines from 0 to 1; --score-range says another range"]
-    if repeated := repetitions(corpus.sentences):
+    masked = all(getattr(objective, "mask_duplicates", False) for objective in method.objectives.values())
+    if not masked and (repeated := repetitions(corpus.sentences)):
         what = "in a batch with it they are taken for different sentences"
         return [f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one: {what}"]
     return []
+
+
+def _pooling_notes(request: TrainRequest, method: Method, encoder: SentenceEncoder) -> list[str]:
+    """Return a note if labelled pairs are to change the pooling of a sentence encoder, and nobody asked for it."""
+    if request.pooling is not None or method.views.one_sentence:
+        return []
+    own = read_model(request.model, ModelOptions())
+    if own.assumed_pooling or own.pooling == encoder.spec.pooling:
+        return []
+    return [f"{request.model} pools {own.pooling}, {method.name} {encoder.spec.pooling}: --pooling own keeps it"]
 
 
 def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:

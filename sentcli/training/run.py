@@ -11,24 +11,26 @@ from torch import nn
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.evaluated import encode
-from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.scores import SIMILARITY, average
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop
-from sentcli.training.data import PAIRS
+from sentcli.training.dev import dev_values
+from sentcli.training.inputs import read_inputs
 from sentcli.training.model_card import model_card
-from sentcli.training.observer import SCORE, TrainResult
-from sentcli.training.prepare import BEFORE, prepare, read_inputs
+from sentcli.training.observer import DevScores, TrainResult
+from sentcli.training.prepare import prepare
+from sentcli.training.request import BEFORE
 from sentcli.training.run_folder import WEIGHTS, RunFolder
+from sentcli.training.task_text import PAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.observer import Observer
-    from sentcli.training.prepare import Prepared, TrainRequest
+    from sentcli.training.prepare import Prepared
+    from sentcli.training.request import TrainRequest
     from sentcli.training.training_model import TrainingModel
 
 
@@ -39,7 +41,7 @@ def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
     folder = _folder(prepared)
     try:
         if folder.results is not None:
-            return _finished(prepared, folder, TrainResult(**folder.results))
+            return _finished(prepared, folder, TrainResult.from_dict(folder.results))
         return _train(prepared, prepared.model, folder, observer)
     finally:
         folder.close()
@@ -58,8 +60,8 @@ def _folder(prepared: Prepared) -> RunFolder:
 
 def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> TrainResult:
     """Return the results of a finished run, with the scores that are asked for now and were not then."""
-    lacks_sts = prepared.test is not None and result.sts is None
-    lacks_held_out = prepared.held_out is not None and result.held_out_spearman is None
+    lacks_sts = prepared.inputs.test is not None and result.sts is None
+    lacks_held_out = prepared.inputs.held_out is not None and result.held_out_spearman is None
     if not (lacks_sts or lacks_held_out):
         return result
     encoder = SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device)
@@ -70,14 +72,14 @@ def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> Tra
 
 def _with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -> TrainResult:
     """Return the results with the scores of held-out pairs and of the seven STS tasks, if the run asks for them."""
-    if prepared.held_out is not None:
-        held_out = {"held out": [prepared.held_out]}
+    if prepared.inputs.held_out is not None:
+        held_out = {"held out": [prepared.inputs.held_out]}
         metrics = agree(sts.evaluate(encoder, held_out)["held out"].metrics if is_first() else None)
         assert metrics is not None
         result = replace(result, held_out_spearman=metrics["spearman"], held_out_pearson=metrics["pearson"])
-    if prepared.test is None:
+    if prepared.inputs.test is None:
         return result
-    scores = agree(list(sts.evaluate(encoder, prepared.test).values()) if is_first() else None)
+    scores = agree(list(sts.evaluate(encoder, prepared.inputs.test).values()) if is_first() else None)
     assert scores is not None
     return replace(
         result, sts={score.task: score.value for score in scores}, sts_average=average(scores, SIMILARITY, least=1)
@@ -85,16 +87,16 @@ def _with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: Trai
 
 
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
-    encoder, dev, text = prepared.encoder, prepared.dev, prepared.held_out_text
+    encoder, dev, text = prepared.encoder, prepared.inputs.dev, prepared.held_out_text
 
     def score(module: TorchEncoder) -> dict[str, float]:
         values = {} if text is None else text.values(module)
-        if dev is None:
+        if not dev:
             return values
         first_module = encoder.torch_module
         encoder.backend.module = module  # type: ignore[attr-defined]
         try:
-            return _dev_values(encoder, dev, geometry=prepared.request.log_geometry) | values
+            return dev_values(encoder, dev, geometry=prepared.request.log_geometry) | values
         finally:
             encoder.backend.module = first_module  # type: ignore[attr-defined]
 
@@ -104,9 +106,11 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         prepared.method,
         prepared.corpus,
         folder,
-        score=score if dev is not None or text is not None else None,
+        score=score if dev or text is not None else None,
         observer=observer,
         save_every=prepared.request.save_every,
+        prompts=prepared.prompts,
+        dev=next(iter(dev), None),
     )
     if text is not None:
         perplexity = agree(text.values(encoder.torch_module)["held_out_perplexity"] if is_first() else None)
@@ -117,32 +121,21 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     return result
 
 
-def _dev_values(encoder: SentenceEncoder, dev: dict[str, list[sts.Pairs]], *, geometry: bool) -> dict[str, float]:
-    """Return the values on the dev set for the log: `SCORE`, and with `geometry` alignment and uniformity."""
-    ((task, subsets),) = dev.items()
-    vectors = encode(encoder, sts.sentences(subsets))
-    values = {SCORE: sts.SimilarityTask(task, subsets).score(None, vectors).value}
-    if geometry:
-        measured = pair_geometry(vectors, subsets)
-        values |= {"alignment": measured.alignment, "uniformity": measured.uniformity}
-    return values
-
-
 def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     """Fit the transformation of a method that does not train; the result is kept whatever its score on the dev set."""
     assert prepared.method.fit is not None
-    dev, request = prepared.dev, prepared.request
+    dev, request = prepared.inputs.dev, prepared.request
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
     if request.resume and (request.output / WEIGHTS).exists():  # refused by the folder if it is another run's
         finished = _folder(prepared)
         assert finished.results is not None
-        return _finished(prepared, finished, TrainResult(**finished.results))
+        return _finished(prepared, finished, TrainResult.from_dict(finished.results))
 
     def score(encoder: SentenceEncoder) -> dict[str, float] | None:
-        if dev is None:
+        if not dev:
             return None
-        values = _dev_values(encoder, dev, geometry=request.log_geometry)
+        values = dev_values(encoder, dev, geometry=request.log_geometry)
         if observer is not None:
             observer.scored(0, values, False)
         return values
@@ -152,8 +145,11 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     encoder = prepared.method.fit.fit(prepared.encoder, list(sentences))
     speed = len(sentences) / (time.perf_counter() - began)
     after = score(encoder)
-    first, last = (None if values is None else values[SCORE] for values in (before, after))
-    result = _with_test_scores(prepared, encoder, TrainResult(first, last, 0, last, 0, speed, 0))
+    scores = None
+    if before is not None and after is not None:
+        last = after[dev[0].key]
+        scores = DevScores(dev[0].name, dev[0].metric, before[dev[0].key], last, 0, last)
+    result = _with_test_scores(prepared, encoder, TrainResult(scores, 0, 0, speed, 0))
     folder = _folder(prepared)  # this may replace an older folder: everything that can fail comes before
     for values, fitted in ((before, False), (after, True)):
         if values is not None:

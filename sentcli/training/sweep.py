@@ -45,7 +45,8 @@ from sentcli.model.options import ModelOptions
 from sentcli.processes import agree, is_first
 from sentcli.training import run as runs
 from sentcli.training.observer import Observer
-from sentcli.training.prepare import Prepared, TrainRequest, prepare
+from sentcli.training.prepare import Prepared, prepare
+from sentcli.training.request import TrainRequest
 from sentcli.training.run_folder import RUN, LockedError
 
 RESULTS = "results.jsonl"

@@ -158,6 +158,7 @@ class TrainingModel(nn.Module):
             attentions=attentions or {},
             labels=labels,
             matched=matched,
+            paired=not self.method.views.one_sentence,
         )
 
     def losses(self, views: Views) -> tuple[Tensor, dict[str, Tensor]]:

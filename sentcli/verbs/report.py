@@ -33,10 +33,10 @@ MAP_TEXTS = 2000
 LISTED_PAIRS = 5
 """Pairs in each list of the section on similarity."""
 RESULTS = {
-    "start_dev_spearman": "dev at the start",
-    "best_dev_spearman": "best dev",
+    "start": "dev at the start",
+    "best": "best dev",
     "best_step": "at step",
-    "final_dev_spearman": "last dev",
+    "final": "last dev",
     "sts_average": "STS average",
     "held_out_perplexity": "perplexity",
     "steps": "steps",
@@ -247,7 +247,7 @@ def _run_sections(folders: Sequence[Path]) -> list[Section]:
 
 
 def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> Table:
-    results = {name: {**_results_so_far(run), **(configs[name].get("results") or {})} for name, run in metrics.items()}
+    results = {name: _results_of(run, configs[name].get("results") or {}) for name, run in metrics.items()}
     has_perplexity = any(values.get("held_out_perplexity") for values in results.values())
     keys = [key for key in RESULTS if key != "held_out_perplexity" or has_perplexity]
     rows = [
@@ -264,14 +264,20 @@ def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[st
     return Table.of_rows("What training came to (Spearman × 100)", rows, formats=formats, notes=notes)
 
 
-def _results_so_far(metrics: RunMetrics) -> dict[str, Any]:
-    """Return those results that the metrics of a run tell, also before it has finished."""
-    steps, scores = metrics.column("dev_spearman")
-    results: dict[str, Any] = {"steps": metrics.steps[-1]["step"] if metrics.steps else 0}
+def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the results of a run with the scores on the dev set that decides, before its end those of its metrics."""
+    from sentcli.training.observer import dev_scores
+
+    if results:
+        dev = dev_scores(results)
+        return {**results, **(vars(dev) if dev is not None else {})}
+    so_far: dict[str, Any] = {"steps": metrics.steps[-1]["step"] if metrics.steps else 0}
+    key = next((key for line in metrics.evaluations for key in line if key.startswith("dev_")), None)
+    steps, scores = metrics.column(key) if key else ([], [])
     if scores:
         best = max(range(len(scores)), key=scores.__getitem__)
-        results |= {"start_dev_spearman": scores[0], "best_dev_spearman": scores[best], "best_step": steps[best]}
-    return results
+        so_far |= {"start": scores[0], "best": scores[best], "best_step": steps[best]}
+    return so_far
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

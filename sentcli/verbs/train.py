@@ -49,6 +49,8 @@ class DataOptions:
 
     Attributes:
         text_field: Column of a table that holds the text.
+        pair_fields: Columns of labelled pairs: anchor, positive and perhaps negatives, or both sentences and the score;
+            by default anchor, positive, negative or negative_1 ..., and sentence1, sentence2, score or label.
         text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of
             scored pairs.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are
@@ -64,6 +66,7 @@ class DataOptions:
     """
 
     text_field: str = "text"
+    pair_fields: Annotated[str | None, Flag(metavar="A,B[,C...]")] = None
     text_of: Annotated[str | None, Flag(metavar="TASK,...|pairs")] = None
     hold_out: Annotated[str | None, Flag(metavar="NAME|N/K|topics|K-fold")] = None
     score_range: Annotated[str | None, Flag(metavar="LOW,HIGH")] = None
@@ -148,6 +151,8 @@ def train(
 ) -> Outcome:
     """Train a sentence encoder, on plain text unless the method is supervised.
 
+    A table with the columns anchor and positive (and negative, negative_1 ...)
+    is trained on as labelled pairs by every contrastive method.
     Every setting that is not given is the paper's; -v lists them all. The folder
     opens with this tool and with sentence-transformers, and its metrics.jsonl
     gets one line a step. The head of the training is stored apart and never
@@ -168,6 +173,7 @@ def train(
         --eval-data SentEval/data/downstream --set ami.weight=1e-3
       sentcli train --method informin-cl --set objectives+=ami \\
         -m minilm --data sentences.txt -o both
+      sentcli train --method simcse -m minilm --data faq.csv --pair-fields question,answer -o faq
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
       sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
         --fraction 0.01 --subset-seed 48 --max-steps 1000 --seeds 48,49,50
@@ -183,7 +189,7 @@ def train(
     from sentcli.methods.recipes import load_recipe
     from sentcli.processes import is_first, together
     from sentcli.training.data import Subset
-    from sentcli.training.prepare import TrainRequest
+    from sentcli.training.request import TrainRequest
     from sentcli.verbs.train_runs import points_and_seeds, run_many, run_one
 
     recipe = None if what.recipe is None else load_recipe(what.recipe)
@@ -210,6 +216,7 @@ def train(
             pooling=pooling or (recipe.pooling if recipe else None),
             text_field=corpus.text_field,
             text_of=corpus.text_of,
+            pair_fields=corpus.pair_fields,
             hold_out=corpus.hold_out,
             score_range=_range(corpus.score_range),
             after=what.after,

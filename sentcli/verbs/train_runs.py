@@ -14,7 +14,8 @@ from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from sentcli.training.observer import Observer
-    from sentcli.training.prepare import Prepared, TrainRequest
+    from sentcli.training.prepare import Prepared
+    from sentcli.training.request import TrainRequest
     from sentcli.training.sweep import SweepRun
 
 
@@ -155,7 +156,7 @@ def points_and_seeds(
         InputError: if the seeds are no whole numbers, or one is repeated; as `sweep.read_sweep`.
     """
     from sentcli.training import sweep
-    from sentcli.training.data import every_hold_out
+    from sentcli.training.pairs import every_hold_out
 
     points: list[dict[str, Any]] = []
     listed: list[int] = []

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
     from sentcli.training.sweep import Summary
 
+MOST_EVALUATION = 0.5
+"""The share of the time that evaluations may take before a hint."""
 LOG_EVERY = 100
 """Steps between two lines if there is no live table."""
 
@@ -26,12 +29,15 @@ class TrainingView:
 
     Args:
         trackers: observers of the same run.
+        sets: the dev sets.
         live: the live table on a terminal.
         progress: the bar below it.
     """
 
-    def __init__(self, trackers: Sequence[Observer], live: Any = None, progress: Any = None) -> None:
-        self.trackers, self.live, self.progress = trackers, live, progress
+    def __init__(
+        self, trackers: Sequence[Observer], sets: Sequence[DevSet] = (), live: Any = None, progress: Any = None
+    ) -> None:
+        self.trackers, self.sets, self.live, self.progress = trackers, sets, live, progress
         self.values: dict[str, float] = {}
         self.shares: dict[str, float] = {}
         self.dev = ""
@@ -61,12 +67,12 @@ class TrainingView:
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Print the numbers of an evaluation."""
-        from sentcli.training.observer import SCORE
-
-        parts = [f"{name.replace('_', '-')} {value:.3f}" for name, value in values.items() if name != SCORE]
-        if SCORE in values:
-            self.dev = f"dev {values[SCORE]:.2f}, "
-            parts.insert(0, f"STS-B dev {values[SCORE]:.2f}{' (best so far)' if best and step else ''}")
+        scores = {dev.key: dev.shown(values[dev.key]) for dev in self.sets if dev.key in values}
+        others = [f"{key.replace('_', '-')} {value:.3f}" for key, value in values.items() if key not in scores]
+        parts = [*scores.values(), *others]
+        if scores:
+            self.dev = f"{parts[0]}, "
+            parts[0] += " (best so far)" if best and step else ""
         console.note(f"step {step}: {', '.join(parts)}")
         for tracker in self.trackers:
             tracker.scored(step, values, best)
@@ -100,7 +106,8 @@ def training(prepared: Prepared, log_to: Sequence[str], *, finished: bool = Fals
             progress.add_task("training", total=prepared.steps, status="")
             live = stack.enter_context(Live(progress, console=progress.console, refresh_per_second=4))
             stack.enter_context(console.shown_on(live.console))
-        yield TrainingView([stack.enter_context(trackers.start(name, prepared)) for name in log_to], live, progress)
+        others = [stack.enter_context(trackers.start(name, prepared)) for name in log_to]
+        yield TrainingView(others, prepared.inputs.dev, live, progress)
 
 
 def _introduce(prepared: Prepared) -> None:
@@ -112,7 +119,7 @@ def _introduce(prepared: Prepared) -> None:
     terms = " + ".join(f"{o.weight:g} x {name}" if o.weight != 1 else name for name, o in method.objectives.items())
     console.note(
         f"{method.name}{f' ({terms})' if terms else ''} from {request.model}, pooling {encoder.spec.pooling}: "
-        f"{len(prepared.corpus.sentences)} {'pairs' if prepared.corpus.scores else 'sentences'}, {work} on "
+        f"{len(prepared.corpus.sentences)} {prepared.corpus.unit}, {work} on "
         f"{encoder.backend.device}"
     )
     for section, values in {**method.describe(), "settings": vars(settings)}.items():
@@ -126,11 +133,12 @@ def _introduce(prepared: Prepared) -> None:
 
 def summary(result: TrainResult, output: Path) -> None:
     """Print the results of a run."""
-    scores = ""
-    if result.best_dev_spearman is not None:
-        scores = (
-            f"; STS-B dev {result.start_dev_spearman:.2f} -> {result.best_dev_spearman:.2f} at step {result.best_step}"
-        )
+    scores = "" if result.dev is None else f"; {result.dev}"
+    if result.eval_seconds:
+        evaluating = result.eval_seconds / (result.eval_seconds + result.train_seconds)
+        scores += f"; {evaluating:.0%} of the time went into evaluations"
+        hint = " (--dev-limit scores a sample)" if evaluating > MOST_EVALUATION and result.dev is not None else ""
+        scores += hint
     if result.held_out_perplexity is not None:
         scores += f"; held-out perplexity {result.held_out_perplexity:.2f}"
     if result.held_out_spearman is not None:
@@ -159,12 +167,7 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
         rest = ", ".join(f"{key} {point[key]}" for key in others if key in point)
         return [*(point[key] for key in keys), *([rest] if others else [])] or ["all"]
 
-    columns = {
-        "start_dev_spearman": "start",
-        "best_dev_spearman": "best dev",
-        "best_step": "at step",
-        "final_dev_spearman": "last dev",
-    }
+    columns = {"start": "start", "best": "best dev", "best_step": "at step", "final": "last dev"}
     more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
     columns |= {key: name for key, name in more.items() if any(s.mean.get(key) is not None for s in summaries)}
     rows = []
@@ -180,9 +183,19 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
 
 def _mean_and_sd(summary: Summary, key: str) -> str:
     """Return ``84.02 ± 0.13``; a dash where there is no number."""
-    if summary.mean.get(key) is None:
+    mean, spread = _value(summary.mean, key), _value(summary.sd, key)
+    if mean is None:
         return "-"
     if key == "best_step":
-        return f"{summary.mean[key]:.0f}"
-    spread = None if key == "start_dev_spearman" else summary.sd.get(key)
-    return f"{summary.mean[key]:.2f}{'' if spread is None else f' ± {spread:.2f}'}"
+        return f"{mean:.0f}"
+    dev = summary.runs[0].get("dev") if key in ("start", "best", "final") else None
+    digits = 2 if dev is None or dev["metric"] == "spearman" else 4
+    return f"{mean:.{digits}f}{'' if spread is None or key == 'start' else f' ± {spread:.{digits}f}'}"
+
+
+def _value(results: Mapping[str, Any], key: str) -> Any:
+    """Return a result; ``start``, ``best`` and ``final`` are scores on the dev set that decides."""
+    if key in ("start", "best", "final"):
+        own = results.get("dev")
+        return own[key] if own else results.get(f"{key}_dev_spearman")
+    return results.get(key)

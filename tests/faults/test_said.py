@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.methods import get_method
-from sentcli.training.data import read_pairs
+from sentcli.training.pairs import read_pairs
 from tests.bulk.outputs import message_of
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_set

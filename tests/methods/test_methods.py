@@ -17,7 +17,8 @@ from sentcli.methods.views import RandomPairs, SpanMask
 from sentcli.model import stored_heads
 from sentcli.objectives import OBJECTIVES
 from sentcli.training.data import TrainingSentences
-from sentcli.training.prepare import TrainRequest, load_encoder, make_model, prepare
+from sentcli.training.prepare import load_encoder, make_model, prepare
+from sentcli.training.request import TrainRequest
 from sentcli.training.run import run
 from tests.conftest import save_backbone
 
@@ -588,10 +589,11 @@ def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences
 
 
 def test_sts_train_pairs_of_a_senteval_folder(data):
-    from sentcli.training.data import Subset, read_pairs
+    from sentcli.training.data import Subset
+    from sentcli.training.pairs import read_pairs
 
     whole, _ = read_pairs([str(data / "senteval")])
-    assert len(whole.sentences) == len(whole.partners) == 5749
+    assert len(whole.sentences) == len(whole.partners[0]) == 5749
     assert min(whole.scores) == 0 and max(whole.scores) == 1
     alone, _ = read_pairs([str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], subset=Subset(10))
     assert alone.sentences == whole.sentences[:10]

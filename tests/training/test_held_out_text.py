@@ -10,7 +10,8 @@ import torch
 from sentcli.objectives import masked_lm
 from sentcli.objectives.masked_lm import IGNORED
 from sentcli.objectives.rows import by_length
-from sentcli.training.prepare import TrainRequest, prepare
+from sentcli.training.prepare import prepare
+from sentcli.training.request import TrainRequest
 from tests.conftest import save_backbone
 
 

@@ -8,7 +8,9 @@ import pytest
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.training.data import Subset, every_hold_out, read_pairs, read_task_text
+from sentcli.training.data import Subset
+from sentcli.training.pairs import every_hold_out, read_pairs
+from sentcli.training.task_text import read_task_text
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def test_folds_are_those_of_scikit_learn(topics):
         corpus, held = read_pairs([str(topics)], hold_out=name)
         train, test = folds[number]
         assert corpus.sentences == [whole.sentences[row] for row in train]
-        assert held.second == [whole.partners[row] for row in test]
+        assert held.second == [whole.partners[0][row] for row in test]
         np.testing.assert_allclose(held.gold, [whole.scores[row] for row in test])
         seen += test.tolist()
     assert sorted(seen) == list(range(36))

@@ -1,0 +1,232 @@
+"""Training data of several texts a row: scored pairs, anchors with positives and negatives, adjacent sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import DataError, InputError, nearest
+from sentcli.evaluation import sts
+from sentcli.io.labelled import NEGATIVE, STSB_RANGE, columns_of, kinds_of, range_of, read_table
+from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
+from sentcli.io.sources import open_source
+from sentcli.training.data import Subset, TrainingSentences, file_facts
+
+FOLD_SEED = 42
+"""The seed that shuffles pairs before they are split into folds, as in IS-BERT's code for AFS."""
+TOPICS = "topics"
+"""The value of ``--hold-out`` that holds out each file in turn."""
+
+
+def read_pairs(
+    files: Sequence[str],
+    *,
+    fields: str | None = None,
+    subset: Subset | None = None,
+    hold_out: str | None = None,
+    score_range: tuple[float, float] | None = None,
+) -> tuple[TrainingSentences, sts.Pairs | None]:
+    """Read scored pairs of sentences, or pairs with the labels 0 and 1.
+
+    Args:
+        files: a SentEval ``data/downstream`` folder, whose STS-B training set is read; SentEval's ``sts-train.csv``
+            itself; tables with the columns ``sentence1``, ``sentence2`` and ``score`` or ``label``; or a folder of
+            tables.
+        fields: other names of the columns, as ``A,B,SCORE``.
+        subset: which of the pairs are trained on.
+        hold_out: which pairs are left out: those of a file, named without its suffix, or a fold such as ``3/10``.
+        score_range: the scores that become 0 and 1; None takes the first usual range that holds all scores.
+
+    Returns:
+        The training pairs, and the pairs that are held out.
+    """
+    subset = subset or Subset()
+    limit = subset.read_limit if hold_out is None else None
+    scored: list[tuple[str, str, float]] = []
+    row_counts, paths, names = [], [], [table for name in files for table in _tables(name)]
+    for name in names:
+        path, pairs = _pairs(name, fields)
+        before = len(scored)
+        for number, (first, second, score) in enumerate(pairs, 1):
+            if len(scored) == limit:
+                break
+            if score_range is not None and not score_range[0] <= score <= score_range[1]:
+                message = f"score {score:g} is not between {score_range[0]:g} and {score_range[1]:g}"
+                raise DataError(name, message, line=number, unit="pair")
+            scored.append((first, second, score))
+        row_counts.append(len(scored) - before)
+        paths.append(path)
+    if not scored:
+        raise InputError(f"no pair to train on in {', '.join(files)}")
+    of_stsb = all(Path(name).name == sts.STSB_TRAIN.name for name in names)
+    low, high = score_range or (STSB_RANGE if of_stsb else range_of([score for _, _, score in scored]))
+    scored = [(first, second, (score - low) / (high - low)) for first, second, score in scored]
+    held_out = _held_out(hold_out, [task_name(name) for name in names], row_counts)
+    rest = np.setdiff1d(np.arange(len(scored)), held_out)
+    if not len(rest):
+        raise InputError(f"--hold-out {hold_out} leaves no pair to train on")
+    chosen = rest[subset.rows(len(rest))]
+    sentences, partners, scores = (list(column) for column in zip(*(scored[i] for i in chosen), strict=True))
+    facts = file_facts([(path.name, path) for path in paths], row_counts, chosen)
+    corpus = TrainingSentences(sentences, facts, 0, (partners,), scores, (low, high))
+    return corpus, None if hold_out is None else sts.scored(hold_out, [scored[i] for i in held_out])
+
+
+def columns_of_negatives(files: Sequence[str], fields: str | None = None) -> int | None:
+    """Return how many negatives each anchor of some tables has, or None for files that are not such tables.
+
+    Args:
+        files: of training data; the first one decides.
+        fields: names of the columns, as ``ANCHOR,POSITIVE[,NEGATIVE...]``.
+    """
+    if fields is not None:
+        return len(fields.split(",")) - 2
+    source = None if files[0] == "-" or Path(files[0]).is_dir() else open_source(files[0])
+    if source is None or source.format == "txt":
+        return None
+    columns = columns_of(source)
+    if not {"pairs", "triplets"} & set(kinds_of(columns)):
+        return None
+    return sum(NEGATIVE.fullmatch(column) is not None for column in columns)
+
+
+def read_anchors(files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None) -> TrainingSentences:
+    """Read anchors, their positives and their hard negatives; rows with an empty text are left out and counted.
+
+    Args:
+        files: tables with the columns ``anchor``, ``positive`` and, if there are any, ``negative`` or ``negative_1``,
+            ``negative_2`` and so on.
+        fields: other names of the columns, as ``ANCHOR,POSITIVE[,NEGATIVE...]``.
+        subset: which of the rows are trained on.
+
+    Raises:
+        DataError: if a negative equals its positive, or the files have different numbers of negatives.
+    """
+    kept: list[tuple[str, ...]] = []
+    row_counts, paths, blank, width = [], [], 0, 0
+    for name in files:
+        negatives = columns_of_negatives([name], fields)
+        table = read_table(name, kind="triplets" if negatives else "pairs", fields=fields)
+        width = width or len(table.texts)
+        if len(table.texts) != width:
+            message = f"{len(table.texts) - 2} columns of negatives, but {width - 2} in {files[0]}"
+            raise DataError(name, f"{message}; the tables of one training need the same columns")
+        before = len(kept)
+        for number, texts in enumerate(zip(*table.texts, strict=True)):
+            if not all(text.strip() for text in texts):
+                blank += 1
+            elif texts[1] in texts[2:]:
+                raise table.error(number, f"{table.columns[texts.index(texts[1], 2)]} is equal to {table.columns[1]}")
+            else:
+                kept.append(texts)
+        row_counts.append(len(kept) - before)
+        paths.append((Path(name).name, open_source(name).path))
+    return _as_columns(kept, files, paths, row_counts, blank, subset)
+
+
+def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
+    """Read every text with the one after it; an empty line or row ends a document.
+
+    Args:
+        files: as for `read_corpus`, in the order of the documents.
+        text_field: the column of a table that holds the texts.
+        subset: which of the pairs are trained on.
+    """
+    pairs: list[tuple[str, ...]] = []
+    row_counts, paths = [], []
+    for name in files:
+        source, before, last = open_source(name), len(pairs), ""
+        for row in rows(source, ReadOptions(text_field=text_field, on_null="empty")):
+            text = row.text.strip() if row is not None else ""
+            if last and text:
+                pairs.append((last, text))
+            last = text
+        row_counts.append(len(pairs) - before)
+        paths.append((Path(name).name, source.path))
+    return _as_columns(pairs, files, paths, row_counts, 0, subset)
+
+
+def _as_columns(
+    rows: Sequence[tuple[str, ...]],
+    files: Sequence[str],
+    paths: list[tuple[str, Path]],
+    row_counts: list[int],
+    blank: int,
+    subset: Subset | None,
+) -> TrainingSentences:
+    """Return the chosen rows as columns, with the facts of their files."""
+    if not rows:
+        raise InputError(f"no pair to train on in {', '.join(files)}")
+    chosen = (subset or Subset()).rows(len(rows))
+    anchors, *partners = (list(column) for column in zip(*(rows[i] for i in chosen), strict=True))
+    return TrainingSentences(anchors, file_facts(paths, row_counts, chosen), blank, tuple(partners))
+
+
+def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
+    """Return the names of all files for ``topics``, all N folds for ``N-fold``, and any other value as it is."""
+    if kind == TOPICS:
+        names = [task_name(table) for name in files for table in _tables(name)]
+        _refuse_twins(names)
+        if len(names) < 2:
+            raise InputError("--hold-out topics: give a folder of tables, one for each topic, or several tables")
+        return names
+    if match := re.fullmatch(r"(\d+)-fold", kind):
+        count = int(match[1])
+        if count < 2:
+            raise InputError(f"--hold-out {kind}: at least two folds are needed")
+        return [f"{number}/{count}" for number in range(1, count + 1)]
+    return [kind]
+
+
+def _held_out(hold_out: str | None, names: list[str], row_counts: list[int]) -> npt.NDArray[np.int64]:
+    """Return the numbers of the pairs that are held out."""
+    total = sum(row_counts)
+    if hold_out is None:
+        return np.arange(0)
+    if match := re.fullmatch(r"(\d+)/(\d+)", hold_out):
+        from sklearn.model_selection import KFold
+
+        number, count = int(match[1]), int(match[2])
+        if not 1 <= number <= count or not 2 <= count <= total:
+            raise InputError(f"--hold-out {hold_out}: expected a fold of {total} pairs, such as 1/10")
+        folds = KFold(count, shuffle=True, random_state=FOLD_SEED).split(np.arange(total))
+        return list(folds)[number - 1][1]
+    _refuse_twins(names)
+    if hold_out not in names:
+        raise InputError(
+            f"--hold-out {hold_out}: no such file of pairs{nearest(hold_out, names)}; a fold such as 1/10, or one of: "
+            f"{', '.join(names)}"
+        )
+    starts = np.cumsum([0, *row_counts])
+    number = names.index(hold_out)
+    return np.arange(starts[number], starts[number + 1])
+
+
+def _refuse_twins(names: Sequence[str]) -> None:
+    if twin := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"two files of pairs are called {twin}: rename one, so that --hold-out can tell them apart")
+
+
+def _tables(name: str) -> list[str]:
+    """Return the tables that a name stands for: a SentEval folder, a folder of tables, or one table."""
+    path = Path(name)
+    if path.is_dir() and (path / sts.STSB_TRAIN).parent.is_dir():
+        return [str(path / sts.STSB_TRAIN)]
+    return pair_files(name)
+
+
+def _pairs(name: str, fields: str | None) -> tuple[Path, list[tuple[str, str, float]]]:
+    """Return the path of a table, and its pairs with their scores."""
+    path = Path(name)
+    if path.name == sts.STSB_TRAIN.name:
+        stsb = sts.read_stsb(path)
+        return path, list(zip(stsb.first, stsb.second, stsb.gold.tolist(), strict=True))
+    source = open_source(name)
+    binary = fields is None and source.format != "txt" and kinds_of(columns_of(source)) == ["binary"]
+    table = read_table(name, kind="binary" if binary else "scored", fields=fields)
+    assert table.values is not None
+    return source.path, list(zip(*table.texts, map(float, table.values), strict=True))

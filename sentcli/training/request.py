@@ -1,0 +1,106 @@
+"""What a user asks of one training run, before anything is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import InputError
+from sentcli.methods import Method, configure, get_method
+from sentcli.model.spec import check_pooling
+from sentcli.training.data import Subset
+from sentcli.training.pairs import columns_of_negatives
+
+if TYPE_CHECKING:
+    from sentcli.methods.recipes import Recipe
+
+BEFORE = "before."
+"""The prefix of settings that belong to the method of ``--after``, which is trained first."""
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """One run as the user asked for it; None stands for the method's own value."""
+
+    method: str | Method
+    """A method's name, or the method that a user's own file defines."""
+    model: str
+    data: list[str]
+    output: Path
+    stage: str | None = None
+    pooling: str | None = None
+    text_field: str = "text"
+    text_of: str | None = None
+    """The tasks whose sentences are trained on, as `read_task_text` takes them."""
+    pair_fields: str | None = None
+    """The columns of labelled pairs, as ``ANCHOR,POSITIVE[,NEGATIVE...]``, or ``A,B,SCORE`` for scored ones."""
+    hold_out: str | None = None
+    """The pairs that are left out and scored at the end, as `read_pairs` takes them."""
+    score_range: tuple[float, float] | None = None
+    """The scores of pairs that become cosines of 0 and 1; None takes the usual range that holds all of them."""
+    after: str | None = None
+    """A method that is trained first, on the sentences of the pairs."""
+    first_stage: dict[str, Any] | None = None
+    """The method, model and given settings of the training that `after` asked for, for the record."""
+    subset: Subset = field(default_factory=Subset)
+    dev: list[str] = field(default_factory=list)
+    """Labelled tables and folders in BEIR layout that are scored at every evaluation; the first one decides."""
+    kind: str | None = None
+    """The kind of the tables of `dev`; None tells it from their columns."""
+    dev_limit: int | None = None
+    """The largest number of items of each of `dev`; None takes all."""
+    eval_data: Path | None = None
+    eval_text: str | None = None
+    """Text whose masked words are predicted at every evaluation."""
+    device: str = "auto"
+    overwrite: bool = False
+    resume: bool = False
+    save_every: int = 500
+    """The number of steps between two checkpoints; 0 writes none."""
+    sts: bool = False
+    """Whether the kept weights are scored on the seven STS tasks at the end."""
+    log_geometry: bool = False
+    """Whether alignment and uniformity of STS-B dev are logged at every evaluation."""
+    assignments: list[tuple[str, Any]] = field(default_factory=list)
+    """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
+    recipe: Recipe | None = None
+    """A recipe, whose settings are applied before `assignments`."""
+
+    def configured(self) -> Method:
+        """Return the method with the settings of the recipe and then with `assignments`.
+
+        Raises:
+            InputError: for a setting that does not exist or a value that is not allowed.
+        """
+        method = self.default_method()
+        if self.recipe is not None:
+            try:
+                method = configure(method, self.recipe.assignments)
+            except InputError as error:
+                raise InputError(f"recipe {self.recipe.name}: {error}") from error
+        if self.after is None:
+            for key, _ in self.assignments:
+                if key.startswith(BEFORE):
+                    raise InputError(f"{key} is a setting of --after, which is missing")
+        else:
+            if method.views.reads != "scores":
+                raise InputError(f"--after goes with pairs, as of --method sts-regression, not with {method.name}")
+            get_method(self.after, None)
+        method = configure(method, [(key, value) for key, value in self.assignments if not key.startswith(BEFORE)])
+        if self.pooling is not None and self.pooling != "own":
+            check_pooling(self.pooling)
+        return method
+
+    def default_method(self) -> Method:
+        """Return the method with its defaults for this data, of which the columns tell whether it is labelled pairs."""
+        method = get_method(self.method, self.stage)
+        if method.fit is not None or method.views.reads != "sentences" or not self.data:
+            return method
+        negatives = columns_of_negatives(self.data, self.pair_fields)
+        return method if negatives is None else method.on_pairs(negatives)
+
+    def with_subset(self, method: Method) -> TrainRequest:
+        """Return the request with the subset that is trained on, given the configured method; see `Subset.settled`."""
+        recipe = Subset() if self.recipe is None else Subset(self.recipe.limit, None, self.recipe.subset_seed)
+        return replace(self, subset=self.subset.settled(recipe, method.settings.seed))
