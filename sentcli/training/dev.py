@@ -27,6 +27,8 @@ class DevSet:
     key: str
     """The name of the score in ``metrics.jsonl``."""
     task: Task
+    texts: Sequence[str] = ()
+    """The texts that should not be trained on: those of tables, and the queries of retrieval sets."""
 
     def shown(self, score: float) -> str:
         """Return a score with its name, for messages."""
@@ -39,7 +41,7 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
     if request.eval_data is not None:
         name, metric = STSB_DEV
         task = sts.SimilarityTask(name, sts.load_task(request.eval_data, name, "dev"))
-        sets.append(DevSet(name, metric, f"{name if sets else 'dev'}_{metric}", task))
+        sets.append(DevSet(name, metric, f"{name if sets else 'dev'}_{metric}", task, task.texts))
     return tuple(sets)
 
 

@@ -11,6 +11,7 @@ from sentcli.evaluation import sts
 from sentcli.processes import is_first, launched
 from sentcli.training.data import TrainingSentences, read_corpus
 from sentcli.training.dev import DevSet, read_dev
+from sentcli.training.leaks import leaked_rows, without_rows
 from sentcli.training.pairs import read_adjacent, read_anchors, read_pairs
 from sentcli.training.run_folder import check_run_folder
 from sentcli.training.task_text import read_task_text
@@ -34,6 +35,8 @@ class RunInputs:
     """The dev sets, of which the first decides which weights are kept."""
     test: Tasks | None
     """The seven STS tasks, if they are scored at the end."""
+    leaked: int = 0
+    """The number of labelled rows with a text of the dev or test sets."""
 
 
 def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
@@ -56,7 +59,16 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     if request.sts and request.eval_data is None:
         raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
     test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
-    return RunInputs(corpus, held_out, read_dev(request), test)
+    dev = read_dev(request)
+    leaked = []
+    if corpus.partners:
+        tested = sts.sentences([pairs for subsets in (test or {}).values() for pairs in subsets])
+        leaked = leaked_rows(corpus, [*tested, *(text for dev_set in dev for text in dev_set.texts)])
+    if request.no_leak:
+        corpus = without_rows(corpus, leaked)
+        if not corpus.sentences:
+            raise InputError("--no-leak leaves nothing to train on: every row holds a text of the dev or test sets")
+    return RunInputs(corpus, held_out, dev, test, len(leaked))
 
 
 def _check_objectives(method: Method) -> None:

@@ -92,6 +92,7 @@ class Prepared:
             "dev": dev.identity(self.inputs.dev),
             "processes": process_count(),
             "device": self.encoder.backend.device.partition(":")[0],
+            **({"no_leak": self.inputs.leaked} if request.no_leak else {}),
             **({} if not any(self.prompts) else {"prompts": self.prompts}),
             **({} if request.hold_out is None else {"hold_out": request.hold_out}),
             **({} if self.corpus.score_range == STSB_RANGE else {"score_range": self.corpus.score_range}),
@@ -132,7 +133,7 @@ def prepare(request: TrainRequest) -> Prepared:
         device = next(model.parameters()).device
         _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
-        notes += _data_notes(method, corpus) + _pooling_notes(request, method, encoder)
+        notes += _leak_notes(request, inputs) + _data_notes(method, corpus) + _pooling_notes(request, method, encoder)
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(
@@ -227,6 +228,14 @@ def _data_notes(method: Method, corpus: TrainingSentences) -> list[str]:
         what = "in a batch with it they are taken for different sentences"
         return [f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one: {what}"]
     return []
+
+
+def _leak_notes(request: TrainRequest, inputs: RunInputs) -> list[str]:
+    """Return a note about texts of dev and test sets in the training data."""
+    if not inputs.leaked:
+        return []
+    rows = f"{inputs.leaked} {inputs.corpus.unit} hold a text of the dev or test sets"
+    return [f"{rows} and were left out" if request.no_leak else f"{rows}; --no-leak leaves them out"]
 
 
 def _pooling_notes(request: TrainRequest, method: Method, encoder: SentenceEncoder) -> list[str]:

@@ -50,6 +50,8 @@ class TrainRequest:
     """The kind of the tables of `dev`; None tells it from their columns."""
     dev_limit: int | None = None
     """The largest number of items of each of `dev`; None takes all."""
+    no_leak: bool = False
+    """Whether labelled rows with a text of the dev or test sets are left out."""
     eval_data: Path | None = None
     eval_text: str | None = None
     """Text whose masked words are predicted at every evaluation."""
