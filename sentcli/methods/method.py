@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.methods.heads import HEADS, Head, MLPHead
+from sentcli.methods.heads import HEADS, Head, MLPHead, NoHead
 from sentcli.methods.modules import CNN, Fit, Twin
 from sentcli.methods.settings import Settings
 from sentcli.methods.views import VIEWS, Copies, Pairs, ViewMaker
@@ -74,6 +74,8 @@ class Method:
     def on_pairs(self, negatives: int) -> Method:
         """Return the method with its defaults for labelled pairs.
 
+        There is no MLP head, which would be new and is left out in encoding; the pairs teach the vector itself.
+
         Args:
             negatives: the number of hard negatives of each anchor.
         """
@@ -82,7 +84,8 @@ class Method:
             for name, objective in self.objectives.items()
         }
         settings = replace(self.settings, max_length=PAIR_LENGTH)
-        return replace(self, views=Pairs(negatives=negatives), objectives=objectives, settings=settings)
+        head = NoHead() if isinstance(self.head, MLPHead) else self.head
+        return replace(self, views=Pairs(negatives=negatives), objectives=objectives, head=head, settings=settings)
 
     def describe(self, *, changed_only: bool = False) -> dict[str, Any]:
         """Return the name and all settings except the shared ones, for reports and model cards.

@@ -54,8 +54,8 @@ def info_nce(
         hard_negatives: ``[k, B, d]`` negatives that were chosen for anchor i, and are negatives of all others, too.
         hard_negative_weight: alpha, the weight of an anchor's own hard negatives in the denominator.
         positives_only: set the logits of all negatives to 0 (miCSE's fig. 9 and table 4, "without negatives").
-        texts: ``[2 + k, B]``, with `cross_device` those of all processes: numbers of the texts of anchors, positives
-            and hard negatives, equal for equal texts, which then are no negatives of each other.
+        texts: ``[2 + k, B]`` numbers of the texts of anchors, positives and hard negatives; texts with the same number
+            are no negatives of each other.
         cross_device: take the positives and hard negatives of all processes as candidates; gradients flow back to their
             processes.
 
@@ -72,6 +72,7 @@ def info_nce(
     if cross_device:
         targets = targets + len(targets) * rank()
         columns = [gather(column) for column in columns]
+        texts = None if texts is None else gather(texts.T).T
     everyone = len(columns[0])
     candidates = torch.cat(columns if negatives is None else [*columns, negatives])
 
@@ -162,6 +163,7 @@ def nt_xent(
     start = 0
     if cross_device:
         start, first, second = rank() * count, gather(first), gather(second)
+        texts = None if texts is None else gather(texts.T).T
     everyone = len(first)
     rows = torch.arange(start, start + count, device=anchors.device)
     itself = torch.cat([rows, rows + everyone])[:, None]
@@ -235,14 +237,12 @@ class Contrastive(InBatchNegatives, name="contrastive"):
 
 
 def text_numbers(views: Views, *, cross_device: bool) -> Tensor:
-    """Return a number for the text of each row of each view ``[m, B]``, which equal texts share.
-
-    With `cross_device` they are those of the rows of all processes, ``[m, N]``.
-    """
+    """Return a number for the text of each row of each view ``[m, B]``, which equal texts share, over all processes."""
     ids = views.inputs["input_ids"].masked_fill(views.inputs["attention_mask"] == 0, -1)
     everyone = gather(widest(ids)) if cross_device else ids
     numbers: Tensor = torch.unique(everyone, dim=0, return_inverse=True)[1]
-    return numbers.view(-1, *views.projected.shape[:2]).transpose(0, 1).flatten(1)
+    start = len(ids) * rank() if cross_device else 0
+    return numbers[start : start + len(ids)].view(views.projected.shape[:2])
 
 
 class MomentumContrastive(StatefulObjective):

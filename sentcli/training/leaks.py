@@ -12,7 +12,9 @@ def leaked_rows(corpus: TrainingSentences, texts: Iterable[str]) -> list[int]:
     """Return the rows that hold one of some texts, whatever its case and its spaces."""
     tested = {_plain(text) for text in texts}
     columns = (corpus.sentences, *corpus.partners)
-    return [row for row, cells in enumerate(zip(*columns, strict=True)) if any(_plain(cell) in tested for cell in cells)]
+    return [
+        row for row, cells in enumerate(zip(*columns, strict=True)) if any(_plain(cell) in tested for cell in cells)
+    ]
 
 
 def without_rows(corpus: TrainingSentences, rows: Iterable[int]) -> TrainingSentences:

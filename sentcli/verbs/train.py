@@ -45,7 +45,7 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The texts of training and evaluation.
+    """The texts of training.
 
     Attributes:
         text_field: Column of a table that holds the text.
@@ -60,9 +60,7 @@ class DataOptions:
         limit: Train on the first N sentences.
         fraction: Train on this share of the sentences, the first.
         subset_seed: Draw those of --limit or --fraction at random instead.
-        eval_data: A SentEval data/downstream folder: scores STS-B dev and keeps the best weights.
-        eval_text: mlm and other losses on masked words: log their perplexity on this text.
-        sts: Score the seven STS tasks of --eval-data at the end.
+        no_leak: Leave out rows of labelled data that hold a text of the dev or test sets.
     """
 
     text_field: str = "text"
@@ -73,6 +71,26 @@ class DataOptions:
     limit: Annotated[int | None, Ge(1)] = None
     fraction: Annotated[float | None, Ge(0), Le(1)] = None
     subset_seed: Annotated[int | None, Ge(0)] = None
+    no_leak: bool = False
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """The texts of evaluation.
+
+    Attributes:
+        dev: Labelled tables and folders in BEIR layout, as for evaluate; the first one decides which weights are kept.
+        kind: What the tables of --dev hold, if their columns do not tell: scored, binary, pairs, triplets or labels.
+        dev_limit: Score on N items of each dev set; of a retrieval set on N queries with their relevant documents
+            and the best hits of the start model and of BM25.
+        eval_data: A SentEval data/downstream folder: scores STS-B dev, and keeps the best weights if there is no --dev.
+        eval_text: mlm and other losses on masked words: log their perplexity on this text.
+        sts: Score the seven STS tasks of --eval-data at the end.
+    """
+
+    dev: Annotated[list[Path] | None, Flag(metavar="FILE|DIR")] = None
+    kind: Annotated[str | None, Flag(metavar="KIND")] = None
+    dev_limit: Annotated[int | None, Ge(10)] = None
     eval_data: Annotated[Path | None, Flag(metavar="DIR")] = None
     eval_text: Annotated[str | None, Flag(metavar="FILE")] = None
     sts: bool = False
@@ -145,6 +163,7 @@ def train(
     pooling: Annotated[str | None, Flag(panel="Model")] = None,
     device: Annotated[str, Flag(panel="Model")] = "auto",
     corpus: Annotated[DataOptions, Group("Data")] = DataOptions(),
+    evaluation: Annotated[EvaluationOptions, Group("Evaluation")] = EvaluationOptions(),
     training: Annotated[TrainingOptions, Group("Training")] = TrainingOptions(),
     several: Annotated[SweepOptions, Group("Several runs")] = SweepOptions(),
     logging: Annotated[LogOptions, Group("Output")] = LogOptions(),
@@ -173,7 +192,8 @@ def train(
         --eval-data SentEval/data/downstream --set ami.weight=1e-3
       sentcli train --method informin-cl --set objectives+=ami \\
         -m minilm --data sentences.txt -o both
-      sentcli train --method simcse -m minilm --data faq.csv --pair-fields question,answer -o faq
+      sentcli train --method simcse -m minilm --pooling own --data train.csv \
+        --pair-fields question,answer --dev dev.csv -o faq
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
       sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
         --fraction 0.01 --subset-seed 48 --max-steps 1000 --seeds 48,49,50
@@ -221,13 +241,17 @@ def train(
             score_range=_range(corpus.score_range),
             after=what.after,
             subset=Subset(corpus.limit, corpus.fraction, corpus.subset_seed),
-            eval_data=located(corpus.eval_data) if corpus.eval_data is not None else None,
-            eval_text=str(located(Path(corpus.eval_text))) if corpus.eval_text is not None else None,
+            no_leak=corpus.no_leak,
+            dev=[str(located(path)) for path in evaluation.dev or []],
+            kind=evaluation.kind,
+            dev_limit=evaluation.dev_limit,
+            eval_data=located(evaluation.eval_data) if evaluation.eval_data is not None else None,
+            eval_text=str(located(Path(evaluation.eval_text))) if evaluation.eval_text is not None else None,
             device=device,
             overwrite=logging.overwrite,
             resume=logging.resume,
             save_every=logging.save_every,
-            sts=corpus.sts,
+            sts=evaluation.sts,
             log_geometry=logging.log_geometry,
             assignments=[
                 *map(_key_value, what.set or []),

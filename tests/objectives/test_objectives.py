@@ -106,12 +106,12 @@ def test_duplicates_are_not_negatives():
     for i, j in [(0, 2), (2, 0), (1, 5), (5, 1)]:
         logits[i, j] = -torch.inf
     expected = torch.nn.functional.cross_entropy(logits, torch.arange(6))
-    torch.testing.assert_close(info_nce(first, second, 0.05, queue, groups=groups), expected)
+    torch.testing.assert_close(info_nce(first, second, 0.05, queue, texts=torch.stack([groups, groups])), expected)
     ids = torch.tensor([[2, 7, 3], [2, 8, 3], [2, 7, 3]]).repeat(2, 1)
     both = torch.stack([first[:3], second[:3]])
     views = Views({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, projected=both, pooled=both)
     masked = Contrastive(mask_duplicates=True)(views)
-    torch.testing.assert_close(masked, info_nce(first[:3], second[:3], groups=torch.tensor([0, 1, 0])))
+    torch.testing.assert_close(masked, info_nce(first[:3], second[:3], texts=torch.tensor([[0, 1, 0]] * 2)))
     assert masked < Contrastive()(views)
 
 
@@ -132,10 +132,10 @@ whole = torch.randn(2, 8, 6, generator=generator, dtype=torch.float64)
 groups = torch.tensor([0, 1, 2, 3, 0, 5, 6, 7])
 mine = slice(4 * rank, 4 * rank + 4)
 a, b = (x[mine].clone().requires_grad_() for x in whole)
-loss = info_nce(a, b, groups=groups[mine], cross_device=True)
+loss = info_nce(a, b, texts=groups[mine].repeat(2, 1), cross_device=True)
 loss.backward()
 c, d = (x.clone().requires_grad_() for x in whole)
-one = info_nce(c, d, groups=groups)
+one = info_nce(c, d, texts=groups.repeat(2, 1))
 one.backward()
 total = loss.detach().clone()
 dist.all_reduce(total)
@@ -149,7 +149,7 @@ def views(rows, width):  # each process pads to its own longest text
 term = Contrastive(mask_duplicates=True)
 mine_of_two = term(views(mine, 3 if rank else 4))
 dist.all_reduce(mine_of_two)
-alone = info_nce(*whole, groups=torch.tensor([0, 1, 2, 3, 0, 5, 6, 7]))
+alone = info_nce(*whole, texts=torch.tensor([[0, 1, 2, 3, 0, 5, 6, 7]] * 2))
 torch.testing.assert_close(mine_of_two / 2, alone)
 for part, full in ((a, c), (b, d)):  # data parallelism averages gradients over the processes
     torch.testing.assert_close(part.grad / 2, full.grad[mine])
@@ -365,7 +365,7 @@ def test_a_large_table_of_cosines_is_made_in_parts(monkeypatch, options):
     for largest in (2**22, 50):
         anchors, positives = (torch.randn(20, 6, generator=rng.manual_seed(i), dtype=torch.float64) for i in (1, 2))
         anchors.requires_grad_(), positives.requires_grad_()
-        groups = torch.arange(20) // 2 if "grouped" in options else None
+        texts = (torch.arange(20) // 2).repeat(2, 1) if "grouped" in options else None
         queue = torch.randn(7, 6, generator=rng.manual_seed(3), dtype=torch.float64) if "queue" in options else None
         sizes, cosines = [], contrastive.cosines
         monkeypatch.setattr(contrastive, "LARGEST_TABLE", largest)
@@ -373,7 +373,7 @@ def test_a_large_table_of_cosines_is_made_in_parts(monkeypatch, options):
             contrastive, "cosines", lambda a, b, c=cosines, s=sizes: (s.append(len(a) * len(b)), c(a, b))[1]
         )
         loss = contrastive.info_nce(
-            anchors, positives, 0.1, queue, groups=groups, positives_only=options.get("positives_only", False)
+            anchors, positives, 0.1, queue, texts=texts, positives_only=options.get("positives_only", False)
         )
         loss.backward()
         monkeypatch.undo()
