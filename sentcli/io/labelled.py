@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from sentcli.errors import DataError, InputError, nearest
@@ -55,6 +55,12 @@ class LabelledTable:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    def of_rows(self, rows: Sequence[int]) -> LabelledTable:
+        """Return the table with some of its rows, given by their positions from 0."""
+        texts = tuple([column[row] for row in rows] for column in self.texts)
+        values: Any = None if self.values is None else [self.values[row] for row in rows]
+        return replace(self, texts=texts, values=values, lines=[self.lines[row] for row in rows])
 
     def error(self, row: int, problem: str) -> DataError:
         """Return the error that names the file and the line of a row, which is given by its position from 0."""

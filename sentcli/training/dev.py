@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, Task
+from sentcli.evaluation.labelled_data import SetTask, load_tasks
+from sentcli.evaluation.labelled_tasks import LabelledTask, ScoredTask, TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
+from sentcli.evaluation.sampled_set import sampled
 from sentcli.evaluation.stores import digest
+from sentcli.io.labelled import Kind, columns_of
+from sentcli.io.sources import open_source
 from sentcli.training.observer import STSB_DEV, dev_title, shown
 
 if TYPE_CHECKING:
@@ -16,6 +25,9 @@ if TYPE_CHECKING:
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.training.request import TrainRequest
+
+
+SAMPLE_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -35,14 +47,83 @@ class DevSet:
         return f"{dev_title(self.name, self.metric)} {shown(self.metric, score)}"
 
 
+METRICS: dict[Kind, str] = {
+    "scored": "spearman",
+    "binary": "average_precision",
+    "pairs": "mrr@10",
+    "triplets": "accuracy",
+    "retrieval": "ndcg@10",
+    "labels": "accuracy",
+}
+"""The metric of each kind by which weights are compared."""
+
+
 def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
-    """Read the dev sets of a run: its own ones, and then STS-B dev of ``--eval-data``."""
+    """Read the dev sets of a run: its own ones, and then STS-B dev of ``--eval-data``.
+
+    Raises:
+        InputError: if two of them have the same name, or as `labelled_data.load_tasks`.
+    """
     sets: list[DevSet] = []
+    for file in request.dev:
+        for task in load_tasks([file], kind=request.kind, fields=_fields(request, file), draws=0):
+            metric = METRICS[task.kind]
+            sets.append(DevSet(task.name, metric, f"{task.name if sets else 'dev'}_{metric}", task, tested_texts(task)))
     if request.eval_data is not None:
         name, metric = STSB_DEV
-        task = sts.SimilarityTask(name, sts.load_task(request.eval_data, name, "dev"))
-        sets.append(DevSet(name, metric, f"{name if sets else 'dev'}_{metric}", task, task.texts))
+        stsb = sts.SimilarityTask(name, sts.load_task(request.eval_data, name, "dev"))
+        sets.append(DevSet(name, metric, f"{name if sets else 'dev'}_{metric}", stsb, stsb.texts))
+    names = [dev.name for dev in sets]
+    if twin := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"--dev: two sets are called {twin}: rename one")
     return tuple(sets)
+
+
+def _fields(request: TrainRequest, file: str) -> str | None:
+    """Return the columns of ``--pair-fields`` if a file has them; it may be of another kind than the training data."""
+    if request.pair_fields is None or not Path(file).is_file():
+        return None
+    source = open_source(file)
+    present = [] if source.format == "txt" else columns_of(source)
+    return request.pair_fields if {name.strip() for name in request.pair_fields.split(",")} <= set(present) else None
+
+
+def tested_texts(task: LabelledTask) -> Sequence[str]:
+    """Return the texts that a model should not have been trained on: those of a table, or the queries of a set."""
+    if isinstance(task, SetTask):
+        return list(task.data.queries.values())
+    if isinstance(task, TableTask):
+        return [text for column in task.table.texts for text in column]
+    return task.texts
+
+
+def limited(sets: Sequence[DevSet], limit: int, start: str) -> tuple[DevSet, ...]:
+    """Return the dev sets with a fixed sample of their items; STS-B dev of ``--eval-data`` stays whole.
+
+    Args:
+        sets: the dev sets.
+        limit: the largest number of rows, or of queries.
+        start: the start model, whose best hits are in the sample of a retrieval set.
+    """
+    return tuple(replace(dev, task=_sample(dev.task, limit, start)) for dev in sets)
+
+
+def _sample(task: Task, limit: int, start: str) -> Task:
+    if isinstance(task, SetTask) and len(task.data.queries) > limit:
+        return replace(task, data=sampled(task.data, _rows(len(task.data.queries), limit), start))
+    if isinstance(task, TableTask) and len(task.table) > limit:
+        return replace(task, table=task.table.of_rows(_rows(len(task.table), limit)))
+    if isinstance(task, ScoredTask) and len(pairs := task.similarity.subsets[0]) > limit:
+        rows = _rows(len(pairs), limit)
+        first, second = ([column[row] for row in rows] for column in (pairs.first, pairs.second))
+        sample = sts.Pairs(pairs.name, first, second, pairs.gold[rows])
+        return replace(task, similarity=replace(task.similarity, subsets=[sample]))
+    return task
+
+
+def _rows(total: int, limit: int) -> list[int]:
+    """Return the rows of the sample, which is the same in every run."""
+    return sorted(np.random.default_rng(SAMPLE_SEED).permutation(total)[:limit].tolist())
 
 
 def identity(sets: Sequence[DevSet]) -> str | None:

@@ -114,6 +114,8 @@ def prepare(request: TrainRequest) -> Prepared:
     request = request.with_subset(method)
     inputs = read_inputs(request, method)
     corpus = inputs.corpus
+    if request.dev_limit is not None:
+        inputs = replace(inputs, dev=dev.limited(inputs.dev, request.dev_limit, request.model))
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)

@@ -13,6 +13,7 @@ from sentcli.training.data import Subset
 from sentcli.training.pairs import columns_of_negatives
 
 if TYPE_CHECKING:
+    from sentcli.io.labelled import Kind
     from sentcli.methods.recipes import Recipe
 
 BEFORE = "before."
@@ -46,7 +47,7 @@ class TrainRequest:
     subset: Subset = field(default_factory=Subset)
     dev: list[str] = field(default_factory=list)
     """Labelled tables and folders in BEIR layout that are scored at every evaluation; the first one decides."""
-    kind: str | None = None
+    kind: Kind | None = None
     """The kind of the tables of `dev`; None tells it from their columns."""
     dev_limit: int | None = None
     """The largest number of items of each of `dev`; None takes all."""

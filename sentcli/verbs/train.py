@@ -12,6 +12,7 @@ from annotated_types import Ge, Le
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.io.labelled import Kind
 from sentcli.methods import METHODS
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import OptionalModel, Overwrite
@@ -89,7 +90,7 @@ class EvaluationOptions:
     """
 
     dev: Annotated[list[Path] | None, Flag(metavar="FILE|DIR")] = None
-    kind: Annotated[str | None, Flag(metavar="KIND")] = None
+    kind: Annotated[Kind | None, Flag(metavar="KIND")] = None
     dev_limit: Annotated[int | None, Ge(10)] = None
     eval_data: Annotated[Path | None, Flag(metavar="DIR")] = None
     eval_text: Annotated[str | None, Flag(metavar="FILE")] = None
