@@ -1,0 +1,310 @@
+"""Training on labelled and on structured text, and choosing the weights on one's own data."""
+
+import csv
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from sentcli import SentenceEncoder
+from sentcli.methods.views import Crops
+from sentcli.training.data import TrainingSentences
+from tests.conftest import save_backbone
+from tests.evaluation.conftest import write_set
+
+NOUNS = ["cat", "dog", "mat", "house", "tree", "river", "song", "book", "car", "bird", "boat", "king"]
+
+
+def table(path, columns, rows):
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(columns)
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture
+def triplets(tmp_path):
+    rows = [
+        (f"the {a}", f"a {a} and the {a}", f"the {b} is red") for a, b in zip(NOUNS, NOUNS[1:] + NOUNS[:1], strict=True)
+    ]
+    return table(tmp_path / "triplets.csv", ("anchor", "positive", "negative"), rows)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    return table(tmp_path / "pairs.csv", ("question", "answer"), [(f"what is a {n}", f"the {n} sat") for n in NOUNS])
+
+
+def train(invoke, data, model, out, *options, method="simcse", check=0):
+    arguments = ("train", "--method", method, "-m", model, "--data", data, "-o", out, "--save-every", 0)
+    return invoke(*arguments, *options, check=check)
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def said(result):
+    return " ".join(result.stderr.split())
+
+
+@pytest.fixture
+def still(tmp_path):
+    """A model without dropout, so that a loss can be computed again."""
+    return save_backbone(tmp_path / "still", dropout=0.0)
+
+
+def peer_loss(model, name, columns, **options):
+    """sentence-transformers' loss of one batch, with [CLS] vectors of the same weights."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import losses
+    from sentence_transformers.sentence_transformer import modules as parts
+
+    peer = SentenceTransformer(modules=[parts.Transformer(str(model)), parts.Pooling(32, "cls")], device="cpu")
+    labels = options.pop("labels", None)
+    vectors = [torch.from_numpy(peer.encode(list(column))) for column in columns]
+    return float(getattr(losses, name)(peer, **options).compute_loss_from_embeddings(vectors, labels))
+
+
+def test_a_step_on_triplets_has_the_peers_loss(invoke, still, triplets, tmp_path):
+    train(invoke, triplets, still, tmp_path / "m", "--batch-size", len(NOUNS), "--max-steps", 1)
+    columns = list(zip(*list(csv.reader(triplets.open()))[1:], strict=True))
+    expected = peer_loss(still, "MultipleNegativesRankingLoss", columns, scale=20.0)
+    assert lines(tmp_path / "m")[0]["loss"] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("method", "peer"), [("cosent", "CoSENTLoss"), ("angle", "AnglELoss")])
+def test_a_step_on_graded_pairs_has_the_peers_loss(invoke, still, tmp_path, method, peer):
+    rows = [
+        (f"the {n}", f"a {m} sat", i % 5) for i, (n, m) in enumerate(zip(NOUNS, NOUNS[3:] + NOUNS[:3], strict=True))
+    ]
+    data = table(tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), rows)
+    train(invoke, data, still, tmp_path / "m", "--batch-size", 12, "--max-steps", 1, "--pooling", "cls", method=method)
+    first, second, scores = zip(*rows, strict=True)
+    expected = peer_loss(still, peer, [first, second], labels=torch.tensor(scores, dtype=torch.float32))
+    assert lines(tmp_path / "m")[0]["loss"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_step_on_binary_pairs_has_the_peers_loss(invoke, still, tmp_path):
+    rows = [
+        (f"the {n}", f"a {m} sat", i % 2) for i, (n, m) in enumerate(zip(NOUNS, NOUNS[3:] + NOUNS[:3], strict=True))
+    ]
+    data = table(tmp_path / "binary.csv", ("sentence1", "sentence2", "label"), rows)
+    options = ("--batch-size", 12, "--max-steps", 1, "--pooling", "cls")
+    train(invoke, data, still, tmp_path / "m", *options, method="online-contrastive")
+    first, second, labels = zip(*rows, strict=True)
+    expected = peer_loss(still, "OnlineContrastiveLoss", [first, second], labels=torch.tensor(labels))
+    assert lines(tmp_path / "m")[0]["loss"] == pytest.approx(expected, abs=1e-5)
+    graded = table(
+        tmp_path / "graded.csv", ("sentence1", "sentence2", "score"), [(*row[:2], i) for i, row in enumerate(rows)]
+    )
+    refused = train(invoke, graded, still, tmp_path / "n", *options, method="online-contrastive", check=2)
+    assert "needs pairs with the labels 0 and 1" in said(refused)
+
+
+def test_gradient_caching_leaves_the_weights_as_they_are(invoke, still, triplets, tmp_path):
+    options = ("--batch-size", 12, "--max-steps", 2, "--learning-rate", 1e-3)
+    train(invoke, triplets, still, tmp_path / "whole", *options)
+    train(invoke, triplets, still, tmp_path / "parts", *options, "--set", "mini_batch_size=3")
+    whole, parts = (SentenceEncoder.load(tmp_path / name).encode(NOUNS) for name in ("whole", "parts"))
+    np.testing.assert_allclose(whole, parts, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["simcse", "informin-cl", "infocse", "whitenedcse", "mirror-bert", "ct"])
+def test_every_contrastive_method_takes_pairs(invoke, tiny_bert, pairs, tmp_path, method):
+    options = ("--pair-fields", "question,answer", "--batch-size", 6, "--max-steps", 2)
+    result = train(invoke, pairs, tiny_bert, tmp_path / "m", *options, method=method)
+    assert "12 pairs" in said(result)
+    assert (tmp_path / "m" / "model.safetensors").exists()
+
+
+def test_micse_takes_pairs_without_its_attention_term(invoke, tiny_bert, triplets, tmp_path):
+    refused = train(invoke, triplets, tiny_bert, tmp_path / "m", "--batch-size", 6, method="micse", check=2)
+    assert "--set objectives-=ami" in said(refused)
+    options = ("--batch-size", 6, "--max-steps", 2, "--set", "objectives-=ami")
+    train(invoke, triplets, tiny_bert, tmp_path / "m", *options, method="micse")
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "options", "message"),
+    [
+        (("anchor", "positive", "negative"), [("a", "b", "c"), ("d", "e", "e")], (), "line 3: negative is equal to"),
+        (("q", "a"), [("a", "b")], ("--pair-fields", "q,answer"), "no column 'answer'"),
+        (("anchor", "positive"), [("", "b"), ("a", " ")], (), "no pair to train on"),
+        (("anchor", "positive"), [("a", "b")] * 3, (), "batch size 64 is more than the 3"),
+    ],
+)  # fmt: skip
+def test_pairs_that_cannot_be_trained_on_are_refused(invoke, tiny_bert, tmp_path, columns, rows, options, message):
+    data = table(tmp_path / "data.csv", columns, rows)
+    refused = train(invoke, data, tiny_bert, tmp_path / "m", *options, check=2)
+    assert message in said(refused)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "message"), [("is-bert", "single sentences"), ("mirror-bert", "takes hard negatives")]
+)
+def test_methods_that_cannot_learn_from_triplets_say_so(invoke, tiny_bert, triplets, tmp_path, method, message):
+    assert message in said(train(invoke, triplets, tiny_bert, tmp_path / "m", method=method, check=2))
+
+
+def test_each_side_is_trained_with_its_prompt(invoke, still, pairs, tmp_path):
+    """The same loss as without prompts on texts that have them in front."""
+    prompts = {"query": "the king ", "document": "a song "}
+    rows = [(prompts["query"] + q, prompts["document"] + a) for q, a in list(csv.reader(pairs.open()))[1:]]
+    written = table(tmp_path / "written.csv", ("anchor", "positive"), rows)
+    options = ("--batch-size", 12, "--max-steps", 1, "--pooling", "cls")
+    train(invoke, written, still, tmp_path / "written", *options)
+    model = tmp_path / "with-prompts"  # the same weights, since this rate moves none of them
+    train(invoke, written, still, model, *options, "--learning-rate", 1e-30)
+    (model / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+    train(invoke, pairs, model, tmp_path / "prompted", *options, "--pair-fields", "question,answer")
+    assert lines(tmp_path / "prompted")[0]["loss"] == pytest.approx(lines(tmp_path / "written")[0]["loss"], abs=1e-5)
+
+
+def test_pairs_are_trained_at_the_models_own_length(invoke, tiny_bert, pairs, tmp_path):
+    own = SentenceEncoder.load(tiny_bert).spec.max_length or 40
+    options = ("--pair-fields", "question,answer", "--batch-size", 6, "--max-steps", 1)
+    train(invoke, pairs, tiny_bert, tmp_path / "m", *options)
+    assert json.loads((tmp_path / "m" / "sentcli.json").read_text())["settings"]["max_length"] == own
+    train(invoke, pairs, tiny_bert, tmp_path / "n", *options, "--max-length", 16)
+    assert json.loads((tmp_path / "n" / "sentcli.json").read_text())["settings"]["max_length"] == 16
+
+
+def test_adjacent_texts_are_pairs_within_a_document(invoke, tiny_bert, tmp_path):
+    from sentcli.training.pairs import read_adjacent
+
+    text = tmp_path / "documents.txt"
+    text.write_text("".join(f"the {n}\na {n} sat\nthe {n} is red\n\n" for n in NOUNS))
+    read = read_adjacent([str(text)])
+    pairs = list(zip(read.sentences, read.partners[0], strict=True))
+    assert pairs[:3] == [("the cat", "a cat sat"), ("a cat sat", "the cat is red"), ("the dog", "a dog sat")]
+    assert len(pairs) == 2 * len(NOUNS)
+    options = ("--set", "views=adjacent", "--batch-size", 6, "--max-steps", 2)
+    assert "24 pairs" in said(train(invoke, text, tiny_bert, tmp_path / "m", *options))
+
+
+def test_crops_are_spans_of_the_document():
+    document = " ".join(f"w{i}" for i in range(100))
+    corpus = TrainingSentences([document, "one"], (), 0)
+    views = Crops(shortest=0.1, longest=0.5)
+    drawn = [views.texts([0, 1], corpus, np.random.default_rng(seed)).views for seed in range(40)]
+    spans = [text.split() for first, second in drawn for text in (first[0], second[0])]
+    assert all(" ".join(span) in document for span in spans)
+    assert {len(span) for span in spans} <= set(range(10, 51)) and len({len(span) for span in spans}) > 15
+    assert all(text == "one" for first, second in drawn for text in (first[1], second[1]))
+
+
+def test_crops_train(invoke, tiny_bert, tmp_path):
+    text = tmp_path / "documents.txt"
+    text.write_text("".join(f"the {n} sat on the {m} and a {n} is red\n" for n in NOUNS for m in NOUNS[:3]))
+    train(invoke, text, tiny_bert, tmp_path / "m", "--set", "views=crops", "--batch-size", 12, "--max-steps", 2)
+
+
+# Development sets
+
+
+@pytest.fixture
+def dev_pairs(tmp_path):
+    return table(tmp_path / "dev.csv", ("anchor", "positive"), [(f"is this a {n}", f"the red {n}") for n in NOUNS])
+
+
+def test_a_dev_set_of_ones_own_chooses_the_weights(invoke, tiny_bert, triplets, dev_pairs, tmp_path, dev):
+    options = ("--batch-size", 6, "--max-steps", 4, "--eval-every", 2, "--learning-rate", 1e-3, "--dev", dev_pairs)
+    out = tmp_path / "m"
+    train(invoke, triplets, tiny_bert, out, *options, "--eval-data", dev, "--json", tmp_path / "r.json")
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    scores = {line["step"]: line for line in lines(out) if "dev_mrr@10" in line}
+    assert list(scores) == [0, 2, 4] and all("STSBenchmark_spearman" in line for line in scores.values())
+    own = {step: line["dev_mrr@10"] for step, line in scores.items()}
+    assert results["dev"]["metric"] == "mrr@10" and results["dev"]["name"] == "dev.csv"
+    assert results["dev"]["best"] == max(own.values()) and results["dev"]["start"] == own[0]
+    assert own[results["dev"]["best_step"]] == results["dev"]["best"] and results["dev"]["final"] == own[4]
+    assert results["best_step"] == results["dev"]["best_step"] and results["best_dev_spearman"] is None
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.labelled_data import load_tasks
+
+    (again,) = EvaluatedModel.of(SentenceEncoder.load(out)).measure(load_tasks([str(dev_pairs)], draws=0))
+    assert again.value == pytest.approx(results["dev"]["best"], abs=1e-6)
+    assert "mrr@10" in (out / "README.md").read_text()
+
+
+def test_seeds_are_compared_on_the_dev_set(invoke, tiny_bert, triplets, dev_pairs, tmp_path):
+    options = ("--batch-size", 6, "--max-steps", 2, "--dev", dev_pairs, "--seeds", "1,2", "--json", tmp_path / "r.json")
+    result = train(invoke, triplets, tiny_bert, tmp_path / "m", *options)
+    found = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert found["mean"]["dev"]["best"] == pytest.approx(np.mean([run["dev"]["best"] for run in found["runs"]]))
+    assert f"{found['mean']['dev']['best']:.4f}" in said(result) + result.stdout
+
+
+def test_texts_of_the_dev_set_are_found_in_the_training_pairs(invoke, tiny_bert, triplets, tmp_path):
+    leaking = table(
+        tmp_path / "dev.csv", ("anchor", "positive"), [(" THE  cat", "x"), *((f"is a {n}", f"red {n}") for n in NOUNS)]
+    )
+    options = ("--batch-size", 6, "--max-steps", 1, "--dev", leaking)
+    assert "1 triplets hold a text of the dev or test sets; --no-leak" in said(
+        train(invoke, triplets, tiny_bert, tmp_path / "a", *options)
+    )
+    without = train(invoke, triplets, tiny_bert, tmp_path / "b", *options, "--no-leak")
+    assert "11 triplets" in said(without) and "and were left out" in said(without)
+
+
+def test_a_sample_of_a_retrieval_set_is_fixed_and_has_what_is_relevant(invoke, tiny_bert, tmp_path):
+    from sentcli.evaluation.labelled_data import load_tasks
+    from sentcli.training.dev import DevSet, limited
+
+    corpus = [{"_id": f"d{i}", "title": "", "text": f"the {n} sat on {i} mats"} for i, n in enumerate(NOUNS * 10)]
+    queries = [{"_id": f"q{i}", "text": f"a {n}"} for i, n in enumerate(NOUNS * 2)]
+    qrels = "query-id\tcorpus-id\tscore\n" + "".join(f"q{i}\td{i + 36}\t1\n" for i in range(24))
+    folder = write_set(tmp_path / "set", corpus=corpus, queries=queries, qrels=qrels, split="dev")
+    (task,) = load_tasks([str(folder)], draws=0)
+    samples = [limited([DevSet("set", "ndcg@10", "dev_ndcg@10", task)], 12, str(tiny_bert))[0].task for _ in range(2)]
+    first, second = (sample.data for sample in samples)
+    assert (first.ids, list(first.queries)) == (second.ids, list(second.queries))
+    assert len(first.queries) == 12 and len(first.ids) < 120
+    assert all(document in first.ids for query in first.queries for document in task.data.qrels[query])
+    assert [text for block in first.blocks() for text in block] == [
+        next(row["text"] for row in corpus if row["_id"] == key) for key in first.ids
+    ]
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"the {n} and a {m}\n" for n in NOUNS for m in NOUNS))
+    options = ("--batch-size", 12, "--max-steps", 2, "--dev", folder, "--dev-limit", 12)
+    result = train(invoke, text, tiny_bert, tmp_path / "m", *options)
+    assert "set ndcg@10" in said(result)
+
+
+def test_a_sample_of_rows_is_as_large_as_asked_for(invoke, tiny_bert, tmp_path):
+    from sentcli.evaluation.labelled_data import load_tasks
+    from sentcli.training.dev import DevSet, limited
+
+    data = {
+        "scored.csv": (("sentence1", "sentence2", "score"), [(f"a {i}", f"b {i}", i % 5) for i in range(40)]),
+        "binary.csv": (("sentence1", "sentence2", "label"), [(f"a {i}", f"b {i}", i % 2) for i in range(40)]),
+        "pairs.csv": (("anchor", "positive"), [(f"a {i}", f"b {i}") for i in range(40)]),
+        "triplets.csv": (("anchor", "positive", "negative"), [(f"a {i}", f"b {i}", f"c {i}") for i in range(40)]),
+    }
+    files = [str(table(tmp_path / name, *content)) for name, content in data.items()]
+    sets = [DevSet(task.name, "", "", task) for task in load_tasks(files, draws=0)]
+    sizes = Counter(dev.task.described.split()[0] for dev in limited(sets, 15, str(tiny_bert)))
+    assert sizes == {"15": 4}
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([("a", "b")] * 3, ("anchor", "positive"), "fewer than 10"),
+        ([(f"a {i}", f"b {i}", 1) for i in range(12)], ("sentence1", "sentence2", "label"), "all 12 labels are 1"),
+        ([(f"a {i}", "") for i in range(12)], ("anchor", "positive"), "line 2: positive is empty"),
+        ([(f"a {i}", f"b {i}") for i in range(12)], ("x", "y"), "--kind"),
+    ],
+)
+def test_dev_sets_that_tell_nothing_are_refused_before_anything_is_written(
+    invoke, tiny_bert, triplets, tmp_path, rows, columns, message
+):
+    dev = table(tmp_path / "dev.csv", columns, rows)
+    refused = train(invoke, triplets, tiny_bert, tmp_path / "m", "--batch-size", 6, "--dev", dev, check=2)
+    assert message in said(refused) and "dev.csv" in said(refused)
+    assert not (tmp_path / "m").exists()
