@@ -29,12 +29,17 @@ def train(
     pooling: str | None = None,
     device: str = 'auto',
     text_field: str = 'text',
+    pair_fields: str | None = None,
     text_of: str | None = None,
     hold_out: str | None = None,
     score_range: str | None = None,
     limit: int | None = None,
     fraction: float | None = None,
     subset_seed: int | None = None,
+    no_leak: bool = False,
+    dev: list[Path] | Path | str | list[str] | None = None,
+    kind: Literal['scored', 'binary', 'pairs', 'triplets', 'retrieval', 'labels'] | None = None,
+    dev_limit: int | None = None,
     eval_data: Path | str | None = None,
     eval_text: str | None = None,
     sts: bool = False,
@@ -61,7 +66,7 @@ def train(
 
     Args:
         output: The folder of the trained model.
-        method: ct, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, simcse, sts-regression, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
+        method: angle, cosent, ct, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, simcse, sts-regression, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         data: Text files, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.
@@ -73,13 +78,18 @@ def train(
         pooling: As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for whitening and the method of that name, own for sts-regression.
         device: auto, cpu, cuda, cuda:1, mps.
         text_field: Column of a table that holds the text.
+        pair_fields: Columns of labelled pairs: anchor, positive and perhaps negatives, or both sentences and the score; by default anchor, positive, negative or negative_1 ..., and sentence1, sentence2, score or label.
         text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of scored pairs.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are one run for each.
         score_range: sts-regression: the scores that stand for unrelated and for equal, if not the usual range (0 to 1, 5, 10 or 100, or -1 to 1) that holds all of them.
         limit: Train on the first N sentences.
         fraction: Train on this share of the sentences, the first.
         subset_seed: Draw those of --limit or --fraction at random instead.
-        eval_data: A SentEval data/downstream folder: scores STS-B dev and keeps the best weights.
+        no_leak: Leave out rows of labelled data that hold a text of the dev or test sets.
+        dev: Labelled tables and folders in BEIR layout, as for evaluate; the first one decides which weights are kept.
+        kind: What the tables of --dev hold, if their columns do not tell: scored, binary, pairs, triplets or labels.
+        dev_limit: Score on N items of each dev set; of a retrieval set on N queries with their relevant documents and the best hits of the start model and of BM25.
+        eval_data: A SentEval data/downstream folder: scores STS-B dev, and keeps the best weights if there is no --dev.
         eval_text: mlm and other losses on masked words: log their perplexity on this text.
         sts: Score the seven STS tasks of --eval-data at the end.
         batch_size: Sentences in a step.

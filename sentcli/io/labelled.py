@@ -27,6 +27,8 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
 """The columns by which each kind of table is known; ``retrieval`` is a folder in BEIR layout and no table."""
 AFS_COLUMNS = ("sentence_1", "sentence_2", "regression_label")
 """The columns of scored pairs in the Argument Facet Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016)."""
+SIMCSE_COLUMNS = ("sent0", "sent1", "hard_neg")
+"""The columns of the triplets that supervised SimCSE was trained on, ``sentcli data get nli``."""
 NEGATIVE = re.compile(r"negative(?:_(\d+))?")
 """The name of a column of negatives: ``negative``, ``negative_1``, ``negative_2`` and so on."""
 STSB_RANGE = (0.0, 5.0)
@@ -87,6 +89,8 @@ def kinds_of(columns: Sequence[str]) -> list[Kind]:
         kinds[kinds.index("pairs")] = "triplets"
     if set(AFS_COLUMNS) <= set(columns) and "scored" not in kinds:
         kinds.append("scored")
+    if set(SIMCSE_COLUMNS) <= set(columns) and "triplets" not in kinds:
+        kinds.append("triplets")
     return kinds
 
 
@@ -113,7 +117,7 @@ def read_table(file: str | Source, *, kind: Kind | None = None, fields: str | No
     if kind is None:
         kind = _told(source, present) if names is None else _told_of(names, source)
     if names is None:
-        names = _usual(kind, present)
+        names = usual_columns(kind, present)
     texts: list[list[str]] = [[] for _ in range(_text_columns(kind, names))]
     values: list[Any] | None = [] if len(texts) < len(names) else None
     lines: list[int] = []
@@ -184,12 +188,14 @@ def _told_of(names: Sequence[str], source: Source) -> Kind:
     return "binary" if set(numbers) <= {0, 1} else "scored"
 
 
-def _usual(kind: Kind, present: Sequence[str]) -> list[str]:
+def usual_columns(kind: Kind, present: Sequence[str]) -> list[str]:
     """Return the columns that a kind is read from; a triplet has as many negatives as there are such columns."""
     if kind == "retrieval":
         raise InputError("a retrieval set is a folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/), no table")
     if kind == "scored" and set(AFS_COLUMNS) <= set(present):
         return list(AFS_COLUMNS)
+    if kind == "triplets" and set(SIMCSE_COLUMNS) <= set(present):
+        return list(SIMCSE_COLUMNS)
     if kind == "triplets" and (negatives := [name for name in present if NEGATIVE.fullmatch(name)]):
         return [*COLUMNS["pairs"], *sorted(negatives, key=lambda name: int(name.partition("_")[2] or 0))]
     return list(COLUMNS[kind])

@@ -144,6 +144,8 @@ def _with_enough_views(method: Method, *, views_given: bool) -> Method:
             name = next(name for name, objective in terms if objective.views == needed)
             raise InputError(f"views: {name} needs {needed} of each sentence, not {method.views.count}")
         return replace(method, views=Copies(count=needed))
+    if method.views.reads == "pairs":  # its views are as many as the data has columns
+        return method
     if views_given and method.views.count > needed and not any(objective.every_view for _, objective in terms):
         raise InputError(f"views: no objective of {method.name} looks at more than {needed} of {method.views.count}")
     return method

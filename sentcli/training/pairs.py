@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
-from sentcli.io.labelled import NEGATIVE, STSB_RANGE, columns_of, kinds_of, range_of, read_table
+from sentcli.io.labelled import STSB_RANGE, columns_of, kinds_of, range_of, read_table, usual_columns
 from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
 from sentcli.io.sources import open_source
 from sentcli.training.data import Subset, TrainingSentences, file_facts
@@ -89,9 +89,8 @@ def columns_of_negatives(files: Sequence[str], fields: str | None = None) -> int
     if source is None or source.format == "txt":
         return None
     columns = columns_of(source)
-    if not {"pairs", "triplets"} & set(kinds_of(columns)):
-        return None
-    return sum(NEGATIVE.fullmatch(column) is not None for column in columns)
+    kind = next((kind for kind in kinds_of(columns) if kind in ("triplets", "pairs")), None)
+    return None if kind is None else len(usual_columns(kind, columns)) - 2
 
 
 def read_anchors(files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None) -> TrainingSentences:

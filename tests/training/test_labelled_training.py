@@ -151,6 +151,22 @@ def test_methods_that_cannot_learn_from_triplets_say_so(invoke, tiny_bert, tripl
     assert message in said(train(invoke, triplets, tiny_bert, tmp_path / "m", method=method, check=2))
 
 
+def test_the_recipe_of_supervised_simcse_takes_its_triplets(invoke, tiny_bert, tmp_path):
+    rows = [(f"the {n}", f"a {n} sat", f"the {NOUNS[i - 3]} is red") for i, n in enumerate(NOUNS)]
+    data = table(tmp_path / "nli_for_simcse.csv", ("sent0", "sent1", "hard_neg"), rows)
+    options = ("-m", tiny_bert, "-o", tmp_path / "m", "--batch-size", 6, "--max-steps", 1)
+    result = invoke("train", "--recipe", "simcse-sup-bert-base", "--data", data, *options, check=0)
+    assert "12 triplets" in said(result)
+    config = json.loads((tmp_path / "m" / "sentcli.json").read_text())
+    assert config["method"]["views"] == {"kind": "pairs", "count": 3, "negatives": 1}
+    assert (tmp_path / "m" / "training_head" / "model.safetensors").exists()
+    text = tmp_path / "text.txt"
+    text.write_text("a\nb\n")
+    options = ("-m", tiny_bert, "-o", tmp_path / "n")
+    refused = invoke("train", "--recipe", "simcse-sup-bert-base", "--data", text, *options, check=2)
+    assert "plain text has no columns" in said(refused)
+
+
 def test_each_side_is_trained_with_its_prompt(invoke, still, pairs, tmp_path):
     """The same loss as without prompts on texts that have them in front."""
     prompts = {"query": "the king ", "document": "a song "}
