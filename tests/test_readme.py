@@ -14,7 +14,9 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.strip().splitlines()]
-FIRST_STEPS = [ROOT / "docs" / "start" / f"{name}.md" for name in ("install", "search", "train", "own-data", "evaluate", "ship")]
+FIRST_STEPS = [
+    ROOT / "docs" / "start" / f"{name}.md" for name in ("install", "search", "train", "own-data", "evaluate", "ship")
+]
 
 
 def test_every_command_is_known():

@@ -71,7 +71,7 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
             sets.append(DevSet(task.name, metric, f"{task.name if sets else 'dev'}_{metric}", task, tested_texts(task)))
     if request.eval_data is not None:
         name, metric = STSB_DEV
-        stsb = sts.SimilarityTask(name, sts.load_task(request.eval_data, name, "dev"))
+        stsb = sts.SimilarityTask(name, sts.load_tasks(request.eval_data, [name], "dev")[name])
         sets.append(DevSet(name, metric, f"{name if sets else 'dev'}_{metric}", stsb, stsb.texts))
     names = [dev.name for dev in sets]
     if twin := next((name for name in names if names.count(name) > 1), None):

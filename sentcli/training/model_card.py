@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.training.observer import dev_scores, shown
+from sentcli.zoo import find_entry
 
 
-def model_card(config: dict[str, Any]) -> str:
-    """Return the README of the model folder."""
+def model_card(config: dict[str, Any], start: Path) -> str:
+    """Return the README of the model folder.
+
+    Args:
+        config: of the run.
+        start: the folder of the start model, whose licence is taken over.
+    """
     results, settings = config["results"], config["settings"]
     sentences = sum(entry["sentences"] for entry in config["data"])
     scores = "No dev set was given; these are the last weights."
@@ -24,19 +30,17 @@ def model_card(config: dict[str, Any]) -> str:
     if settings and config["method"]["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
     files = "\n".join(
-        f"* {entry['file']}: {entry['sentences']} sentences, SHA-256 `{entry['sha256']}`" for entry in config["data"]
+        f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
     )
     return f"""---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, feature-extraction, sentence-similarity, sentcli, {config["method"]["name"]}]
+{_metadata(config, start)}
 ---
 
 # {config["method"]["name"]} on {Path(config["start_model"]["name"]).name}
 
 A sentence encoder made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
 {config["method"]["title"]}.{before} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
-training text apply.
+training data apply.
 
 {scores}
 
@@ -50,7 +54,7 @@ vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])
 
 ## Training
 
-{results["steps"]} steps over {sentences} sentences, {results["sentences_per_second"]:.0f} sentences/s on
+{results["steps"]} steps over {sentences} rows, {results["sentences_per_second"]:.0f} sentences/s on
 {config["environment"]["device"]}.
 
 {files}
@@ -59,6 +63,53 @@ vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])
 |---|---|
 {rows}
 """
+
+
+def _metadata(config: dict[str, Any], start: Path) -> str:
+    """Return what the hub reads: base model, licence, data and score, as far as they are known."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    name, dev = config["start_model"]["name"], dev_scores(config["results"])
+    entry = find_entry(name)
+    licence = _licence(start) if entry is None else entry.licence.lower()
+    results = None
+    if dev is not None and dev.best is not None:
+        results = [
+            EvalResult(
+                task_type="sentence-similarity",
+                dataset_type="dev",
+                dataset_name=dev.name,
+                metric_type=dev.metric,
+                metric_value=dev.best,
+            )
+        ]
+    return ModelCardData(
+        base_model=entry.source if entry is not None else None if Path(name).exists() else name,
+        license=licence if licence is None or " " not in licence else "other",
+        datasets=[entry["file"] for entry in config["data"]] or None,
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=[
+            "sentence-transformers",
+            "feature-extraction",
+            "sentence-similarity",
+            "sentcli",
+            config["method"]["name"],
+        ],
+        model_name=f"{config['method']['name']} on {Path(name).name}" if results else None,
+        eval_results=results,
+    ).to_yaml()
+
+
+def _licence(folder: Path) -> str | None:
+    """Return the licence in the README of a model folder, if it names one."""
+    from huggingface_hub import ModelCard
+
+    try:
+        licence = ModelCard.load(folder / "README.md").data.license
+    except (OSError, ValueError):
+        return None
+    return licence if isinstance(licence, str) else None
 
 
 def _flat(method: dict[str, Any]) -> list[tuple[str, Any]]:

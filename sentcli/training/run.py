@@ -117,7 +117,9 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         result = replace(result, held_out_perplexity=perplexity)
     result = _with_test_scores(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
-    everywhere(lambda: folder.finish(encoder, model.head, config, model_card(config), model.kept()))
+    everywhere(
+        lambda: folder.finish(encoder, model.head, config, model_card(config, encoder.spec.folder), model.kept())
+    )
     return result
 
 
@@ -155,7 +157,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         if values is not None:
             folder.log({"step": 0, **values, "fitted": fitted})
     config = configuration(prepared, result, encoder)
-    folder.finish(encoder, nn.Identity(), config, model_card(config))
+    folder.finish(encoder, nn.Identity(), config, model_card(config, prepared.encoder.spec.folder))
     return result
 
 

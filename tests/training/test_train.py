@@ -63,7 +63,12 @@ def test_a_run_writes_a_model_that_opens_everywhere(invoke, tiny_bert, text, dev
     assert config["method"]["head"] == {"kind": "mlp"}
     assert config["settings"]["max_steps"] == 6
     assert config["data"][0]["sha256"] == hashlib.sha256(text.read_bytes()).hexdigest()
-    assert "simcse" in (out / "README.md").read_text()
+    from huggingface_hub import ModelCard
+
+    card = ModelCard.load(out / "README.md")
+    assert "simcse" in card.text and card.data.datasets == [text.name]
+    (score,) = card.data.eval_results
+    assert (score.dataset_name, score.metric_value) == ("STSBenchmark", results["best_dev_spearman"])
     assert not list(out.glob("best*")) and not list(out.glob(".*partial"))
 
 
@@ -297,13 +302,21 @@ class OneLayer(torch.nn.Linear):
         return torch.nn.ModuleDict({"encoder": self})
 
 
-def test_of_equal_scores_the_earlier_weights_stay(tmp_path):
+def best_keeper(model, folder, scores, **settings):
+    """Return a `BestKeeper` that reads its scores from an iterator."""
+    from sentcli.training.dev import DevSet
     from sentcli.training.loop import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
+    dev = DevSet("STSBenchmark", "spearman", "dev_spearman", None)
+    return BestKeeper(
+        model, RunFolder(folder), lambda encoder: {"dev_spearman": next(scores)}, None, Settings(**settings), dev
+    )
+
+
+def test_of_equal_scores_the_earlier_weights_stay(tmp_path):
     model = OneLayer(2, 2)
-    scores = iter([1.0, 5.0, 5.0])
-    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), lambda encoder: {"dev_spearman": next(scores)}, None)
+    keeper = best_keeper(model, tmp_path / "m", iter([1.0, 5.0, 5.0]))
     keeper.evaluate(0)
     keeper.evaluate(10)
     kept = model.weight.detach().clone()
@@ -316,14 +329,8 @@ def test_of_equal_scores_the_earlier_weights_stay(tmp_path):
 
 @pytest.mark.parametrize(("keep_start", "kept"), [(True, 0), (False, 20)])
 def test_the_start_weights_are_kept_only_if_they_may_be(tmp_path, keep_start, kept):
-    from sentcli.training.loop import BestKeeper
-    from sentcli.training.run_folder import RunFolder
-
-    model, scores = OneLayer(2, 2), iter([9.0, 4.0, 5.0, 3.0])
-    keeper = BestKeeper(
-        model, RunFolder(tmp_path / "m"), lambda encoder: {"dev_spearman": next(scores)}, None, patience=3,
-        keep_start=keep_start,
-    )  # fmt: skip
+    model = OneLayer(2, 2)
+    keeper = best_keeper(model, tmp_path / "m", iter([9.0, 4.0, 5.0, 3.0]), patience=3, keep_start=keep_start)
     weights = {}
     for step in (0, 10, 20, 30):
         model.weight.data += 1
