@@ -18,6 +18,7 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.transfer_tasks import Examples, load_tasks
 from sentcli.io.digests import file_digest
+from sentcli.io.labelled import STSB_RANGE, range_of
 from sentcli.io.readers import ReadOptions, TextCollector, pair_files, scored_pairs, task_name
 from sentcli.io.sources import open_source
 
@@ -25,10 +26,6 @@ PAIRED: Literal["seed"] = "seed"
 """The seed of a subset that is drawn by the seed of the training."""
 SUBSET_STREAM = 2**31 + 1
 """Sets the random numbers that draw a subset apart from those of order and views."""
-STSB_RANGE = (0.0, 5.0)
-"""The scores of STS-B, from unrelated to equal."""
-RANGES = ((0.0, 1.0), STSB_RANGE, (0.0, 10.0), (0.0, 100.0), (-1.0, 1.0))
-"""The usual ranges of scores; the first one that holds all scores of a table is taken."""
 FOLD_SEED = 42
 """The seed that shuffles pairs before they are split into folds, as in IS-BERT's code for AFS."""
 TOPICS = "topics"
@@ -154,7 +151,7 @@ def read_pairs(
             itself; tables with the columns ``sentence1``, ``sentence2`` and ``score``; or a folder of tables.
         subset: which of the pairs are trained on.
         hold_out: which pairs are left out: those of a file, named without its suffix, or a fold such as ``3/10``.
-        score_range: the scores that become 0 and 1; None takes the first of `RANGES` that holds all scores.
+        score_range: the scores that become 0 and 1; None takes what `range_of` finds.
 
     Returns:
         The training pairs, and the pairs that are held out.
@@ -178,7 +175,7 @@ def read_pairs(
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(files)}")
     of_stsb = all(Path(name).name == sts.STSB_TRAIN.name for name in names)
-    low, high = score_range or (STSB_RANGE if of_stsb else _range_of([score for _, _, score in rows]))
+    low, high = score_range or (STSB_RANGE if of_stsb else range_of([score for _, _, score in rows]))
     rows = [(first, second, (score - low) / (high - low)) for first, second, score in rows]
     held_out = _held_out(hold_out, [task_name(name) for name in names], row_counts)
     rest = np.setdiff1d(np.arange(len(rows)), held_out)
@@ -189,15 +186,6 @@ def read_pairs(
     facts = _file_facts([(path.name, path) for path in paths], row_counts, chosen)
     corpus = TrainingSentences(sentences, facts, 0, partners, scores, (low, high))
     return corpus, None if hold_out is None else sts.scored(hold_out, [rows[i] for i in held_out])
-
-
-def _range_of(scores: Sequence[float]) -> tuple[float, float]:
-    """Return the range that scores are taken to be in: a usual one, or from the lowest to the highest."""
-    lowest, highest = min(scores), max(scores)
-    usual = next(((low, high) for low, high in RANGES if low <= lowest and highest <= high), (lowest, highest))
-    if usual[0] == usual[1]:
-        raise InputError(f"all scores are {lowest:g}: there is nothing to learn from them")
-    return usual
 
 
 def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.stores import digest
+from sentcli.io.labelled import STSB_RANGE
 from sentcli.io.weights import has_weights
 from sentcli.methods import Method, configure, get_method
 from sentcli.methods.method import changed
@@ -28,7 +29,6 @@ from sentcli.precision import check_precision
 from sentcli.processes import is_first, launched, process_count
 from sentcli.training.batches import Batch, to_tensors
 from sentcli.training.data import (
-    STSB_RANGE,
     Subset,
     TrainingSentences,
     read_corpus,

@@ -1,0 +1,158 @@
+"""Tables of labelled text: their kinds, columns and values, and what is said of those that are damaged."""
+
+import gzip
+import json
+
+import pytest
+
+from sentcli.errors import DataError, InputError
+from sentcli.io.labelled import kinds_of, range_of, read_table
+from sentcli.io.sources import open_source
+
+
+def write(folder, name, columns, *rows):
+    """Write a table in the format of its suffix."""
+    path = folder / name
+    records = [dict(zip(columns, row, strict=False)) for row in rows]
+    if ".parquet" in name:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.Table.from_pylist(records), path)
+        return str(path)
+    if ".jsonl" in name:
+        text = "".join(json.dumps(record) + "\n" for record in records)
+    else:
+        mark = "\t" if ".tsv" in name else ","
+        text = "".join(mark.join(map(str, row)) + "\n" for row in (columns, *rows))
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
+@pytest.mark.parametrize(
+    ("columns", "row", "kind", "values"),
+    [
+        (["sentence1", "sentence2", "score"], ["a", "b", 0.5], "scored", [0.5]),
+        (["sentence_1", "sentence_2", "regression_label"], ["a", "b", 1], "scored", [1]),
+        (["sentence1", "sentence2", "label"], ["a", "b", 1], "binary", [1]),
+        (["anchor", "positive"], ["a", "b"], "pairs", None),
+        (["id", "anchor", "positive", "negative"], [7, "a", "b", "c"], "triplets", None),
+        (["text", "label"], ["a", "good"], "labels", ["good"]),
+    ],
+)
+def test_the_kind_is_told_from_the_columns_in_every_format(tmp_path, suffix, columns, row, kind, values):
+    table = read_table(write(tmp_path, f"t.{suffix}", columns, row))
+    texts = [value for value in row if isinstance(value, str)][: len(table.texts)]
+    assert (table.kind, table.values, [column[0] for column in table.texts]) == (kind, values, texts)
+    assert table.unit == ("row" if suffix == "parquet" else "line")
+    assert table.lines == [2 if "sv" in suffix else 1]
+
+
+def test_negatives_are_read_in_the_order_of_their_numbers(tmp_path):
+    columns = ["negative_10", "anchor", "negative_2", "positive", "negative"]
+    table = read_table(write(tmp_path, "t.tsv", columns, ["n10", "a", "n2", "p", "n"]))
+    assert table.columns == ("anchor", "positive", "negative", "negative_2", "negative_10")
+    assert [column[0] for column in table.texts] == ["a", "p", "n", "n2", "n10"]
+    pairs = read_table(write(tmp_path, "t.tsv", columns, ["n10", "a", "n2", "p", "n"]), kind="pairs")
+    assert pairs.columns == ("anchor", "positive")
+
+
+@pytest.mark.parametrize(
+    ("fields", "values", "kind"),
+    [
+        ("q,a", ["x", "x"], "pairs"),
+        ("q, a,v", ["x", "3"], "triplets"),
+        ("q,a,v", ["1", "0"], "binary"),
+        ("q,a,v", ["1", "0.5"], "scored"),
+        ("q,a,v,id", ["1", "2"], "triplets"),
+    ],
+)
+def test_named_columns_are_of_the_kind_that_the_third_holds(tmp_path, fields, values, kind):
+    rows = [["7", "q", "a", value] for value in values]
+    assert read_table(write(tmp_path, "t.csv", ["id", "q", "a", "v"], *rows), fields=fields).kind == kind
+
+
+def test_a_name_for_every_column_of_a_kind(tmp_path):
+    file = write(tmp_path, "t.jsonl", ["body", "class"], ["a", 3], ["b", True])
+    assert read_table(file, kind="labels", fields="body,class").values == ["3", "True"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (["q", "a"], "the columns q, a fit no kind"),
+        (["sentence1", "sentence2"], "--kind scored|binary|pairs|triplets|labels chooses, --pair-fields"),
+        (["sentence1", "sentence2", "score", "label"], "fit scored and binary; --kind scored|binary chooses"),
+        (["anchor", "positive", "negative", "text", "label"], "fit triplets and labels"),
+    ],
+)
+def test_a_table_of_two_kinds_or_none_asks(tmp_path, columns, words):
+    with pytest.raises(DataError) as caught:
+        read_table(write(tmp_path, "t.csv", columns, columns))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "words"),
+    [
+        ("pairs", "a,b,c", "with --kind pairs: expected the names of two columns, ANCHOR,POSITIVE"),
+        ("triplets", "a,b", "expected the names of at least three columns"),
+        ("scored", "a,b", "expected the names of three columns, A,B,SCORE"),
+        ("labels", "a", "expected the names of two columns, TEXT,LABEL"),
+        (None, "a", "--pair-fields a: expected two names or more"),
+        (None, "a,a", "all different"),
+        (None, "a,,b", "all different"),
+        ("retrieval", None, "a retrieval set is a folder in BEIR layout"),
+        (None, "a,x", "line 2: no column 'x'; this row has a, b, c"),
+        ("pairs", None, "line 2: no column 'anchor'"),
+    ],
+)
+def test_columns_that_do_not_fit_the_kind_are_told(tmp_path, kind, fields, words):
+    with pytest.raises(InputError) as caught:
+        read_table(write(tmp_path, "t.csv", ["a", "b", "c"], ["1", "2", "3"]), kind=kind, fields=fields)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "row", "words"),
+    [
+        ("t.csv", ["sentence1", "sentence2", "score"], ["a", "b", "high"], "line 3: the score 'high' is not a number"),
+        ("t.csv", ["sentence1", "sentence2", "score"], ["a", "b", "nan"], "line 3: the score 'nan' is not a number"),
+        ("t.csv", ["sentence1", "sentence2", "label"], ["a", "b", "2"], "line 3: the label '2' is neither 0 nor 1"),
+        ("t.csv", ["anchor", "positive", "negative"], ["a", "b"], "line 3: no column 'negative'"),
+        ("t.jsonl", ["anchor", "positive"], ["a", None], "line 2: positive is null"),
+        ("t.jsonl", ["anchor", "positive"], ["a", ["b"]], "line 2: positive is ['b'], expected a text"),
+        ("t.jsonl", ["text", "label"], ["a", [1]], "line 2: label is a list, not the name of a class"),
+        ("t.parquet", ["anchor", "positive"], ["a", None], "row 2: positive is null"),
+    ],
+)
+def test_a_broken_row_is_named(tmp_path, name, columns, row, words):
+    good = ["a", "b", "1"][: len(columns)]
+    with pytest.raises(DataError) as caught:
+        read_table(write(tmp_path, name, columns, good, row))
+    assert words in str(caught.value)
+
+
+def test_what_is_no_table_is_told(tmp_path):
+    with pytest.raises(InputError, match="plain text has no columns"):
+        read_table(write(tmp_path, "t.txt", ["a"], ["b"]))
+    with pytest.raises(DataError, match="the table is empty: there is no row"):
+        read_table(write(tmp_path, "t.csv", ["anchor", "positive"]))
+
+
+def test_kinds_of_columns():
+    assert kinds_of(["positive", "anchor", "x"]) == ["pairs"]
+    assert kinds_of(["anchor", "positive", "negative_3"]) == ["triplets"]
+    assert kinds_of(["text"]) == []
+
+
+def test_the_range_of_scores():
+    assert range_of([0, 0.5]) == (0, 1)
+    assert range_of([1, 4.2]) == (0, 5)
+    assert range_of([-3, 7]) == (-3, 7)
+
+
+def test_an_error_names_the_line_of_a_row(tmp_path):
+    table = read_table(write(tmp_path, "t.csv", ["anchor", "positive"], ["a", "b"], ["c", "d"]))
+    assert str(table.error(1, "wrong")) == f"{open_source(str(tmp_path / 't.csv')).name}, line 3: wrong"
