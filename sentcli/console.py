@@ -170,7 +170,8 @@ def counting(label: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def _hidden() -> bool:
-    return state.quiet or not stderr().is_terminal
+    """Tell whether bars are left out: there is no terminal for them, or it shows one, as in a training run."""
+    return state.quiet or state.live is not None or not stderr().is_terminal
 
 
 def bar() -> RichProgress:

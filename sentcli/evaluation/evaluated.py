@@ -87,11 +87,22 @@ class EvaluatedModel:
             self.key = model_key(self.spec, list(vars(self.options).values()), self.options.on_cpu)
         self._scores = None if self.key is None else ScoreStore(self.key)
 
+    @classmethod
+    def of(cls, encoder: SentenceEncoder) -> EvaluatedModel:
+        """Return a loaded encoder as a model whose vectors and scores are measured each time and never kept.
+
+        Its weights may change between two calls of `measure`, as they do while it is trained.
+        """
+        model = cls(None)
+        model.name, model.spec, model.encoder, model.description = encoder.model, encoder.spec, encoder, _facts(encoder)
+        model.key = model._scores = None
+        return model
+
     @cached_property
     def encoder(self) -> SentenceEncoder:
         """The model, loaded when it is first asked for."""
         encoder = load_encoder(self.name, self.options)
-        self.description = {**encoder.describe(), "device": encoder.backend.device}
+        self.description = _facts(encoder)
         return encoder
 
     def release(self) -> None:
@@ -155,6 +166,10 @@ class EvaluatedModel:
         scores = {name: record["score"] for name, record in records.items() if record["encoder"] == self.description}
         self.cached += scores
         return {name: TaskScore.from_record(score) for name, score in scores.items()}
+
+
+def _facts(encoder: SentenceEncoder) -> dict[str, Any]:
+    return {**encoder.describe(), "device": encoder.backend.device}
 
 
 def encode(

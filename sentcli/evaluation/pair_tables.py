@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.evaluation.files import detokenised, fields, number
-from sentcli.io.readers import pair_rows
+from sentcli.io.labelled import COLUMNS, LabelledTable, columns_of, kinds_of, read_table
 from sentcli.io.sources import Source, open_source, records
 
 STSB_COLUMNS = 7
@@ -41,9 +40,9 @@ class PairTable:
 def read(file: str, columns: str | None = None) -> PairTable:
     """Read a table of pairs.
 
-    A file in STS-B's layout (tab-separated without a header, the score in column 5, the sentences in 6 and 7) is read
-    like `sts.read_stsb` reads it. Any other file is a table with the columns ``sentence1``, ``sentence2`` and perhaps
-    ``score``. With scores, the pairs with the highest score are positive; without them, all pairs are.
+    A file in STS-B's layout is read like `sts.read_stsb` reads it. Any other file is a table with the columns
+    ``sentence1``, ``sentence2`` and perhaps ``score``, or ``anchor`` and ``positive``. With scores, the pairs with the
+    highest score are positive; without them, all pairs are.
 
     Args:
         file: csv, tsv, jsonl or parquet, also gzipped.
@@ -54,21 +53,20 @@ def read(file: str, columns: str | None = None) -> PairTable:
         InputError: if there is no such file, or it has too few or no positive pairs, or all sentences are equal.
     """
     source = open_source(file)
-    if columns is None and _is_stsb(source):
-        return _table(source.name, _stsb_rows(source), is_stsb=True)
-    names = None if columns is None else _names(columns)
-    hint = "; --pair-fields A,B[,SCORE] names others"
-    return _table(source.name, list(pair_rows(source, names, scored=False, hint=hint)))
-
-
-def _names(columns: str) -> list[str]:
-    names = [name.strip() for name in columns.split(",")]
-    if len(names) not in (2, 3) or not all(names) or len(set(names)) != len(names):
+    if columns is None and is_stsb(source):
+        return _table(read_stsb_layout(source), is_stsb=True)
+    if columns is not None and len(columns.split(",")) not in (2, 3):
         raise InputError(f"--pair-fields {columns}: expected the names of two or three columns, A,B or A,B,SCORE")
-    return names
+    if columns is not None:
+        return _table(read_table(source, kind="pairs" if columns.count(",") == 1 else "scored", fields=columns))
+    kinds = kinds_of(columns_of(source))
+    if "scored" in kinds or "pairs" in kinds:
+        return _table(read_table(source, kind="scored" if "scored" in kinds else "pairs"))
+    return _table(read_table(source, kind="pairs", fields=",".join(COLUMNS["scored"][:2])))
 
 
-def _is_stsb(source: Source) -> bool:
+def is_stsb(source: Source) -> bool:
+    """Tell whether a file is in STS-B's layout: tab-separated without a header, the score in column 5."""
     if source.format not in ("txt", "csv", "tsv"):
         return False
     try:
@@ -79,28 +77,30 @@ def _is_stsb(source: Source) -> bool:
         return False
 
 
-def _stsb_rows(source: Source) -> list[tuple[str, str, float | None]]:
-    rows: list[tuple[str, str, float | None]] = []
+def read_stsb_layout(source: Source) -> LabelledTable:
+    """Read a file in STS-B's layout, with the score in column 5 and the sentences in columns 6 and 7."""
+    first, second, scores, lines = [], [], [], []
     for line, record in records(replace(source, format="txt")):
         columns = fields(record["text"], STSB_COLUMNS, source.path, line)
-        rows.append((detokenised(columns[5]), detokenised(columns[6]), number(columns[4], source.path, line)))
-    return rows
+        first.append(detokenised(columns[5]))
+        second.append(detokenised(columns[6]))
+        scores.append(number(columns[4], source.path, line))
+        lines.append(line)
+    return LabelledTable(source.name, "scored", COLUMNS["scored"], (first, second), scores, lines)
 
 
-def _table(name: str, rows: Sequence[tuple[str, str, float | None]], *, is_stsb: bool = False) -> PairTable:
-    if not rows:
-        raise InputError(f"{name} is empty: there are no pairs")
-    if len(rows) == 1:
+def _table(table: LabelledTable, *, is_stsb: bool = False) -> PairTable:
+    name, (first, second), pairs = table.name, table.texts, len(table)
+    if pairs == 1:
         raise InputError(f"{name} has one pair only: there is nothing to tell its second sentence from")
-    first, second, scores = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
     if len({*first, *second}) == 1:
         raise InputError(f"{name}: all sentences are equal, so there is nothing to find")
-    numbers = [score for score in scores if score is not None]
-    if not numbers:
-        return PairTable(name, first, second, np.ones(len(rows), bool), f"all {len(rows)} pairs", is_stsb)
-    highest = max(numbers)
+    if table.values is None:
+        return PairTable(name, first, second, np.ones(pairs, bool), f"all {pairs} pairs", is_stsb)
+    numbers = np.array(table.values, np.float64)
+    highest = numbers.max()
     if highest <= 0:
         raise InputError(f"{name}: no positive pair, the highest score is {highest:g}")
-    positive = np.array(numbers) == highest
-    chosen = f"the {positive.sum()} of {len(rows)} pairs with the highest score, {highest:g}"
+    positive = numbers == highest
+    chosen = f"the {positive.sum()} of {pairs} pairs with the highest score, {highest:g}"
     return PairTable(name, first, second, positive, chosen, is_stsb)

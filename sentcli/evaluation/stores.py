@@ -68,7 +68,7 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
         "tokenizer": exported.tokenizer_digest(spec.folder),
         "length": spec.max_length,
         "lowercase": spec.lowercase,
-        "prompt": spec.prompts.get(spec.default_prompt or ""),
+        "prompts": [spec.usual_prompt, spec.role_prompt("query"), spec.role_prompt("document")],
         "options": options,
         "on cpu": on_cpu,
         "code": _code(),

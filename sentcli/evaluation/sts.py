@@ -22,8 +22,8 @@ from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors, encode
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
 from sentcli.evaluation.scores import SIMILARITY, TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.io.readers import pair_files, scored_pairs, task_name
-from sentcli.io.sources import open_source
+from sentcli.io.labelled import LabelledTable, read_table
+from sentcli.io.readers import pair_files, task_name
 from sentcli.model.encoding import Progress
 
 Floats = npt.NDArray[Any]
@@ -142,11 +142,12 @@ def read_stsb(path: Path) -> Pairs:
     return _read_columns(path, "STSBenchmark", gold=4, first=5, second=6, header=False)
 
 
-def read_pairs(file: str) -> dict[str, list[Pairs]]:
+def read_pairs(file: str, columns: str | None = None) -> dict[str, list[Pairs]]:
     """Read a task from each table with the columns ``sentence1``, ``sentence2`` and ``score``.
 
     Args:
         file: csv, tsv, jsonl or parquet, also gzipped, or a folder of such files; a task is named after its file.
+        columns: other names of the columns, as ``A,B,SCORE``.
 
     Raises:
         DataError: for a row that lacks a column or a score; InputError if there is no such file.
@@ -158,8 +159,18 @@ def read_pairs(file: str) -> dict[str, list[Pairs]]:
             raise InputError(f"{table}: a task cannot be called average; rename the file")
         if name in tasks:
             raise InputError(f"{table}: there is a task {name} already; rename the file")
-        tasks[name] = [scored(table, list(scored_pairs(open_source(table))))]
+        tasks[name] = [scored_table(read_table(table, kind="scored", fields=columns), name)]
     return tasks
+
+
+def scored_table(table: LabelledTable, name: str) -> Pairs:
+    """Return the pairs of a table of scored pairs under a name.
+
+    Raises:
+        DataError: if all scores are equal.
+    """
+    first, second = table.texts
+    return _pairs(Path(table.name), name, first, second, [float(value) for value in table.values or []])
 
 
 def scored(source: str, rows: Sequence[tuple[str, str, float]]) -> Pairs:

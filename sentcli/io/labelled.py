@@ -84,11 +84,11 @@ def kinds_of(columns: Sequence[str]) -> list[Kind]:
     return kinds
 
 
-def read_table(file: str, *, kind: Kind | None = None, fields: str | None = None) -> LabelledTable:
+def read_table(file: str | Source, *, kind: Kind | None = None, fields: str | None = None) -> LabelledTable:
     """Read a table of labelled text.
 
     Args:
-        file: csv, tsv, jsonl or parquet, also gzipped.
+        file: csv, tsv, jsonl or parquet, also gzipped; a path, or what `open_source` returned.
         kind: of the table; None tells it from the columns.
         fields: other names of the columns, separated by commas: both sentences and the value for ``scored`` and
             ``binary``, anchor and positive for ``pairs``, anchor, positive and at least one negative for ``triplets``,
@@ -99,7 +99,7 @@ def read_table(file: str, *, kind: Kind | None = None, fields: str | None = None
         InputError: if there is no such file, it has no columns, or `fields` does not fit the kind.
         DataError: if the columns fit no kind or several, a column is missing, or a value is null or of another type.
     """
-    source = open_source(file)
+    source = open_source(file) if isinstance(file, str) else file
     present = columns_of(source)
     if not present:
         raise DataError(source.name, "the table is empty: there is no row")

@@ -177,8 +177,8 @@ def test_a_parquet_table(tmp_path):
 @pytest.mark.parametrize(
     ("text", "columns", "words"),
     [
-        ("", None, "is empty: there are no pairs"),
-        ("sentence1,sentence2\n", None, "is empty: there are no pairs"),
+        ("", None, "the table is empty: there is no row"),
+        ("sentence1,sentence2\n", None, "the table is empty: there is no row"),
         ("sentence1,sentence2\nx,y\n", None, "one pair only: there is nothing to tell its second sentence from"),
         ("sentence1,sentence2\nx,x\nx,x\n", None, "all sentences are equal, so there is nothing to find"),
         ("sentence1,sentence2,score\nx,y,0\nz,x,0\n", None, "no positive pair, the highest score is 0"),
@@ -188,7 +188,7 @@ def test_a_parquet_table(tmp_path):
         ("sentence1,other\nx,y\n", None, "line 2: no column 'sentence2' (did you mean 'sentence1'?); this row has"),
         ("question1,question2\nx,y\n", "qestion1,question2", "no column 'qestion1' (did you mean 'question1'?)"),
         ("a,b\nx,y\n", "a", "--pair-fields a: expected the names of two or three columns"),
-        ("a,b\nx,y\n", "a,a", "expected the names of two or three columns"),
+        ("a,b\nx,y\n", "a,a", "expected the names of two columns, ANCHOR,POSITIVE"),
         ("a,b\nx,y\n", "a,b,c,d", "expected the names of two or three columns"),
     ],
 )

@@ -208,7 +208,10 @@ def test_pairs_of_ones_own(own, tiny_bert, invoke, folder):
         ("sentence1\tsentence2\tscore\na\tb\tgood\n", "line 2: the score 'good' is not a number"),
         ("sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2: the score 'nan' is not a number"),
         ("sentence1\tsentence2\tscore\na\tb\t\n", "line 2: the score '' is not a number"),
-        ("sentence1\tsentence2\na\tb\n", "pairs need the columns sentence1, sentence2, score"),
+        (
+            "sentence1\tsentence2\na\tb\n",
+            "sentence1, sentence2, score are read; --pair-fields names others",
+        ),
         ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "2 pairs, and no two different scores"),
     ],
 )
