@@ -24,6 +24,13 @@ HIGHEST_RELEVANCE = 2**31 - 1
 """The highest relevance of a judgement, and its negative the lowest: what the metrics can hold."""
 BLOCK = 50_000
 """Documents whose texts and vectors are in memory at the same time."""
+PROBLEMS = {
+    "unknown_documents": "judgements name documents that are not in the corpus: they cannot be found",
+    "unknown_queries": "judged queries are not in queries.jsonl and were left out",
+    "without_relevant": "judged queries have no relevant document: they score 0",
+    "empty_documents": "documents have neither title nor text; they are searched like others",
+}
+"""Counts of a `RetrievalSet` that are printed as warnings where they are not 0."""
 Qrels = dict[str, dict[str, int]]
 """Judgements by query id and document id."""
 
@@ -111,6 +118,18 @@ class RetrievalSet:
     def without_relevant(self) -> int:
         """The number of judged queries without a relevant document; they score 0."""
         return sum(not any(score > 0 for score in judgements.values()) for judgements in self.qrels.values())
+
+    @property
+    def findable(self) -> bool:
+        """Whether at least one query has a relevant document in the corpus."""
+        ids = set(self.ids)
+        return any(score > 0 and key in ids for judged in self.qrels.values() for key, score in judged.items())
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong in the files but does not keep the set from being scored, as warnings."""
+        counts = {problem: getattr(self, attribute) for attribute, problem in PROBLEMS.items()}
+        return [f"{count} {problem}" for problem, count in counts.items() if count]
 
     @cached_property
     def own_rows(self) -> dict[str, int]:
@@ -238,6 +257,16 @@ def document_text(record: dict[str, Any], *, join_title: bool = True) -> str:
     return f"{title} {record['text']}".strip()
 
 
+def is_beir(folder: Path) -> bool:
+    """Tell whether a folder holds a corpus in BEIR layout."""
+    return _exists(folder / "corpus.jsonl")
+
+
+def splits_of(folder: Path) -> list[str]:
+    """Return the names of the splits that a set has judgements for."""
+    return sorted({file.name.partition(".tsv")[0] for file in (folder / "qrels").glob("*.tsv*")})
+
+
 def _exists(path: Path) -> bool:
     return path.exists() or _gzipped(path).exists()
 
@@ -255,8 +284,8 @@ def _file(folder: Path, name: str) -> Path:
         return found
     hint = ""
     if name.startswith("qrels/"):
-        splits = {file.name.partition(".tsv")[0] for file in path.parent.glob("*.tsv*")}
-        hint = f"; it has: {', '.join(sorted(splits))}" if splits else ""
+        splits = splits_of(folder)
+        hint = f"; it has: {', '.join(splits)}" if splits else ""
     elif name == "corpus.jsonl":
         sets = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and _exists(entry / name))
         hint = f"; it holds sets: {', '.join(sets)}" if sets else ""

@@ -42,6 +42,11 @@ class ScoreKind:
     digits: int = 2
     """Decimals of scores that are not multiplied by `scale`."""
 
+    @property
+    def highest(self) -> float:
+        """The score of a model that has everything right: 1 or 100."""
+        return 100 / self.scale
+
 
 SIMILARITY = ScoreKind(
     name="similarity",
@@ -117,7 +122,72 @@ IN_DOMAIN = ScoreKind(
     sampled="queries",
     average="",
 )
-KINDS = {kind.name: kind for kind in (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN)}
+BINARY = ScoreKind(
+    name="binary",
+    command="evaluate",
+    title="0/1 pairs",
+    metric="Average precision",
+    columns={
+        "items": "pairs",
+        "positive": "positive",
+        "average_precision": "average precision",
+        "auc": "AUC",
+        "f1": "best F1",
+        "threshold": "its threshold",
+    },
+    sampled="pairs",
+    average="plain",
+    scale=100,
+    digits=4,
+)
+PAIRS = ScoreKind(
+    name="pairs",
+    command="evaluate",
+    title="Positives among all others",
+    metric="MRR@10",
+    columns={
+        "items": "anchors",
+        "corpus": "positives",
+        "mrr@10": "MRR@10",
+        **{f"recall@{k}": f"recall@{k}" for k in (1, 5, 10)},
+    },
+    sampled="anchors",
+    average="plain",
+    scale=100,
+    digits=4,
+)
+TRIPLETS = ScoreKind(
+    name="triplets",
+    command="evaluate",
+    title="Triplets",
+    metric="Accuracy",
+    columns={"items": "triplets", "negatives": "negatives", "accuracy": "accuracy", "margin": "mean margin"},
+    sampled="triplets",
+    average="plain",
+    scale=100,
+    digits=4,
+)
+LABELS = ScoreKind(
+    name="labels",
+    command="evaluate",
+    title="Labelled texts",
+    metric="Accuracy",
+    columns={
+        "items": "texts",
+        "classes": "classes",
+        "majority": "largest class",
+        "accuracy": "accuracy",
+        "dev_accuracy": "dev accuracy",
+    },
+    sampled="texts",
+    average="plain",
+    scale=100,
+    digits=4,
+)
+KINDS = {
+    kind.name: kind
+    for kind in (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN, BINARY, PAIRS, TRIPLETS, LABELS)
+}
 
 
 @dataclass(frozen=True)
@@ -154,7 +224,8 @@ class TaskScore:
         """Return `draws` of a metric; of an accuracy they are drawn from the right and wrong answers now."""
         if self.correct is None or metric in self.draws:
             return self.draws.get(metric)
-        return 100 * significance.mean_draws(self.correct.astype(np.float64), stream=zlib.crc32(self.task.encode()))
+        draws = significance.mean_draws(self.correct.astype(np.float64), stream=zlib.crc32(self.task.encode()))
+        return KINDS[self.kind].highest * draws
 
     def packed_samples(self) -> dict[str, dict[str, str]]:
         """Return the entry of the JSON with the samples of the shown metrics, if there are any."""
@@ -203,7 +274,8 @@ def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Dis
             score.metrics[metric], other.metrics[metric], score.draws[metric], other.draws[metric]
         )
     if score.correct is not None and other.correct is not None:
-        return significance.mcnemar(score.correct, other.correct)
+        discordance = significance.mcnemar(score.correct, other.correct)
+        return replace(discordance, difference=discordance.difference / 100 * KINDS[score.kind].highest)
     return None
 
 
@@ -228,6 +300,8 @@ class ModelScores:
     """The file that the scores were read from."""
     average_interval: tuple[float, float] | None = None
     """The 95 % interval of the average, if it was read from a file."""
+    cost: dict[str, Any] = field(default_factory=dict)
+    """What the model costs on this machine, if that was measured."""
     seconds: float | None = None
     started: float = field(default_factory=time.perf_counter, repr=False)
 
@@ -311,6 +385,7 @@ class ModelScores:
             "compared": self.compared or None,
             "cached": self.cached or None,
             "against": self.against or None,
+            "cost": self.cost or None,
         }
         return {
             "command": self.command,
@@ -366,5 +441,5 @@ def average_interval(tasks: Sequence[TaskScore], kind: ScoreKind) -> tuple[float
     if len(answers) < len(tasks):
         return None
     variance = np.sum([np.var(correct) / len(correct) for correct in answers])
-    spread = 1.96 * 100 * float(np.sqrt(variance)) / len(answers)
+    spread = 1.96 * kind.highest * float(np.sqrt(variance)) / len(answers)
     return mean - spread, mean + spread

@@ -78,6 +78,32 @@ def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats
     return np.concatenate([counts @ values / len(values) for counts in _counts(len(values), draws, stream)])
 
 
+def average_precision_draws(
+    predicted: Floats, positive: npt.NDArray[np.bool_], draws: int = DRAWS, *, stream: int = 0
+) -> Floats:
+    """Return the average precision on samples of pairs ``[draws]``, which are drawn as for `spearman_draws`.
+
+    It is the sum of the precision at each similarity times what the recall gains there, as scikit-learn computes it.
+    A sample without a positive pair has 0.
+
+    Args:
+        predicted: similarities ``[n]``.
+        positive: whether each pair is positive ``[n]``.
+        draws: number of samples.
+        stream: arguments of the same length get independent samples under another stream.
+    """
+    order = np.argsort(-predicted, kind="stable")
+    ends = np.flatnonzero(np.diff(predicted[order], append=np.nan) != 0)  # the last of equal similarities
+    values = []
+    for counts in _counts(len(predicted), draws, stream):
+        kept = np.cumsum(counts[:, order], axis=1)[:, ends]
+        right = np.cumsum(counts[:, order] * positive[order], axis=1)[:, ends]
+        gained = np.diff(right, axis=1, prepend=0)
+        precision = np.divide(right, kept, out=np.zeros_like(right), where=kept > 0)
+        values.append((precision * gained).sum(axis=1) / np.maximum(right[:, -1], 1))
+    return np.concatenate(values)
+
+
 def _counts(n: int, draws: int, stream: int) -> Iterator[Floats]:
     """Yield blocks of samples, each as how often it has each of `n` items ``[block, n]``."""
     random = np.random.default_rng([SEED, stream])

@@ -32,13 +32,6 @@ DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""
 MOST_PARTS = 1024
 """The greatest number of parts of a product quantiser that a factory string is tried with."""
-PROBLEMS = {
-    "unknown_documents": "judgements name documents that are not in the corpus: they cannot be found",
-    "unknown_queries": "judged queries are not in queries.jsonl and were left out",
-    "without_relevant": "judged queries have no relevant document: they score 0",
-    "empty_documents": "documents have neither title nor text; they are searched like others",
-}
-"""Counts of a `RetrievalSet` that are printed as warnings where they are not 0."""
 
 
 def score_sets(
@@ -119,9 +112,8 @@ def _load(sets: SetOptions) -> list[Collection]:
         console.detail(f"{collection.name}: {facts.title}, split {collection.split}, {own}{note}")
         for member, data in collection.members.items():
             name = f"{collection.name}/{member}" if len(collection.members) > 1 else member
-            for attribute, problem in PROBLEMS.items():
-                if count := getattr(data, attribute):
-                    console.warn(f"{name}: {count} {problem}")
+            for problem in data.problems:
+                console.warn(f"{name}: {problem}")
             if unjudged := data.unjudged_queries:
                 console.detail(f"{name}: {unjudged} queries have no judgement in {data.split} and are left out")
     return collections

@@ -1,0 +1,251 @@
+"""The user's own data for ``evaluate`` and ``train --dev``: tables of labelled text and retrieval sets as tasks.
+
+Everything is read and checked here, before a text is encoded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sentcli import console
+from sentcli.data import located
+from sentcli.errors import DataError, InputError
+from sentcli.evaluation import pair_tables, significance, sts
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.labelled_pairs import PairsTask
+from sentcli.evaluation.labelled_tasks import (
+    TRAINER,
+    BinaryTask,
+    LabelledTask,
+    LabelsTask,
+    ScoredTask,
+    TripletsTask,
+    told,
+)
+from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
+from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
+from sentcli.evaluation.scores import AVERAGE, TaskScore
+from sentcli.io.labelled import Kind, LabelledTable, range_of, read_table
+from sentcli.io.readers import pair_files
+from sentcli.io.sources import open_source
+
+LEAST_ITEMS = 10
+"""Fewer rows, anchors or queries tell nothing of a model."""
+LEAST_OF_A_CLASS = TRAINER.folds + 2
+"""The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
+SEARCH = SearchSettings(ways=("dense",))
+DEV = "dev"
+"""The split of a retrieval set that is scored if there is one."""
+
+
+@dataclass(frozen=True)
+class SetTask:
+    """A retrieval set, searched by vectors."""
+
+    name: str
+    data: RetrievalSet
+    draws: int = significance.DRAWS
+    """0 leaves out intervals and samples."""
+    kind: Kind = "retrieval"
+    texts: Sequence[str] = ()
+
+    @property
+    def described(self) -> str:
+        """The number of queries and documents, and the split."""
+        return f"{len(self.data.queries):,} queries of the split {self.data.split}, {len(self.data.ids):,} documents"
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides set and model."""
+        own = "left out" if self.data.facts.self_hits == "removed" else "kept"
+        return {"similarity": SEARCH.similarity, "top_k": SEARCH.top_k, "split": self.data.split, "own_document": own}
+
+    @property
+    def identity(self) -> list[Any]:
+        """Everything besides the model that decides the score."""
+        facts = self.data.facts
+        lengths = [facts.query_length, facts.document_length, facts.join_title]
+        return ["evaluate", self.name, self.draws, self.data.digest, lengths, self.protocol]
+
+    def score(self, model: EvaluatedModel, vectors: TextVectors) -> TaskScore:
+        """Search the set anew, since the model may have learnt since the last time."""
+        search = SetSearch(self.data, SEARCH)
+        task = RetrievalTask(self.name, search, "dense", SEARCH.protocol("dense", model))
+        score = replace(task.score(model, vectors), task=self.name)
+        if not self.draws:
+            score = replace(score, draws={}, intervals={})
+        return told(score, self.kind, len(self.data.queries))
+
+
+def load_tasks(
+    files: Sequence[str],
+    *,
+    kind: Kind | None = None,
+    fields: str | None = None,
+    score_range: tuple[float, float] | None = None,
+    draws: int = significance.DRAWS,
+) -> list[LabelledTask]:
+    """Read and check tables of labelled text and retrieval sets.
+
+    Args:
+        files: tables, folders of tables, folders in BEIR layout, or names of sets that ``sentcli data get`` fetched.
+        kind: of the tables; None tells it from the columns.
+        fields: the columns of the tables, as for `labelled.read_table`.
+        score_range: the lowest and the highest score that a table may have; None takes any, and tells the range.
+        draws: samples of the items, for intervals and comparisons; 0 leaves them out.
+
+    Returns:
+        A task for each table and set, whose names are unique.
+
+    Raises:
+        InputError: if a file is missing or named twice, or is of no kind.
+        DataError: for data that cannot be scored; it names the file and, where there is one, the line.
+    """
+    paths = [path for file in files for path in _expanded(file, kind)]
+    sets = [path for path in paths if Path(path).is_dir()]
+    if len(sets) == len(paths) and (fields is not None or kind not in (None, "retrieval")):
+        option = f"--pair-fields {fields}" if fields is not None else f"--kind {kind}"
+        raise InputError(f"{option} is of tables, and {', '.join(sets)} is in BEIR layout")
+    tasks: list[LabelledTask] = []
+    for path, name in zip(paths, _names(paths), strict=True):
+        if name == AVERAGE:
+            raise InputError(f"{path}: a data set cannot be called {AVERAGE}; rename it")
+        if path in sets:
+            tasks.append(SetTask(name, _checked_set(Path(path)), draws))
+        else:
+            table = _read(path, kind, fields)
+            tasks.append(_CHECKED[table.kind](table, name, draws, score_range))
+    return tasks
+
+
+def _expanded(file: str, kind: Kind | None) -> list[str]:
+    """Return the tables in a folder, or the file or the folder in BEIR layout itself."""
+    path = Path(file) if Path(file).exists() else located(Path(canonical(file)))
+    if not path.is_dir():
+        return [str(path)]
+    if is_beir(path) or kind == "retrieval":
+        return [str(path)]
+    if (path / "STS").is_dir() or (path / "MR").is_dir():
+        raise InputError(
+            f"{path} is a SentEval folder: sts-eval --data and senteval --data score it; name single files of it here"
+        )
+    return pair_files(str(path))
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Return the last parts of paths, as many as tell them apart."""
+    resolved = [Path(path).resolve() for path in paths]
+    if twin := next((path for i, path in enumerate(paths) if resolved[i] in resolved[:i]), None):
+        raise InputError(f"{twin} is named twice")
+    names = []
+    for path in resolved:
+        others = [other.parts for other in resolved if other != path]
+        depth = next(n for n in range(1, len(path.parts) + 1) if all(p[-n:] != path.parts[-n:] for p in others))
+        names.append("/".join(path.parts[-depth:]))
+    return names
+
+
+def _read(path: str, kind: Kind | None, fields: str | None) -> LabelledTable:
+    """Read a table and check what holds for all kinds: enough rows, and a text in each column."""
+    source = open_source(path)
+    if fields is None and kind in (None, "scored") and pair_tables.is_stsb(source):
+        table = pair_tables.read_stsb_layout(source)
+    else:
+        table = read_table(source, kind=kind, fields=fields)
+    for row in range(len(table)):
+        for column, texts in zip(table.columns, table.texts, strict=False):
+            if not texts[row].strip():
+                raise table.error(row, f"{column} is empty")
+    _enough(table.name, len(table), "rows")
+    return table
+
+
+def _enough(file: str, count: int, items: str) -> None:
+    if count < LEAST_ITEMS:
+        raise DataError(file, f"{count} {items}: fewer than {LEAST_ITEMS} tell nothing of a model")
+
+
+def _different(table: LabelledTable, labels: Collection[str]) -> None:
+    if len(labels) == 1:
+        raise DataError(
+            table.name, f"all {len(table):,} labels are {next(iter(labels))}: there is nothing to tell apart"
+        )
+
+
+def _scored(table: LabelledTable, name: str, draws: int, score_range: tuple[float, float] | None) -> LabelledTask:
+    pairs = sts.scored_table(table, name)
+    low, high = score_range or range_of(pairs.gold.tolist())
+    for row, score in enumerate(pairs.gold):
+        if not low <= score <= high:
+            raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
+    return ScoredTask(sts.SimilarityTask(name, [pairs], draws), (low, high))
+
+
+def _binary(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
+    _different(table, {str(int(float(value))) for value in table.values or []})
+    return BinaryTask(name, table, draws)
+
+
+def _pairs(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
+    anchors, positives = table.texts[:2]
+    _enough(table.name, len(set(anchors)), "different anchors")
+    if len(set(positives)) == 1:
+        raise DataError(table.name, "all positives are equal: there are no others to search")
+    return PairsTask(name, table, draws)
+
+
+def _triplets(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
+    _, positives, *negatives = table.texts
+    for column, texts in zip(table.columns[2:], negatives, strict=True):
+        for row, (positive, negative) in enumerate(zip(positives, texts, strict=True)):
+            if positive == negative:
+                raise table.error(row, f"{column} equals {table.columns[1]}: {positive[:60]!r}")
+    return TripletsTask(name, table, draws)
+
+
+def _labels(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
+    counts = Counter(map(str, table.values or []))
+    if len(counts) == 1:
+        raise DataError(
+            table.name, f"all {len(table):,} labels are {next(iter(counts))!r}: there is nothing to tell apart"
+        )
+    label, fewest = min(counts.items(), key=lambda item: item[1])
+    if fewest < LEAST_OF_A_CLASS:
+        line = table.lines[list(map(str, table.values or [])).index(label)]
+        problem = f"the class {label!r}, which begins here, has {fewest} texts"
+        needed = f"ten folds within ten folds need {LEAST_OF_A_CLASS} of each class: join or remove rare classes"
+        raise DataError(table.name, f"{problem}; {needed}", line=line, unit=table.unit)
+    return LabelsTask(name, table, draws)
+
+
+_CHECKED: dict[Kind, Callable[[LabelledTable, str, int, tuple[float, float] | None], LabelledTask]] = {
+    "scored": _scored,
+    "binary": _binary,
+    "pairs": _pairs,
+    "triplets": _triplets,
+    "labels": _labels,
+}
+
+
+def _checked_set(folder: Path) -> RetrievalSet:
+    """Read a set in BEIR layout: its split dev, or the only one it has."""
+    splits = splits_of(folder)
+    if DEV not in splits and len(splits) > 1:
+        raise InputError(
+            f"{folder} has the splits {', '.join(splits)} and no dev; leave one file in its qrels/, or score a split "
+            f"with: retrieve --beir {folder} --split {splits[0]}"
+        )
+    data = load_set(folder, DEV if DEV in splits or not splits else splits[0])
+    qrels = f"{folder}/qrels/{data.split}.tsv"
+    if not data.findable:
+        raise DataError(qrels, "no query has a relevant document in corpus.jsonl: there is nothing to find")
+    if empty := next((query for query, text in data.queries.items() if not text.strip()), None):
+        raise DataError(f"{folder}/queries.jsonl", f"the query {empty!r} is empty")
+    _enough(qrels, len(data.queries), "judged queries")
+    for problem in data.problems:
+        console.warn(f"{data.name}: {problem}")
+    return data
