@@ -65,6 +65,12 @@ class SetTask:
         return {"similarity": SEARCH.similarity, "top_k": SEARCH.top_k, "split": self.data.split, "own_document": own}
 
     @property
+    def all_texts(self) -> Sequence[str]:
+        """The queries, and as many documents."""
+        queries = list(self.data.queries.values())
+        return [*queries, *next(self.data.blocks(len(queries)))]
+
+    @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
         facts = self.data.facts

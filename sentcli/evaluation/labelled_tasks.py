@@ -48,6 +48,10 @@ class LabelledTask(Task, Protocol):
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
 
+    @property
+    def all_texts(self) -> Sequence[str]:
+        """Texts that the model has to encode, with repetitions; of a retrieval set its first documents."""
+
 
 def told(score: TaskScore, kind: Kind, items: int) -> TaskScore:
     """Return a score with the entries of the JSON that all kinds have, before its own ones."""
@@ -81,6 +85,11 @@ class TableTask:
     def texts(self) -> Sequence[str]:
         """Texts that are encoded with the usual prompt."""
         return ()
+
+    @property
+    def all_texts(self) -> Sequence[str]:
+        """Every text of every column."""
+        return [text for column in self.table.texts for text in column]
 
     @property
     def identity(self) -> list[Any]:
@@ -146,6 +155,11 @@ class ScoredTask:
 
     @property
     def texts(self) -> Sequence[str]:
+        """Every sentence."""
+        return self.similarity.texts
+
+    @property
+    def all_texts(self) -> Sequence[str]:
         """Every sentence."""
         return self.similarity.texts
 

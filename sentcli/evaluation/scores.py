@@ -188,6 +188,15 @@ KINDS = {
     kind.name: kind
     for kind in (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN, BINARY, PAIRS, TRIPLETS, LABELS)
 }
+OWN_KINDS: dict[str, ScoreKind] = {
+    "scored": SIMILARITY,
+    "binary": BINARY,
+    "pairs": PAIRS,
+    "triplets": TRIPLETS,
+    "retrieval": RETRIEVAL,
+    "labels": LABELS,
+}
+"""The scores of the kinds of the user's own data."""
 
 
 @dataclass(frozen=True)
@@ -376,6 +385,8 @@ class ModelScores:
         """Return the JSON object of a command, without averages and comparisons that there are not."""
         kind = next((kind for kind in self.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
         tasks = self.of_kind(kind) if kind is not TRAINED_HEAD else []
+        if self.command == "evaluate" and (len(self.kinds) > 1 or len(tasks) < 2):
+            tasks = []  # a mean over kinds says nothing
         mean = average(tasks, kind, least=1)
         pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
         more = {

@@ -18,18 +18,22 @@ SET_FACTS = ("split", "own_document", "forums")
 """Keys of retrieve's protocol that are facts of the sets; they stand under ``sets`` if the sets differ in them."""
 COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
 """Keys of a protocol that do not change the scores."""
-SIZES = ("pairs", "test", "queries", "documents")
+SIZES = ("pairs", "test", "queries", "documents", "items")
 """Facts of a task that are its size: rows with different sizes were measured on different data."""
 
 
 def single_kinds(scores: ModelScores) -> list[ModelScores]:
     """Split the scores of a model by kind, since accuracies and correlations need different tables."""
-    if len(scores.kinds) < 2:
+    if len(scores.kinds) < 2 and scores.command != "evaluate":
         return [scores]
     parts = []
     for kind in scores.kinds:
         own = {key: value for key, value in scores.protocol.items() if key in (*MODEL_SETTINGS, "regression")}
         protocol = own if kind is TRAINED_HEAD else scores.protocol
+        if scores.command == "evaluate":  # each kind has the part of the protocol that is its own
+            table_kind = scores.of_kind(kind)[0].facts.get("kind", "")
+            protocol = {**scores.protocol, **scores.protocol.get("kinds", {}).get(table_kind, {})}
+            protocol.pop("kinds", None)
         parts.append(replace(scores, tasks=scores.of_kind(kind), protocol=protocol))
     return parts
 
