@@ -172,7 +172,7 @@ def _read(path: str, kind: Kind | None, fields: str | None) -> LabelledTable:
 
 def _enough(file: str, count: int, items: str) -> None:
     if count < LEAST_ITEMS:
-        raise DataError(file, f"{count} {items}: fewer than {LEAST_ITEMS} tell nothing of a model")
+        raise DataError(file, f"{count} {items}; at least {LEAST_ITEMS} are needed to tell models apart")
 
 
 def _different(table: LabelledTable, labels: Collection[str]) -> None:
@@ -222,7 +222,7 @@ def _labels(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask
     label, fewest = min(counts.items(), key=lambda item: item[1])
     if fewest < LEAST_OF_A_CLASS:
         line = table.lines[list(map(str, table.values or [])).index(label)]
-        problem = f"the class {label!r}, which begins here, has {fewest} texts"
+        problem = f"the class {label!r}, which begins here, has only {fewest} of the texts"
         needed = f"ten folds within ten folds need {LEAST_OF_A_CLASS} of each class: join or remove rare classes"
         raise DataError(table.name, f"{problem}; {needed}", line=line, unit=table.unit)
     return LabelsTask(name, table, draws)

@@ -236,13 +236,14 @@ def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, 
     Returns:
         F1 from 0 to 1, and the threshold, which lies midway between the last similarity above it and the next one.
     """
-    values, group = np.unique(-predicted, return_inverse=True)
+    negated, group = np.unique(-predicted, return_inverse=True)
     taken = np.cumsum(np.bincount(group))
     right = np.cumsum(np.bincount(group, weights=positive))
     f1 = 2 * right / (taken + positive.sum())
     best = int(np.argmax(f1))
-    threshold = -(values[best] + values[min(best + 1, len(values) - 1)]) / 2
-    return float(f1[best]), float(threshold)
+    last, following = -negated[best], -negated[min(best + 1, len(negated) - 1)]
+    midway = (last + following) / 2
+    return float(f1[best]), float(midway if midway > following else last)
 
 
 @dataclass(frozen=True)

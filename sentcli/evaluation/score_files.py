@@ -125,7 +125,7 @@ class ScoreFile(BaseModel):
     compared: Comparison | None = None
     against: Against | None = None
     cached: list[str] = []
-    cost: dict[str, Number] = {}
+    cost: dict[str, int | float | None] = {}
     elapsed_seconds: Number = None
 
     def scores(self, source: str) -> ModelScores:

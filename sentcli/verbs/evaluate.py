@@ -58,13 +58,17 @@ class OwnEvaluation(Evaluation):
 
     def tables(self) -> Iterator[Table]:
         """Yield the tables that the command prints: for each kind scores and differences, then the costs."""
+        from sentcli.evaluation.scores import RETRIEVAL
         from sentcli.pages import comparisons, score_tables
         from sentcli.pages.score_page import cost_table
 
         for table in self._score_tables():
-            if len(table.columns) > 1 or any(system.grouped for system in table.systems):
-                yield replace(score_tables.score_table(table), intervals={})
-            if (measures := score_tables.measure_table(table)) is not None:
+            measures = score_tables.measure_table(table)
+            grouped = any(system.grouped for system in table.systems)
+            if grouped or len(table.columns) > 1 or table.kind is RETRIEVAL:
+                yield score_tables.score_table(table)
+                measures = None if measures is None else replace(measures, intervals={})
+            if measures is not None:
                 yield measures
         if (differences := comparisons.own_comparison(self._score_tables())) is not None:
             yield differences
