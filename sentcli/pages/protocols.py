@@ -43,7 +43,7 @@ def measure(scores: ModelScores) -> str:
     kind = scores.kinds[0]
     if kind is RETRIEVAL:
         return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
-    return kind.metric.lower()
+    return kind.metric if "@" in kind.metric else kind.metric.lower()
 
 
 def axis(scores: ModelScores, *, points: bool = True) -> str:

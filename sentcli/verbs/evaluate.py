@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.io.labelled import Kind
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import Kind, Models, PairFields
+from sentcli.verbs.options import Models, PairFields
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 if TYPE_CHECKING:

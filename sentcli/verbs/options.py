@@ -22,7 +22,6 @@ TextField = Annotated[str, Doc("Column that holds the text.")]
 IdField = Annotated[str | None, Doc("Column that holds the id: id, else _id, else the row number.")]
 QueryPrompt = Annotated[str | None, Flag(panel="Model"), Doc("Text in front of each query; default: the model's own.")]
 DocPrompt = Annotated[str | None, Flag(panel="Model"), Doc("Text in front of each document; default: the model's own.")]
-Kind = Literal["scored", "binary", "pairs", "triplets", "retrieval", "labels"]
 PairFields = Annotated[
     str | None,
     Flag(metavar="A,B[,C]"),
