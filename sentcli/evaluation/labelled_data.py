@@ -16,16 +16,10 @@ from sentcli.data import located
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import pair_tables, significance, sts
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
-from sentcli.evaluation.labelled_pairs import PairsTask
-from sentcli.evaluation.labelled_tasks import (
-    TRAINER,
-    BinaryTask,
-    LabelledTask,
-    LabelsTask,
-    ScoredTask,
-    TripletsTask,
-    told,
-)
+from sentcli.evaluation.labelled_classes import TRAINER, LabelsTask
+from sentcli.evaluation.labelled_pairs import PairsTask, TripletsTask
+from sentcli.evaluation.labelled_similarity import BinaryTask, ScoredTask
+from sentcli.evaluation.labelled_tasks import LabelledTask, told
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
 from sentcli.evaluation.scores import AVERAGE, TaskScore

@@ -12,16 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.evaluation.retrieval_metrics import MAIN_CUTOFF
-from sentcli.evaluation.scores import (
-    IN_DOMAIN,
-    OWN_KINDS,
-    RETRIEVAL,
-    SIMILARITY,
-    TRAINED_HEAD,
-    TRANSFER,
-    ModelScores,
-    TaskScore,
-)
+from sentcli.evaluation.score_kinds import IN_DOMAIN, OWN_KINDS, RETRIEVAL, SIMILARITY, TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import unpacked
 from sentcli.evaluation.sts import AGGREGATIONS
 from sentcli.io.forms import checked

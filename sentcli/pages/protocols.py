@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER, ModelScores, TaskScore
+from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.scores import ModelScores, TaskScore
 
 MODEL_SETTINGS = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
 """Keys of a protocol that are settings of the model: rows of one table may differ in them."""

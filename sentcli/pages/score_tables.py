@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentcli.evaluation.retrieval import canonical, known_sets
-from sentcli.evaluation.scores import AVERAGE, LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ModelScores, ScoreKind
+from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
+from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
 from sentcli.pages.systems import System
 from sentcli.table import MISSING, Table

@@ -13,7 +13,8 @@ from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import encode
 from sentcli.evaluation.pair_geometry import pair_geometry
-from sentcli.evaluation.scores import SIMILARITY, average
+from sentcli.evaluation.score_kinds import SIMILARITY
+from sentcli.evaluation.scores import average
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop

@@ -59,7 +59,7 @@ class OwnEvaluation(Evaluation):
 
     def tables(self) -> Iterator[Table]:
         """Yield the tables that the command prints: for each kind scores and differences, then the costs."""
-        from sentcli.evaluation.scores import RETRIEVAL
+        from sentcli.evaluation.score_kinds import RETRIEVAL
         from sentcli.pages import comparisons, score_tables
         from sentcli.pages.score_page import cost_table
 

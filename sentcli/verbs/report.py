@@ -178,7 +178,7 @@ def _short_names(models: Sequence[str], scores: Sequence[ModelScores], patterns:
 
 def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
     """Score models on the seven STS tasks, as `sts_eval` does."""
-    from sentcli.evaluation.scores import SIMILARITY
+    from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.verbs.sts_eval import score_similarity
 
     if not models:

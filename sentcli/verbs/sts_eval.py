@@ -67,7 +67,7 @@ def sts_eval(
     """  # noqa: D301
     from sentcli.evaluation import significance
     from sentcli.evaluation.evaluated import score_model
-    from sentcli.evaluation.scores import SIMILARITY
+    from sentcli.evaluation.score_kinds import SIMILARITY
 
     draws = significance.DRAWS if intervals else 0
     if pair_fields is not None and not pairs:
@@ -135,7 +135,7 @@ def _tasks(
     """Read the tasks of a SentEval folder, and add the user's own."""
     from sentcli.data import located
     from sentcli.evaluation import relatedness, sts
-    from sentcli.evaluation.scores import SIMILARITY
+    from sentcli.evaluation.score_kinds import SIMILARITY
 
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")

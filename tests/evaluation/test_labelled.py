@@ -12,7 +12,7 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.labelled_pairs import positive_ranks
-from sentcli.evaluation.labelled_tasks import best_f1
+from sentcli.evaluation.labelled_similarity import best_f1
 from sentcli.evaluation.scores import TaskScore
 
 NOUNS = "cat dog bird fish man woman child river house tree mat".split()
