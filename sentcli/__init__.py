@@ -9,7 +9,7 @@ from typing import Any
 
 from sentcli.version import __version__
 
-VERBS = ("train", "encode", "export", "sts_eval", "senteval", "retrieve", "index", "report", "analyze")
+VERBS = ("train", "encode", "export", "evaluate", "sts_eval", "senteval", "retrieve", "index", "report", "analyze")
 __all__ = ["SentenceEncoder", "__version__", *VERBS]
 
 

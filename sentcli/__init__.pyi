@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder as SentenceEncoder
+from sentcli.verbs.evaluate import OwnEvaluation as OwnEvaluation
 from sentcli.verbs.kinds.shared import Analysis as Analysis
 from sentcli.verbs.outcome import Outcome as Outcome
 from sentcli.verbs.report import Reported as Reported
@@ -221,11 +222,53 @@ def export(
     """
     ...
 
+def evaluate(
+    files: list[str] | str,
+    *,
+    model: list[str] | str,
+    kind: Literal['scored', 'binary', 'pairs', 'triplets', 'retrieval', 'labels'] | None = None,
+    pair_fields: str | None = None,
+    group: list[str] | str | None = None,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    backend: Literal['auto', 'torch', 'onnx', 'openvino'] = 'auto',
+    precision: Literal['auto', 'fp32', 'fp16', 'bf16', 'int8'] = 'auto',
+    device: str = 'auto',
+    allow_cpu_fallback: bool = False,
+    rerun: bool = False,
+    json: str | None = None,
+    report: list[Path] | Path | str | list[str] | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> OwnEvaluation:
+    """Score models on data of your own, and compare them and what they cost.
+
+    Args:
+        files: Tables (csv, tsv, jsonl or parquet, also gzipped), folders of them, or folders in BEIR layout.
+        model: A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.
+        kind: The kind of the tables; default: told from the columns.
+        pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
+        group: Models that are seeds of one system, compared by their mean: NAME may have *.
+        pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
+        max_length: Tokens a text, special ones included; longer texts are cut and counted.
+        backend: What runs the model: auto takes the fastest that gives the same vectors and says which.
+        precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
+        device: auto, cpu, cuda, cuda:1, mps.
+        allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
+        rerun: Encode and score anew, also what was measured before and is kept.
+        json: Write the result as JSON; - is standard output.
+        report: Write a page for people: a .html, .md or .tex file; several are written.
+        quiet: No progress, notes or warnings.
+        verbose: Say what is loaded and what runs.
+    """
+    ...
+
 def sts_eval(
     model: list[str] | str,
     *,
     data: Path | str | None = None,
     pairs: list[str] | str | None = None,
+    pair_fields: str | None = None,
     tasks: str | None = None,
     split: Literal['test', 'dev', 'train'] = 'test',
     aggregation: Literal['all', 'mean', 'wmean'] = 'all',
@@ -250,6 +293,7 @@ def sts_eval(
         model: A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.
         data: A SentEval data/downstream folder, or sts once it is fetched.
         pairs: A table of your own with the columns sentence1, sentence2 and score (csv, tsv, jsonl or parquet), or a folder with one for each topic, such as AFS.
+        pair_fields: Columns of --pairs: both sentences and the score, as A,B,SCORE.
         tasks: Comma-separated; default: all that have the split.
         split: dev and train: STSBenchmark and SICKRelatedness.
         aggregation: What is averaged: subsets concatenated, their mean, or their mean weighted by size.
@@ -485,7 +529,7 @@ def report(
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
     Args:
-        names: JSON of sts-eval, senteval or retrieve; folders of training runs; models.
+        names: JSON of sts-eval, senteval, retrieve or evaluate; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
         title: Title of the page.
         group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and may have *.

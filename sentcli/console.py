@@ -104,6 +104,11 @@ def show(table: Table) -> None:
     output().print(drawn)
 
 
+def conclude(sentence: str) -> None:
+    """Print a sentence below the tables of a result."""
+    output().print(Text(_plain(sentence)), soft_wrap=True)
+
+
 def _entry(table: Table, row: int, column: int) -> str:
     interval = table.interval_text(row, column)
     star = "*" if table.rank(row, column) == "best" else ""

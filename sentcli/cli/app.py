@@ -99,6 +99,7 @@ class Sentcli(Verbs):
         "encode": "encode:encode",
         "index": "index:index",
         "export": "export:export",
+        "evaluate": "evaluate:evaluate",
         "sts-eval": "sts_eval:sts_eval",
         "senteval": "senteval:senteval",
         "retrieve": "retrieve:retrieve",

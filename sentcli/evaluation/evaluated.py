@@ -81,6 +81,8 @@ class EvaluatedModel:
         """Tasks whose scores were read from the cache."""
         self.description: dict[str, Any] = {}
         """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
+        self.was_loaded = False
+        """Whether `encoder` has been loaded since this object was made."""
         self.key: str | None = library_key()
         if name is not None:
             self.spec = read_model(name, self.options)
@@ -102,7 +104,7 @@ class EvaluatedModel:
     def encoder(self) -> SentenceEncoder:
         """The model, loaded when it is first asked for."""
         encoder = load_encoder(self.name, self.options)
-        self.description = _facts(encoder)
+        self.description, self.was_loaded = _facts(encoder), True
         return encoder
 
     def release(self) -> None:

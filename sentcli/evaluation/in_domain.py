@@ -17,7 +17,8 @@ import numpy.typing as npt
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.pair_tables import PairTable
-from sentcli.evaluation.scores import IN_DOMAIN, TaskScore
+from sentcli.evaluation.score_kinds import IN_DOMAIN
+from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING
 from sentcli.search.exact import Similarity, Vectors, prepared

@@ -16,16 +16,10 @@ from sentcli.data import located
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import pair_tables, significance, sts
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
-from sentcli.evaluation.labelled_pairs import PairsTask
-from sentcli.evaluation.labelled_tasks import (
-    TRAINER,
-    BinaryTask,
-    LabelledTask,
-    LabelsTask,
-    ScoredTask,
-    TripletsTask,
-    told,
-)
+from sentcli.evaluation.labelled_classes import TRAINER, LabelsTask
+from sentcli.evaluation.labelled_pairs import PairsTask, TripletsTask
+from sentcli.evaluation.labelled_similarity import BinaryTask, ScoredTask
+from sentcli.evaluation.labelled_tasks import LabelledTask, told
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
 from sentcli.evaluation.scores import AVERAGE, TaskScore
@@ -63,6 +57,12 @@ class SetTask:
         """Every choice that moves the score besides set and model."""
         own = "left out" if self.data.facts.self_hits == "removed" else "kept"
         return {"similarity": SEARCH.similarity, "top_k": SEARCH.top_k, "split": self.data.split, "own_document": own}
+
+    @property
+    def all_texts(self) -> Sequence[str]:
+        """The queries, and as many documents."""
+        queries = list(self.data.queries.values())
+        return [*queries, *next(self.data.blocks(len(queries)))]
 
     @property
     def identity(self) -> list[Any]:
@@ -166,7 +166,7 @@ def _read(path: str, kind: Kind | None, fields: str | None) -> LabelledTable:
 
 def _enough(file: str, count: int, items: str) -> None:
     if count < LEAST_ITEMS:
-        raise DataError(file, f"{count} {items}: fewer than {LEAST_ITEMS} tell nothing of a model")
+        raise DataError(file, f"{count} {items}; at least {LEAST_ITEMS} are needed to tell models apart")
 
 
 def _different(table: LabelledTable, labels: Collection[str]) -> None:
@@ -216,7 +216,7 @@ def _labels(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask
     label, fewest = min(counts.items(), key=lambda item: item[1])
     if fewest < LEAST_OF_A_CLASS:
         line = table.lines[list(map(str, table.values or [])).index(label)]
-        problem = f"the class {label!r}, which begins here, has {fewest} texts"
+        problem = f"the class {label!r}, which begins here, has only {fewest} of the texts"
         needed = f"ten folds within ten folds need {LEAST_OF_A_CLASS} of each class: join or remove rare classes"
         raise DataError(table.name, f"{problem}; {needed}", line=line, unit=table.unit)
     return LabelsTask(name, table, draws)

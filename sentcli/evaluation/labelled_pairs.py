@@ -1,4 +1,4 @@
-"""Pairs of an anchor and a positive as a task: finding the positives of each anchor among those of all anchors."""
+"""Anchors with positives as tasks: finding the positives among those of all anchors, or telling them from negatives."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_tasks import TableTask, role_vectors, told
-from sentcli.evaluation.scores import PAIRS, TaskScore
-from sentcli.evaluation.sts import ROUNDING
+from sentcli.evaluation.score_kinds import PAIRS, TRIPLETS
+from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.sts import ROUNDING, cosine
 from sentcli.search.exact import prepared
 
 Rows = npt.NDArray[np.int64]
@@ -111,3 +112,39 @@ def positive_ranks(
         best_first = np.argsort(-similarity[start:end], kind="stable")
         ranks.append(others[start:end][best_first] + np.arange(1, count + 1))
     return ranks
+
+
+@dataclass(frozen=True)
+class TripletsTask(TableTask):
+    """Anchors that should be more similar to their positive than to any of their negatives."""
+
+    @property
+    def described(self) -> str:
+        """The number of triplets."""
+        count = len(self.table.texts) - 2
+        return f"{len(self.table):,} triplets" + (f" with {count} negatives each" if count > 1 else "")
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides table and model."""
+        return {"similarity": "cosine", "ties": "a negative that is as similar as the positive counts as wrong"}
+
+    def score(self, model: EvaluatedModel, vectors: TextVectors) -> TaskScore:
+        """Compare each positive with the most similar negative; the roles are encoded here, with their prompts."""
+        anchors, positives, *negatives = self.table.texts
+        others = list(dict.fromkeys(text for column in (positives, *negatives) for text in column))
+        queries = role_vectors(model, anchors, "query", self.name)
+        documents = role_vectors(model, others, "document", self.name)
+        anchor, positive = queries.of(anchors), documents.of(positives)
+        margin = cosine(anchor, positive) - np.max([cosine(anchor, documents.of(c)) for c in negatives], axis=0)
+        correct = margin > ROUNDING
+        distinct = list(dict.fromkeys(anchors))
+        facts = {
+            "negatives": len(negatives),
+            "truncated": queries.truncated(distinct) + documents.truncated(others),
+            "zero_vectors": queries.zero(distinct) + documents.zero(others),
+        }
+        metrics = {"accuracy": float(correct.mean()), "margin": float(margin.mean())}
+        answered = self.answered(correct)
+        score = TaskScore(self.name, TRIPLETS.name, metrics, ("accuracy",), facts, **answered)
+        return told(score, self.kind, len(correct))

@@ -7,10 +7,8 @@ the model's prompt for queries, positives and negatives with that for documents,
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,18 +17,12 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, Task, TextVectors
-from sentcli.evaluation.logistic import LbfgsTrainer
-from sentcli.evaluation.scores import BINARY, LABELS, TRIPLETS, TaskScore
+from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.evaluation.sts import ROUNDING, SimilarityTask, cosine
-from sentcli.evaluation.transfer import classifiers
-from sentcli.evaluation.transfer import score as score_examples
-from sentcli.evaluation.transfer_tasks import Example, Examples
 from sentcli.io.labelled import Kind, LabelledTable
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-TRAINER = LbfgsTrainer()
 
 
 class LabelledTask(Task, Protocol):
@@ -47,6 +39,10 @@ class LabelledTask(Task, Protocol):
     @property
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
+
+    @property
+    def all_texts(self) -> Sequence[str]:
+        """Texts that the model has to encode, with repetitions; of a retrieval set its first documents."""
 
 
 def told(score: TaskScore, kind: Kind, items: int) -> TaskScore:
@@ -81,6 +77,11 @@ class TableTask:
     def texts(self) -> Sequence[str]:
         """Texts that are encoded with the usual prompt."""
         return ()
+
+    @property
+    def all_texts(self) -> Sequence[str]:
+        """Every text of every column."""
+        return [text for column in self.table.texts for text in column]
 
     @property
     def identity(self) -> list[Any]:
@@ -122,192 +123,3 @@ class TableTask:
             return {}
         low, high = significance.accuracy_interval(correct)
         return {"correct": correct, "intervals": {"accuracy": (low / 100, high / 100)}}
-
-
-@dataclass(frozen=True)
-class ScoredTask:
-    """Pairs with scores: Spearman's correlation with the cosines."""
-
-    similarity: SimilarityTask
-    ends: tuple[float, float]
-    """The range of the scores."""
-    kind: Kind = "scored"
-
-    @property
-    def name(self) -> str:
-        """The name of the table."""
-        return self.similarity.name
-
-    @property
-    def described(self) -> str:
-        """The number of pairs and the range of their scores."""
-        low, high = self.ends
-        return f"{len(self.similarity.subsets[0]):,} scored pairs, scores from {low:g} to {high:g}"
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """Every sentence."""
-        return self.similarity.texts
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """Every choice that moves the score besides table and model."""
-        return {"similarity": "cosine", "correlation": "spearman"}
-
-    @property
-    def identity(self) -> list[Any]:
-        """Everything besides the model that decides the score."""
-        return ["evaluate", self.ends, *self.similarity.identity]
-
-    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Correlate the cosines with the scores."""
-        score = self.similarity.score(model, vectors)
-        facts = {key: score.facts[key] for key in ("pairs", "truncated", "zero_vectors")}
-        metrics = {metric: score.metrics[metric] for metric in ("spearman", "pearson")}
-        score = replace(score, metrics=metrics, facts={"range": list(self.ends), **facts})
-        return told(score, "scored", facts["pairs"])
-
-
-@dataclass(frozen=True)
-class BinaryTask(TableTask):
-    """Pairs with labels 0 and 1: how well the cosine tells one from the other."""
-
-    @property
-    def described(self) -> str:
-        """The number of pairs."""
-        return f"{len(self.table):,} 0/1 pairs, {int(self._positive.sum()):,} of them 1"
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """Every sentence."""
-        return [*self.table.texts[0], *self.table.texts[1]]
-
-    @property
-    def _positive(self) -> npt.NDArray[np.bool_]:
-        return np.array(self.table.values) == 1
-
-    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Return average precision, the area under the ROC curve, and the best F1 of all thresholds."""
-        from sklearn.metrics import average_precision_score, roc_auc_score
-
-        first, second = self.table.texts
-        predicted, positive = cosine(vectors.of(first), vectors.of(second)), self._positive
-        f1, threshold = best_f1(predicted, positive)
-        metrics = {
-            "average_precision": float(average_precision_score(positive, predicted)),
-            "auc": float(roc_auc_score(positive, predicted)),
-            "f1": f1,
-            "threshold": threshold,
-        }
-        draws = None
-        if self.draws:
-            draws = significance.average_precision_draws(predicted, positive, self.draws, stream=self.stream)
-        facts = {
-            "positive": int(positive.sum()),
-            "truncated": vectors.truncated(self.texts),
-            "zero_vectors": vectors.zero(self.texts),
-        }
-        sampled = self.sampled("average_precision", draws)
-        score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), facts, **sampled)
-        return told(score, self.kind, len(predicted))
-
-
-def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the best F1 of all thresholds, and its threshold: pairs at least as similar are taken for positive.
-
-    Args:
-        predicted: similarities ``[n]``.
-        positive: whether each pair is positive ``[n]``.
-
-    Returns:
-        F1 from 0 to 1, and the threshold, which lies midway between the last similarity above it and the next one.
-    """
-    values, group = np.unique(-predicted, return_inverse=True)
-    taken = np.cumsum(np.bincount(group))
-    right = np.cumsum(np.bincount(group, weights=positive))
-    f1 = 2 * right / (taken + positive.sum())
-    best = int(np.argmax(f1))
-    threshold = -(values[best] + values[min(best + 1, len(values) - 1)]) / 2
-    return float(f1[best]), float(threshold)
-
-
-@dataclass(frozen=True)
-class TripletsTask(TableTask):
-    """Anchors that should be more similar to their positive than to any of their negatives."""
-
-    @property
-    def described(self) -> str:
-        """The number of triplets."""
-        count = len(self.table.texts) - 2
-        return f"{len(self.table):,} triplets" + (f" with {count} negatives each" if count > 1 else "")
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """Every choice that moves the score besides table and model."""
-        return {"similarity": "cosine", "ties": "a negative that is as similar as the positive counts as wrong"}
-
-    def score(self, model: EvaluatedModel, vectors: TextVectors) -> TaskScore:
-        """Compare each positive with the most similar negative; the roles are encoded here, with their prompts."""
-        anchors, positives, *negatives = self.table.texts
-        others = list(dict.fromkeys(text for column in (positives, *negatives) for text in column))
-        queries = role_vectors(model, anchors, "query", self.name)
-        documents = role_vectors(model, others, "document", self.name)
-        anchor, positive = queries.of(anchors), documents.of(positives)
-        margin = cosine(anchor, positive) - np.max([cosine(anchor, documents.of(c)) for c in negatives], axis=0)
-        correct = margin > ROUNDING
-        distinct = list(dict.fromkeys(anchors))
-        facts = {
-            "negatives": len(negatives),
-            "truncated": queries.truncated(distinct) + documents.truncated(others),
-            "zero_vectors": queries.zero(distinct) + documents.zero(others),
-        }
-        metrics = {"accuracy": float(correct.mean()), "margin": float(margin.mean())}
-        answered = self.answered(correct)
-        score = TaskScore(self.name, TRIPLETS.name, metrics, ("accuracy",), facts, **answered)
-        return told(score, self.kind, len(correct))
-
-
-@dataclass(frozen=True)
-class LabelsTask(TableTask):
-    """Texts with a class: the accuracy of a logistic regression on their vectors, by nested cross-validation."""
-
-    @property
-    def described(self) -> str:
-        """The number of texts and classes."""
-        return f"{len(self.table):,} texts of {len(self._classes)} classes"
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """Every text."""
-        return self.table.texts[0]
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """Every choice that moves the score besides table and model."""
-        settings = {key: value for key, value in TRAINER.describe().items() if "test set" not in key}
-        return {"features": "vectors as the model gives them", **settings}
-
-    @cached_property
-    def _classes(self) -> dict[str, int]:
-        """The number of texts of each class, in the order of their names."""
-        return dict(sorted(Counter(map(str, self.table.values or [])).items()))
-
-    @cached_property
-    def _examples(self) -> Examples:
-        numbers = {label: number for number, label in enumerate(self._classes)}
-        pairs = zip(self.table.texts[0], map(str, self.table.values or []), strict=True)
-        ordered = sorted((Example((text,), numbers[label]) for text, label in pairs), key=lambda example: example.order)
-        return Examples(self.name, len(numbers), "folds", {"all": ordered})
-
-    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Train and test by ten folds, each with a penalty that is chosen by ten folds of its training texts."""
-        with console.counting(f"{self.name}: classifiers", classifiers(TRAINER, self._examples)) as finished:
-            trained = score_examples(TRAINER, self._examples, vectors, finished)
-        assert trained.correct is not None
-        metrics = {name: value / 100 for name, value in trained.metrics.items()}
-        majority = max(self._classes.values()) / len(self.table)
-        facts = {"classes": len(self._classes), "majority": majority, "penalties": trained.facts["penalties"]}
-        facts |= {"truncated": trained.facts["truncated"]}
-        answered = self.answered(trained.correct)
-        score = TaskScore(self.name, LABELS.name, metrics, ("accuracy",), facts, **answered)
-        return told(score, self.kind, len(self.table))

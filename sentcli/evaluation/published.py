@@ -12,7 +12,8 @@ import numpy as np
 
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import retrieval, sts, transfer_tasks
-from sentcli.evaluation.scores import AVERAGE, IN_DOMAIN, RETRIEVAL, SIMILARITY, TRANSFER, ScoreKind
+from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY, TRANSFER, ScoreKind
+from sentcli.evaluation.scores import AVERAGE
 from sentcli.zoo import models_folder
 
 NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}

@@ -21,7 +21,8 @@ from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.probe import SEED, first_weights, with_ones
-from sentcli.evaluation.scores import TRAINED_HEAD, TaskScore
+from sentcli.evaluation.score_kinds import TRAINED_HEAD
+from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.transfer_tasks import joined
 

@@ -16,7 +16,8 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked, score
-from sentcli.evaluation.scores import RETRIEVAL, TaskScore, average_draws
+from sentcli.evaluation.score_kinds import RETRIEVAL
+from sentcli.evaluation.scores import TaskScore, average_draws
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
 from sentcli.search.exact import Neighbours, Similarity, Vectors

@@ -1,4 +1,4 @@
-"""Reading and checking the JSON that `sts-eval`, `senteval` and `retrieve` write."""
+"""Reading and checking the JSON that `sts-eval`, `senteval`, `retrieve` and `evaluate` write."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.evaluation.retrieval_metrics import MAIN_CUTOFF
-from sentcli.evaluation.scores import (
-    IN_DOMAIN,
-    RETRIEVAL,
-    SIMILARITY,
-    TRAINED_HEAD,
-    TRANSFER,
-    ModelScores,
-    TaskScore,
-)
+from sentcli.evaluation.score_kinds import IN_DOMAIN, OWN_KINDS, RETRIEVAL, SIMILARITY, TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import unpacked
 from sentcli.evaluation.sts import AGGREGATIONS
 from sentcli.io.forms import checked
 from sentcli.io.json_files import contents, decode
 
+SCORING = ("sts-eval", "senteval", "retrieve", "evaluate")
+"""The commands whose JSON has scores."""
+FACTS = ("value", "majority")
+"""Numbers of a task that are no metrics of their own."""
 Number = float | None
 Ends = tuple[Number, Number] | None
 Samples = Annotated[Any, BeforeValidator(lambda text: unpacked(str(text)))]
@@ -87,7 +84,8 @@ class TaskResult(BaseModel):
     def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
         """Return the score of the task."""
         fields = self.model_extra or {}
-        numbers = {key: _number(fields[key]) for key in fields if isinstance(fields[key], float) or key in headline}
+        own = {key for key in fields if isinstance(fields[key], float) and key not in FACTS}
+        numbers = {key: _number(fields[key]) for key in fields if key in own or key in headline}
         metrics = {key: value for key, value in numbers.items() if value is not None}
         intervals = {**({headline[0]: self.interval} if self.interval else {}), **self.intervals}
         return TaskScore(
@@ -110,7 +108,7 @@ class ScoreFile(BaseModel):
     """The JSON object of one model that a command wrote with ``--json``."""
 
     model_config = ConfigDict(extra="ignore")
-    command: Literal["sts-eval", "senteval", "retrieve"]
+    command: Literal["sts-eval", "senteval", "retrieve", "evaluate"]
     model: str
     results: dict[str, TaskResult]
     protocol: dict[str, Any] = {}
@@ -119,6 +117,7 @@ class ScoreFile(BaseModel):
     compared: Comparison | None = None
     against: Against | None = None
     cached: list[str] = []
+    cost: dict[str, int | float | None] = {}
     elapsed_seconds: Number = None
 
     def scores(self, source: str) -> ModelScores:
@@ -144,11 +143,16 @@ class ScoreFile(BaseModel):
             source=source,
             average_interval=None if low is None or high is None else (low, high),
             seconds=self.elapsed_seconds,
+            cost=self.cost,
         )
 
     def _headline(self, name: str, task: TaskResult) -> tuple[str, tuple[str, ...]]:
         """Return the kind of a task and the metrics that tables show."""
         keys = list(task.model_extra or {})
+        if self.command == "evaluate":
+            fields = task.model_extra or {}
+            kind = OWN_KINDS.get(fields.get("kind", ""))
+            return ("", ()) if kind is None else (kind.name, (str(fields.get("metric")),))
         if self.command == "senteval":
             return (TRANSFER.name, ("accuracy",)) if "accuracy" in keys else (TRAINED_HEAD.name, ("spearman",))
         if self.command == "sts-eval":
@@ -192,10 +196,8 @@ def read_object(value: Any, file: str = "") -> ModelScores:
     """Read one object that a command wrote with ``--json``; `file` is named in messages and tells models apart."""
     if not isinstance(value, dict) or not {"command", "model", "results"} <= value.keys():
         raise DataError(file, "not a report of sentcli: no object with command, model and results")
-    if value["command"] not in ("sts-eval", "senteval", "retrieve"):
-        raise DataError(
-            file, f"a report of {value['command']}; only sts-eval, senteval and retrieve have scores to show"
-        )
+    if value["command"] not in SCORING:
+        raise DataError(file, f"a report of {value['command']}; only {' and '.join(SCORING)} have scores to show")
     if isinstance(value["results"], list):
         raise DataError(file, "hits of retrieve --query, not scores of a set")
     scores = checked(ScoreFile, value, file).scores(file)

@@ -10,184 +10,16 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation import significance
+from sentcli.evaluation.score_kinds import KINDS, TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.significance import Difference, Discordance, Floats
 
 AVERAGE = "average"
-
-
-@dataclass(frozen=True)
-class ScoreKind:
-    """A kind of task, whose scores may share a table: its metric, average, scale and titles."""
-
-    name: str
-    command: str
-    title: str
-    """The title of a table of such scores."""
-    metric: str
-    """The name of the main metric."""
-    columns: Mapping[str, str]
-    """The metrics and counts in the table of all measures, with their titles."""
-    sampled: str
-    """The name of the items that intervals and comparisons sample."""
-    average: Literal["", "rounded", "plain"] = "rounded"
-    """How tasks are averaged; papers round each score to two decimals first. Empty if a mean makes no sense."""
-    scale: float = 1
-    """The factor that brings a score to a scale of 100."""
-    digits: int = 2
-    """Decimals of scores that are not multiplied by `scale`."""
-
-    @property
-    def highest(self) -> float:
-        """The score of a model that has everything right: 1 or 100."""
-        return 100 / self.scale
-
-
-SIMILARITY = ScoreKind(
-    name="similarity",
-    command="sts-eval",
-    title="Semantic textual similarity",
-    metric="Spearman",
-    columns={
-        "pairs": "pairs",
-        "spearman": "Spearman",
-        "pearson": "Pearson",
-        "spearman_mean": "mean of subsets",
-        "spearman_wmean": "weighted mean",
-        "dev_pearson": "dev Pearson",
-        "mse": "squared error",
-    },
-    sampled="pairs",
-)
-TRAINED_HEAD = ScoreKind(
-    name="trained head",
-    command="senteval",
-    title="Similarity with a trained head",
-    metric="Spearman",
-    columns=SIMILARITY.columns,
-    sampled="pairs",
-)
-TRANSFER = ScoreKind(
-    name="transfer",
-    command="senteval",
-    title="Transfer tasks",
-    metric="Accuracy",
-    columns={
-        "train": "train",
-        "test": "test",
-        "dev_accuracy": "dev accuracy",
-        "accuracy": "accuracy",
-        "f1": "F1",
-    },
-    sampled="test examples",
-)
-RETRIEVAL = ScoreKind(
-    name="retrieval",
-    command="retrieve",
-    title="Retrieval",
-    metric="nDCG",
-    columns={
-        "queries": "queries",
-        "documents": "documents",
-        **{
-            f"{metric}@{k}": f"{title}@{k}"
-            for metric, title, k in (
-                ("ndcg", "nDCG", 10),
-                ("map", "MAP", 100),
-                ("recall", "recall", 10),
-                ("recall", "recall", 100),
-                ("r_cap", "capped recall", 100),
-                ("precision", "precision", 10),
-                ("mrr", "MRR", 10),
-            )
-        },
-        "index_recall@10": "index recall@10",
-    },
-    sampled="queries",
-    average="plain",
-    scale=100,
-    digits=4,
-)
-IN_DOMAIN = ScoreKind(
-    name="in-domain",
-    command="retrieve",
-    title="In-domain retrieval",
-    metric="Recall",
-    columns={"queries": "queries", "corpus": "sentences"},
-    sampled="queries",
-    average="",
-)
-BINARY = ScoreKind(
-    name="binary",
-    command="evaluate",
-    title="0/1 pairs",
-    metric="Average precision",
-    columns={
-        "items": "pairs",
-        "positive": "positive",
-        "average_precision": "average precision",
-        "auc": "AUC",
-        "f1": "best F1",
-        "threshold": "its threshold",
-    },
-    sampled="pairs",
-    average="plain",
-    scale=100,
-    digits=4,
-)
-PAIRS = ScoreKind(
-    name="pairs",
-    command="evaluate",
-    title="Positives among all others",
-    metric="MRR@10",
-    columns={
-        "items": "anchors",
-        "corpus": "positives",
-        "mrr@10": "MRR@10",
-        **{f"recall@{k}": f"recall@{k}" for k in (1, 5, 10)},
-    },
-    sampled="anchors",
-    average="plain",
-    scale=100,
-    digits=4,
-)
-TRIPLETS = ScoreKind(
-    name="triplets",
-    command="evaluate",
-    title="Triplets",
-    metric="Accuracy",
-    columns={"items": "triplets", "negatives": "negatives", "accuracy": "accuracy", "margin": "mean margin"},
-    sampled="triplets",
-    average="plain",
-    scale=100,
-    digits=4,
-)
-LABELS = ScoreKind(
-    name="labels",
-    command="evaluate",
-    title="Labelled texts",
-    metric="Accuracy",
-    columns={
-        "items": "texts",
-        "classes": "classes",
-        "majority": "largest class",
-        "accuracy": "accuracy",
-        "dev_accuracy": "dev accuracy",
-    },
-    sampled="texts",
-    average="plain",
-    scale=100,
-    digits=4,
-)
-KINDS = {
-    kind.name: kind
-    for kind in (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN, BINARY, PAIRS, TRIPLETS, LABELS)
-}
 
 
 @dataclass(frozen=True)
@@ -376,6 +208,8 @@ class ModelScores:
         """Return the JSON object of a command, without averages and comparisons that there are not."""
         kind = next((kind for kind in self.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
         tasks = self.of_kind(kind) if kind is not TRAINED_HEAD else []
+        if self.command == "evaluate" and (len(self.kinds) > 1 or len(tasks) < 2):
+            tasks = []  # a mean over kinds says nothing
         mean = average(tasks, kind, least=1)
         pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
         more = {

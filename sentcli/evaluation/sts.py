@@ -20,7 +20,8 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors, encode
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
-from sentcli.evaluation.scores import SIMILARITY, TaskScore
+from sentcli.evaluation.score_kinds import SIMILARITY
+from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.io.labelled import LabelledTable, read_table
 from sentcli.io.readers import pair_files, task_name

@@ -17,7 +17,8 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, Grid, Step, Trainer, split
-from sentcli.evaluation.scores import TRANSFER, TaskScore
+from sentcli.evaluation.score_kinds import TRANSFER
+from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.toolkit_classifier import GradientTrainer
 from sentcli.evaluation.transfer_tasks import Examples, content, features, labels

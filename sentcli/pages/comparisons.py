@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sentcli.evaluation import significance
-from sentcli.evaluation.scores import ModelScores
+from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.pages import protocols
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
-from sentcli.table import Table
+from sentcli.table import MINUS, Table
 
 SMALLEST_P = 0.001
 
@@ -17,9 +20,85 @@ def comparison_table(table: ScoreTable) -> Table | None:
     """Return the differences of models or systems, or None if nothing was compared.
 
     Models are compared with the first one of their run, as the command did; where there are groups of seeds, systems
-    are compared with the first system of the table.
+    are compared with the first system of the table. Tables of one's own data have one comparison, `own_comparison`.
     """
-    return _of_systems(table) if _has_groups(table) else _of_runs(table)
+    if is_own(table):
+        return None
+    return _of_systems([table]) if _has_groups(table) else _of_runs(table)
+
+
+def own_comparison(tables: Sequence[ScoreTable]) -> Table | None:
+    """Return the differences of systems on all of one's own data, or None if there are none."""
+    return _of_systems([table for table in tables if is_own(table)])
+
+
+def is_own(table: ScoreTable) -> bool:
+    """Tell whether the scores are those of ``evaluate``."""
+    return all(scores.command == "evaluate" for scores in table.models)
+
+
+@dataclass(frozen=True)
+class SystemDifference:
+    """The score of a system minus that of the first system of its table."""
+
+    table: ScoreTable
+    system: System
+    column: str
+    """A task, or ``average``."""
+    difference: significance.Difference
+    corrected: float
+    """The p value, corrected for all differences of the tables (Holm)."""
+
+
+def differences(tables: Sequence[ScoreTable]) -> list[SystemDifference]:
+    """Compare each system of each table with the first one there, where there are samples of both."""
+    compared = [
+        (table, system, column, difference)
+        for table in tables
+        for system in table.systems[1:]
+        for column in table.columns
+        if (difference := _difference(system, table.systems[0], column, table.columns)) is not None
+    ]
+    corrected = significance.holm([difference.p for *_, difference in compared])
+    return [SystemDifference(*values, p) for values, p in zip(compared, corrected, strict=True)]
+
+
+def verdict(tables: Sequence[ScoreTable]) -> str:
+    """Return a sentence that says of each table which system is best and by how much; empty for a single system."""
+    leads = [lead for table in tables if (lead := _lead(table)) is not None]
+    if not leads:
+        return ""
+    best = {name for name, _ in leads}
+    if len(best) == 1 and len(leads) > 1:
+        return f"{best.pop()} is best everywhere: {'; '.join(text for _, text in leads)}."
+    return f"{'; '.join(f'{name} is best {text}' for name, text in leads)}."
+
+
+def _lead(table: ScoreTable) -> tuple[str, str] | None:
+    """Return the best system by the last column, which is the average if there is one, and its lead in words."""
+    column = table.columns[-1]
+    means = [(mean, s) for s in table.systems if (mean := s.spread(column, table.columns)[0]) is not None]
+    if len(means) < 2:
+        return None
+    (best, system), (next_best, other), *_ = sorted(means, key=lambda entry: -entry[0])
+    where = f"on average over {len(table.tasks)} data sets" if column == AVERAGE else f"on {short(column)}"
+
+    def text(value: float) -> str:
+        return _shown(value, table)
+
+    lead = f"{where} ({protocols.axis(table.models[0], points=table.points)} {text(best)})"
+    difference = _difference(system, other, column, table.columns)
+    if best == next_best:
+        return system.label, f"{lead}, like {other.label}"
+    lead += f", {text(best - next_best)} more than {other.label}"
+    if difference is None:
+        return system.label, lead
+    doubt = ", which may be chance" if difference.low <= 0 <= difference.high else ""
+    return system.label, f"{lead} (95 % {text(difference.low)} to {text(difference.high)}){doubt}"
+
+
+def _shown(value: float, table: ScoreTable, sign: str = "") -> str:
+    return format(value * table.factor, sign + table.format).replace("-", MINUS)
 
 
 def not_compared(table: ScoreTable) -> list[str]:
@@ -38,36 +117,46 @@ def _has_groups(table: ScoreTable) -> bool:
     return len(table.systems) > 1 and any(system.grouped for system in table.systems)
 
 
-def _of_systems(table: ScoreTable) -> Table | None:
-    """Return the differences of systems from the first one, or None if none of them can be compared."""
-    first, *others = table.systems
-    compared = [
-        (system, column, difference)
-        for system in others
-        for column in table.columns
-        if (difference := _difference(system, first, column, table.columns)) is not None
-    ]
+def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
+    """Return the differences of systems from the first one of their table, or None if none can be compared."""
+    compared = differences(tables)
     if not compared:
         return None
-    corrected = significance.holm([difference.p for _, _, difference in compared])
+    several = len(tables) > 1
+    title = "Your own data" if several else tables[0].title
+    grouped = any(_has_groups(table) for table in tables)
     rows: list[list[Any]] = []
     texts: dict[tuple[int, int], str] = {}
-    for i, ((system, column, difference), p) in enumerate(zip(compared, corrected, strict=True)):
+    for i, line in enumerate(compared):
+        table, system, difference = line.table, line.system, line.difference
+        first = table.systems[0]
         numbers = [value * table.factor for value in (difference.difference, difference.low, difference.high)]
-        seeds = f"{len(system.seeds)}, {len(first.seeds)}"
-        rows.append([system.label, first.label, seeds, short(column), *numbers, difference.p, p])
-        texts |= {(i, 7 + j): f"< {SMALLEST_P}" for j, value in enumerate((difference.p, p)) if value < SMALLEST_P}
+        seeds = [f"{len(system.seeds)}, {len(first.seeds)}"] if grouped else []
+        measure = [protocols.measure(table.models[0])] if several else []
+        row = [system.label, first.label, *seeds, short(line.column), *measure, *numbers, difference.p, line.corrected]
+        texts |= {
+            (i, len(row) - 5 + j): format(n, f"+{table.format}").replace("-", MINUS) for j, n in enumerate(numbers)
+        }
+        p_values = enumerate((difference.p, line.corrected), len(row) - 2)
+        texts |= {(i, place): f"< {SMALLEST_P}" for place, value in p_values if value < SMALLEST_P}
+        rows.append(row)
+    sampled = " or ".join(dict.fromkeys(table.kind.sampled for table in tables))
     notes = [
-        f"Means over seeds, on the same samples of the {table.kind.sampled}. Systems with as many seeds are paired in "
+        f"Means over seeds, on the same samples of the {sampled}. Systems with as many seeds are paired in "
         "the order of their seeds, and these pairs are sampled too; with one seed each or different numbers of seeds, "
-        f"the interval is of the {table.kind.sampled} alone and tells nothing of other seeds.",
+        f"the interval is of the {sampled} alone and tells nothing of other seeds."
+        if grouped
+        else f"On the same samples of the {sampled}; the intervals tell nothing of other seeds.",
         f"p: normal, with the standard deviation of the samples; p (Holm): corrected for the {len(rows)} comparisons.",
     ]
+    points = " in points" if all(table.points for table in tables) else ""
+    heads = ["system" if grouped else "model", "less", *(["seeds"] if grouped else []), "task"]
+    heads += [*(["measure"] if several else []), "difference", "95 % from", "to", "p", "p (Holm)"]
     return Table(
-        f"{table.title}: difference of mean scores{' in points' if table.points else ''}",
-        ["system", "less", "seeds", "task", "difference", "95 % from", "to", "p", "p (Holm)"],
+        f"{title}: difference of {'mean ' if grouped else ''}scores{points}",
+        heads,
         rows,
-        formats={**dict.fromkeys(("difference", "95 % from", "to"), f"+{table.format}"), "p": ".3f", "p (Holm)": ".3f"},
+        formats={"p": ".3f", "p (Holm)": ".3f"},
         notes=notes,
         texts=texts,
     )

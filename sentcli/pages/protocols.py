@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER, ModelScores, TaskScore
+from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.scores import ModelScores, TaskScore
 
 MODEL_SETTINGS = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
 """Keys of a protocol that are settings of the model: rows of one table may differ in them."""
@@ -18,18 +19,22 @@ SET_FACTS = ("split", "own_document", "forums")
 """Keys of retrieve's protocol that are facts of the sets; they stand under ``sets`` if the sets differ in them."""
 COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
 """Keys of a protocol that do not change the scores."""
-SIZES = ("pairs", "test", "queries", "documents")
+SIZES = ("pairs", "test", "queries", "documents", "items")
 """Facts of a task that are its size: rows with different sizes were measured on different data."""
 
 
 def single_kinds(scores: ModelScores) -> list[ModelScores]:
     """Split the scores of a model by kind, since accuracies and correlations need different tables."""
-    if len(scores.kinds) < 2:
+    if len(scores.kinds) < 2 and scores.command != "evaluate":
         return [scores]
     parts = []
     for kind in scores.kinds:
         own = {key: value for key, value in scores.protocol.items() if key in (*MODEL_SETTINGS, "regression")}
         protocol = own if kind is TRAINED_HEAD else scores.protocol
+        if scores.command == "evaluate":  # each kind has the part of the protocol that is its own
+            table_kind = scores.of_kind(kind)[0].facts.get("kind", "")
+            protocol = {**scores.protocol, **scores.protocol.get("kinds", {}).get(table_kind, {})}
+            protocol.pop("kinds", None)
         parts.append(replace(scores, tasks=scores.of_kind(kind), protocol=protocol))
     return parts
 
@@ -39,7 +44,7 @@ def measure(scores: ModelScores) -> str:
     kind = scores.kinds[0]
     if kind is RETRIEVAL:
         return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
-    return kind.metric.lower()
+    return kind.metric if "@" in kind.metric else kind.metric.lower()
 
 
 def axis(scores: ModelScores, *, points: bool = True) -> str:

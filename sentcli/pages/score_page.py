@@ -20,6 +20,15 @@ from sentcli.pages.systems import Pattern, check_patterns, systems
 from sentcli.pages.write import write_page
 from sentcli.table import Table
 
+COSTS = {
+    "texts_per_second": "texts a second",
+    "dimensions": "dimensions",
+    "bytes_per_vector": "bytes a vector",
+    "weight_bytes": "bytes of weights",
+    "first_vector_seconds": "seconds to the first vector",
+}
+"""The columns of costs, with their titles."""
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -82,10 +91,11 @@ def score_page(
                 for table in tables
                 for section in _sections(table, choices.style, several=len(tables) > 1, figures=figures)
             ),
+            *_of_own_data(tables, runs),
             *more,
             *(_how_measured(tables) if tables else ()),
         ),
-        text=tuple(map(_summary, tables)),
+        text=_summaries(tables),
         made=f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}.",
     )
 
@@ -95,6 +105,42 @@ def _title(tables: Sequence[ScoreTable]) -> str:
     if not labels:
         return "Report"
     return f"Evaluation of {next(iter(labels)) if len(labels) == 1 else f'{len(labels)} models'}"
+
+
+def cost_table(runs: Sequence[ModelScores]) -> Table | None:
+    """Return what each model costs, or None if that was not measured."""
+    costs = {run.label: run.cost for run in runs if run.cost}
+    if not costs:
+        return None
+    device = next(iter(runs)).environment.get("device")
+    rows = [[label, *(cost.get(key) for key in COSTS)] for label, cost in costs.items()]
+    texts = {cost.get("texts") for cost in costs.values()}
+    note = (
+        f"Texts a second: {' or '.join(map(str, texts))} texts of the data, without the cache; the first vector: from "
+    )
+    return Table(
+        f"What each model costs on this machine{f' ({device})' if device else ''}",
+        ["model", *COSTS.values()],
+        rows,
+        formats={"texts a second": ",.0f"},
+        notes=[note + "the loading of the model, with the libraries loaded before."],
+    )
+
+
+def _summaries(tables: Sequence[ScoreTable]) -> tuple[str, ...]:
+    """Return a sentence for each table, or one for all tables of one's own data that have several systems."""
+    own = [table for table in tables if comparisons.is_own(table)]
+    verdict = comparisons.verdict(own)
+    others = [_summary(table) for table in tables if not (verdict and table in own)]
+    return (verdict, *others) if verdict else tuple(others)
+
+
+def _of_own_data(tables: Sequence[ScoreTable], runs: Sequence[ModelScores]) -> Iterator[Section]:
+    """Yield the differences between models on one's own data, and what the models cost."""
+    if (compared := comparisons.own_comparison(tables)) is not None:
+        yield Section("Differences between models on your own data", table=compared)
+    if (costs := cost_table(runs)) is not None:
+        yield Section("What each model costs", table=costs)
 
 
 def _summary(table: ScoreTable) -> str:
@@ -189,7 +235,12 @@ def command_line(scores: ModelScores) -> str:
     """Return a command that measures the same scores."""
     protocol = scores.protocol
     parts: list[Any] = ["sentcli", scores.command]
-    if scores.command == "retrieve":
+    if scores.command == "evaluate":
+        columns = protocol.get("pair_fields")
+        parts += [*(task.task for task in scores.tasks), "-m", scores.model]
+        parts += ["--pair-fields", columns] if columns else []
+        options, names = {}, {}
+    elif scores.command == "retrieve":
         parts += _searches(scores)
         options = {"split": "test", "query_prompt": None, "document_prompt": None, "top_k": 1000}
         options |= {"similarity": "cosine", "query_length": None, "dense_weight": None}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentcli.evaluation.retrieval import canonical, known_sets
-from sentcli.evaluation.scores import AVERAGE, RETRIEVAL, TRANSFER, ModelScores, ScoreKind
+from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
+from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
 from sentcli.pages.systems import System
 from sentcli.table import MISSING, Table
@@ -132,7 +133,7 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     if len(table.systems) <= MOST_LISTED:
         notes += [f"{label}: {own}." for label, own in _own_settings(table.systems)]
     if AVERAGE in table.columns:
-        rounded = "sets" if table.kind is RETRIEVAL else "tasks, each rounded to two decimals first"
+        rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
         notes.append(f"Avg.: mean of the {len(table.tasks)} {rounded}.")
     if any(system.grouped for system in table.systems):
         notes.append("n: seeds of one system, shown as mean \N{PLUS-MINUS SIGN} sample standard deviation.")
@@ -151,8 +152,8 @@ def _own_settings(systems: Sequence[System]) -> list[tuple[str, str]]:
 
 
 def _interval_note(scores: ModelScores) -> str:
-    if scores.kinds[0] is TRANSFER:
-        return "Intervals: 95 % (Wilson), over the test examples; they tell nothing of other seeds."
+    if scores.kinds[0] in (TRANSFER, TRIPLETS, LABELS):
+        return f"Intervals: 95 % (Wilson), over the {scores.kinds[0].sampled}; they tell nothing of other seeds."
     draws = scores.protocol.get("interval_draws")
     samples = f"{draws:,} samples" if isinstance(draws, int) and draws else "1,000 samples"
     return f"Intervals: 95 %, from {samples} of the {scores.kinds[0].sampled}; they tell nothing of other seeds."
@@ -226,9 +227,10 @@ def measure_table(table: ScoreTable) -> Table | None:
         for metric, interval in task.intervals.items()
         if metric in keys
     }
-    digits = ".4f" if table.kind is RETRIEVAL else ".2f"
+    digits = f".{table.kind.digits}f"
     formats = {titles[key]: digits for key in keys if any(key in task.metrics for _, task in tasks)}
     formats |= {"squared error": ".4f"} if "squared error" in formats else {}
-    scale = "from 0 to 1, as BEIR prints it" if table.kind is RETRIEVAL else "times 100"
+    scale = "times 100" if table.kind.highest > 1 else "from 0 to 1"
+    scale += ", as BEIR prints it" if table.kind is RETRIEVAL else ""
     caption = f"{table.title}: everything that was measured, {scale}"
     return Table(caption, ["model", "task", *(titles[key] for key in keys)], rows, formats, intervals=intervals)

@@ -12,7 +12,8 @@ from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, Task
 from sentcli.evaluation.labelled_data import SetTask, load_tasks
-from sentcli.evaluation.labelled_tasks import LabelledTask, ScoredTask, TableTask
+from sentcli.evaluation.labelled_similarity import ScoredTask
+from sentcli.evaluation.labelled_tasks import LabelledTask, TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.sampled_set import sampled
 from sentcli.evaluation.stores import digest

@@ -11,7 +11,8 @@ from torch import nn
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.scores import SIMILARITY, average
+from sentcli.evaluation.score_kinds import SIMILARITY
+from sentcli.evaluation.scores import average
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop

@@ -22,6 +22,11 @@ TextField = Annotated[str, Doc("Column that holds the text.")]
 IdField = Annotated[str | None, Doc("Column that holds the id: id, else _id, else the row number.")]
 QueryPrompt = Annotated[str | None, Flag(panel="Model"), Doc("Text in front of each query; default: the model's own.")]
 DocPrompt = Annotated[str | None, Flag(panel="Model"), Doc("Text in front of each document; default: the model's own.")]
+PairFields = Annotated[
+    str | None,
+    Flag(metavar="A,B[,C]"),
+    Doc("Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label."),
+]
 Overwrite = Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")]
 Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 

@@ -94,14 +94,14 @@ def report(
 ) -> Reported:
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
-    Of files that sts-eval, senteval and retrieve wrote with --json: rows are
-    models, columns tasks. Numbers of different protocols stand in different
-    tables, and each table says its protocol. Of training runs: curves, results,
-    configuration and environment. Of models and finished runs: with --data the
-    seven STS tasks, geometry and similarity, with --texts a map.
+    Of files that sts-eval, senteval, retrieve and evaluate wrote with --json:
+    rows are models, columns tasks. Numbers of different protocols stand in
+    different tables, and each table says its protocol. Of training runs:
+    curves, results, configuration and environment. Of models and finished runs:
+    with --data the seven STS tasks, geometry and similarity, with --texts a map.
 
     Args:
-        names: JSON of sts-eval, senteval or retrieve; folders of training runs; models.
+        names: JSON of sts-eval, senteval, retrieve or evaluate; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
 
     \b
@@ -178,7 +178,7 @@ def _short_names(models: Sequence[str], scores: Sequence[ModelScores], patterns:
 
 def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
     """Score models on the seven STS tasks, as `sts_eval` does."""
-    from sentcli.evaluation.scores import SIMILARITY
+    from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.verbs.sts_eval import score_similarity
 
     if not models:

@@ -17,7 +17,8 @@ from sentcli.evaluation import in_domain, pair_tables
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
 from sentcli.evaluation.retrieval_tasks import Bench, SearchSettings, score_run
-from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, ModelScores
+from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
+from sentcli.evaluation.scores import ModelScores
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions

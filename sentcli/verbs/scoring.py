@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.published import Published
-    from sentcli.evaluation.scores import ModelScores, ScoreKind
+    from sentcli.evaluation.score_kinds import ScoreKind
+    from sentcli.evaluation.scores import ModelScores
     from sentcli.table import Table
 
 

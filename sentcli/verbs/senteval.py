@@ -45,7 +45,7 @@ def senteval(
     from sentcli.data import located
     from sentcli.evaluation import probe, relatedness, significance, sts, transfer, transfer_tasks
     from sentcli.evaluation.evaluated import Task, score_model
-    from sentcli.evaluation.scores import TRANSFER
+    from sentcli.evaluation.score_kinds import TRANSFER
 
     data = located(data)
     chosen = names(tasks) or list(transfer_tasks.AVERAGED)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import Models
+from sentcli.verbs.options import Models, PairFields
 from sentcli.verbs.scoring import Evaluation, ScoringOptions, names
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def sts_eval(
     model: Models,
     data: Path | None = None,
     pairs: Annotated[list[str] | None, Flag(metavar="FILE")] = None,
+    pair_fields: PairFields = None,
     tasks: str | None = None,
     split: Split = "test",
     aggregation: Aggregation = "all",
@@ -47,6 +48,7 @@ def sts_eval(
         data: A SentEval data/downstream folder, or sts once it is fetched.
         pairs: A table of your own with the columns sentence1, sentence2 and score (csv, tsv, jsonl or parquet), or a
             folder with one for each topic, such as AFS.
+        pair_fields: Columns of --pairs: both sentences and the score, as A,B,SCORE.
         tasks: Comma-separated; default: all that have the split.
         split: dev and train: STSBenchmark and SICKRelatedness.
         aggregation: What is averaged: subsets concatenated, their mean, or their mean weighted by size.
@@ -65,10 +67,13 @@ def sts_eval(
     """  # noqa: D301
     from sentcli.evaluation import significance
     from sentcli.evaluation.evaluated import score_model
-    from sentcli.evaluation.scores import SIMILARITY
+    from sentcli.evaluation.score_kinds import SIMILARITY
 
     draws = significance.DRAWS if intervals else 0
-    chosen = _tasks(data, pairs or [], names(tasks), split, aggregation, regression=regression, draws=draws)
+    if pair_fields is not None and not pairs:
+        raise InputError("--pair-fields goes with --pairs")
+    own_subsets = _own_subsets(pairs or [], pair_fields)
+    chosen = _tasks(data, own_subsets, names(tasks), split, aggregation, regression=regression, draws=draws)
     published = scoring.published(SIMILARITY, [task.name for task in chosen])
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
         raise InputError(
@@ -77,6 +82,7 @@ def sts_eval(
     if regression:
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
+    protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
     scores = [score_model(evaluated, chosen, "sts-eval", protocol) for evaluated in scoring.models(model, options)]
     return Evaluation(scores).compared(published, SIMILARITY)
 
@@ -103,9 +109,22 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
     }
 
 
+def _own_subsets(files: Sequence[str], pair_fields: str | None) -> dict[str, list[Pairs]]:
+    """Read the user's own tables, each of which is a task."""
+    from sentcli.evaluation import sts
+
+    subsets_by_task: dict[str, list[Pairs]] = {}
+    for file in files:
+        own_tasks = sts.read_pairs(file, pair_fields)
+        if repeated := next((name for name in own_tasks if name in subsets_by_task), None):
+            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
+        subsets_by_task |= own_tasks
+    return subsets_by_task
+
+
 def _tasks(
     data: Path | None,
-    pairs: list[str],
+    own_subsets: Mapping[str, Sequence[Pairs]],
     names: list[str] | None,
     split: Split,
     aggregation: Aggregation,
@@ -113,24 +132,22 @@ def _tasks(
     regression: bool,
     draws: int,
 ) -> list[Task]:
-    """Read the tasks of a SentEval folder and of the user's own tables."""
+    """Read the tasks of a SentEval folder, and add the user's own."""
     from sentcli.data import located
     from sentcli.evaluation import relatedness, sts
-    from sentcli.evaluation.scores import SIMILARITY
+    from sentcli.evaluation.score_kinds import SIMILARITY
 
-    if data is None and not pairs:
+    if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     if data is None and (names or split != "test"):
         raise InputError("--tasks and --split are of --data")
     data = located(data) if data is not None else None
     if regression:
-        if data is None or pairs or split != "test":
+        if data is None or own_subsets or split != "test":
             raise InputError("--regression trains on the training split of --data and scores its test split")
         return list(relatedness.load_tasks(data, names or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
     subsets_by_task = sts.load_tasks(data, names, split) if data is not None else {}
-    for file in pairs:
-        own_tasks = sts.read_pairs(file)
-        if repeated := next((name for name in own_tasks if name in subsets_by_task), None):
-            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
-        subsets_by_task |= own_tasks
+    if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
+        raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
+    subsets_by_task |= {name: list(subsets) for name, subsets in own_subsets.items()}
     return [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in subsets_by_task.items()]

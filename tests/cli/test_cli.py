@@ -21,6 +21,7 @@ def test_commands():
         "encode",
         "index",
         "export",
+        "evaluate",
         "sts-eval",
         "senteval",
         "retrieve",

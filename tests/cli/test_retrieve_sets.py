@@ -528,7 +528,7 @@ def test_a_run_against_print(make_set, make_random, invoke, tiny_bert):
 
 def test_a_printed_average_is_of_the_fourteen_sets():
     from sentcli.evaluation import published, retrieval
-    from sentcli.evaluation.scores import IN_DOMAIN, RETRIEVAL, SIMILARITY
+    from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY
 
     system = published.find("infocse-bert-base")
     scores = {name: [0.5] for name in retrieval.averaged()}

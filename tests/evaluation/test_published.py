@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.evaluation import published
-from sentcli.evaluation.scores import SIMILARITY
+from sentcli.evaluation.score_kinds import SIMILARITY
 from sentcli.evaluation.sts import TASKS
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.evaluation import retrieval, retrieval_metrics, retrieval_tasks, significance
-from sentcli.evaluation.scores import RETRIEVAL, ModelScores, TaskScore, average, average_draws
+from sentcli.evaluation.score_kinds import RETRIEVAL
+from sentcli.evaluation.scores import ModelScores, TaskScore, average, average_draws
 from sentcli.search.trec import read_run, write_run
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)

@@ -7,7 +7,8 @@ import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.score_files import read_object, read_scores
-from sentcli.evaluation.scores import TRAINED_HEAD, TRANSFER, ModelScores, TaskScore
+from sentcli.evaluation.score_kinds import TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import packed
 from sentcli.pages import style
 from sentcli.pages.figures import inline

@@ -145,7 +145,8 @@ def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
 def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:
     """Return the mean of Spearman's correlations, times 100, over STS tasks; None if there are no tasks."""
     from sentcli.evaluation import significance, sts
-    from sentcli.evaluation.scores import SIMILARITY, average
+    from sentcli.evaluation.score_kinds import SIMILARITY
+    from sentcli.evaluation.scores import average
 
     scored_tasks = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
     return average(model.measure(scored_tasks), SIMILARITY, least=1)

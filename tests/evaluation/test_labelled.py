@@ -1,0 +1,339 @@
+"""Tables of labelled text as tasks: against scikit-learn and sentence-transformers, and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from sentcli import SentenceEncoder
+from sentcli.errors import InputError
+from sentcli.evaluation import significance
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.labelled_data import load_tasks
+from sentcli.evaluation.labelled_pairs import positive_ranks
+from sentcli.evaluation.labelled_similarity import best_f1
+from sentcli.evaluation.scores import TaskScore
+
+NOUNS = "cat dog bird fish man woman child river house tree mat".split()
+VERBS = "sat ran flew swam plays eats sees finds".split()
+TEXTS = [f"the {noun} {verb} near the {place}" for noun in NOUNS for verb in VERBS for place in ("house", "old river")]
+
+
+def write(path, columns, rows):
+    """Write a table of tab-separated values."""
+    path.write_text("".join("\t".join(map(str, row)) + "\n" for row in (columns, *rows)))
+    return str(path)
+
+
+def of_vectors(texts, vectors):
+    """Vectors of distinct texts, as tasks get them."""
+    return TextVectors({text: row for row, text in enumerate(texts)}, vectors, np.zeros(len(texts), np.int64))
+
+
+class Fixed:
+    """A model with given vectors and no prompts."""
+
+    encoder = None
+
+    def __init__(self, vectors_by_text):
+        self.vectors_by_text, self.spec = vectors_by_text, self
+
+    def role_prompt(self, role):
+        return ""
+
+    def encode(self, texts, progress=None, *, prompt=None, length=None):
+        texts = list(dict.fromkeys(texts))
+        return of_vectors(texts, np.array([self.vectors_by_text[text] for text in texts], np.float32))
+
+
+@pytest.fixture(scope="module")
+def prompted(tiny_bert, tmp_path_factory):
+    """A folder of sentence-transformers whose model has prompts for queries and documents."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = tmp_path_factory.mktemp("models") / "prompted"
+    prompts = {"query": "the woman finds ", "document": "the dog sees "}
+    SentenceTransformer(str(tiny_bert), device="cpu", prompts=prompts).save(str(folder))
+    return folder
+
+
+# Against the libraries that people know
+
+
+def test_pairs_equal_sentence_transformers_with_prompts_and_several_positives(prompted, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+    rows = [(TEXTS[i], TEXTS[100 + i]) for i in range(40)] + [(TEXTS[i], TEXTS[150 - i]) for i in range(10)]
+    (task,) = load_tasks([write(tmp_path / "p.tsv", ["anchor", "positive"], rows)])
+    ours = EvaluatedModel.of(SentenceEncoder.load(prompted, backend="torch")).measure([task])[0]
+    queries = {f"q{i}": text for i, text in enumerate(dict.fromkeys(a for a, _ in rows))}
+    corpus = {f"d{i}": text for i, text in enumerate(dict.fromkeys(p for _, p in rows))}
+    relevant = {q: {d for d, text in corpus.items() if (anchor, text) in rows} for q, anchor in queries.items()}
+    recalls = {"mrr_at_k": [10], "precision_recall_at_k": [1, 5, 10]}
+    evaluator = InformationRetrievalEvaluator(queries, corpus, relevant, **recalls, write_csv=False)
+    theirs = evaluator(SentenceTransformer(str(prompted), device="cpu"))
+    for metric in ("mrr@10", "recall@1", "recall@5", "recall@10"):
+        assert ours.metrics[metric] == pytest.approx(theirs[f"cosine_{metric}"], abs=1e-6)
+    assert (ours.facts["items"], ours.facts["corpus"]) == (40, len(corpus))
+
+
+def test_triplets_and_binary_pairs_equal_sentence_transformers(tiny_bert, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator, TripletEvaluator
+
+    triplets = [(TEXTS[i], TEXTS[i + 1], TEXTS[(7 * i + 90) % 170]) for i in range(29)]
+    pairs = [(TEXTS[i], TEXTS[(5 * i + 1) % 170], int(i % 3 == 0)) for i in range(60)]
+    tasks = load_tasks(
+        [
+            write(tmp_path / "t.tsv", ["anchor", "positive", "negative"], triplets),
+            write(tmp_path / "b.tsv", ["sentence1", "sentence2", "label"], pairs),
+        ]
+    )
+    of_triplets, of_pairs = EvaluatedModel.of(SentenceEncoder.load(tiny_bert, backend="torch")).measure(tasks)
+    model = SentenceTransformer(str(tiny_bert), device="cpu")
+    theirs = TripletEvaluator(*map(list, zip(*triplets, strict=True)), write_csv=False)(model)
+    assert of_triplets.metrics["accuracy"] == pytest.approx(theirs["cosine_accuracy"])
+    theirs = BinaryClassificationEvaluator(*map(list, zip(*pairs, strict=True)), write_csv=False)(model)
+    assert of_pairs.metrics["average_precision"] == pytest.approx(theirs["cosine_ap"], abs=1e-6)
+    assert of_pairs.metrics["f1"] == pytest.approx(theirs["cosine_f1"], abs=1e-6)
+    assert of_pairs.metrics["threshold"] == pytest.approx(theirs["cosine_f1_threshold"], abs=1e-6)
+
+
+def test_binary_pairs_equal_scikit_learn(tmp_path):
+    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(170, 4)).astype(np.float32)
+    pairs = [(TEXTS[i], TEXTS[(3 * i + 1) % 170], int(random.random() < 0.3)) for i in range(150)]
+    (task,) = load_tasks([write(tmp_path / "b.tsv", ["sentence1", "sentence2", "label"], pairs)])
+    score = task.score(None, of_vectors(TEXTS[:170], vectors))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    predicted = np.array([float(unit[TEXTS.index(a)] @ unit[TEXTS.index(b)]) for a, b, _ in pairs])
+    labels = np.array([label for *_, label in pairs])
+    assert score.metrics["average_precision"] == pytest.approx(average_precision_score(labels, predicted), abs=1e-6)
+    assert score.metrics["auc"] == pytest.approx(roc_auc_score(labels, predicted), abs=1e-6)
+    every = [f1_score(labels, predicted >= threshold) for threshold in predicted]
+    assert score.metrics["f1"] == pytest.approx(max(every), abs=1e-6)
+    assert f1_score(labels, predicted >= score.metrics["threshold"]) == pytest.approx(max(every), abs=1e-6)
+    low, high = score.intervals["average_precision"]
+    assert low < score.value < high
+
+
+def test_the_best_f1_takes_equal_similarities_together():
+    assert best_f1(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False])) == (0.8, pytest.approx(0.3))
+    assert best_f1(np.array([0.5, 0.5]), np.array([True, False])) == (pytest.approx(2 / 3), 0.5)
+
+
+def test_samples_of_average_precision_equal_scikit_learn_with_weights():
+    from sklearn.metrics import average_precision_score
+
+    random = np.random.default_rng(1)
+    predicted, positive = np.round(random.random(40), 1), random.random(40) < 0.4  # with ties
+    draws = significance.average_precision_draws(predicted, positive, 20)
+    counts = np.concatenate(list(significance._counts(40, 20, 0)))
+    expected = [average_precision_score(positive, predicted, sample_weight=weights) for weights in counts]
+    np.testing.assert_allclose(draws, expected, atol=1e-12)
+
+
+def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
+
+    random = np.random.default_rng(2)
+    classes = [("bad", "fair", "good")[i % 3] for i in range(90)]
+    vectors = (random.normal(size=(90, 3)) + 1.3 * np.eye(3)[np.arange(90) % 3]).astype(np.float32)
+    texts = [f"{'word ' * (i % 7)}{i}" for i in range(90)]
+    (task,) = load_tasks([write(tmp_path / "l.tsv", ["text", "label"], zip(texts, classes, strict=True))])
+    score = task.score(None, of_vectors(texts, vectors))
+    order = sorted(range(90), key=lambda i: (len(texts[i].split()), ("bad", "fair", "good").index(classes[i])))
+    x, y = vectors[order], np.array(classes)[order]
+    folds = StratifiedKFold(10, shuffle=True, random_state=1111)
+    accuracies = []
+    for train, test in folds.split(x, y):
+        strengths = [2.0**power for power in range(-2, 4)]
+        inner = [
+            np.mean([_right(LogisticRegression(C=c, tol=1e-6), x[train][a], y[train][a], x[train][b], y[train][b])
+                     for a, b in folds.split(x[train], y[train])])
+            for c in strengths
+        ]  # fmt: skip
+        chosen = strengths[int(np.argmax(np.round(100 * np.array(inner), 2)))]
+        accuracies.append(_right(LogisticRegression(C=chosen, tol=1e-6), x[train], y[train], x[test], y[test]))
+    assert score.metrics["accuracy"] == pytest.approx(np.mean(accuracies), abs=0.02)
+    assert score.facts["majority"] == pytest.approx(1 / 3)
+    assert 0 < score.intervals["accuracy"][0] < score.value < score.intervals["accuracy"][1] < 1
+
+
+def _right(classifier, x, y, test_x, test_y):
+    return float((classifier.fit(x, y).predict(test_x) == test_y).mean())
+
+
+# What no model gains by
+
+
+def test_equal_vectors_find_nothing(tmp_path):
+    rows = [(f"a{i}", f"p{i}", f"n{i}") for i in range(20)]
+    same = Fixed({text: [1.0, 0.0] for row in rows for text in row})
+    pairs = write(tmp_path / "p.tsv", ["anchor", "positive"], [row[:2] for row in rows])
+    triplets = write(tmp_path / "t.tsv", ["anchor", "positive", "negative"], rows)
+    of_pairs, of_triplets = (
+        task.score(same, of_vectors([], np.empty((0, 2)))) for task in load_tasks([pairs, triplets])
+    )
+    assert (of_pairs.metrics["mrr@10"], of_pairs.metrics["recall@10"]) == (0, 0)
+    assert of_triplets.metrics["accuracy"] == 0
+
+
+def test_ranks_of_several_positives_and_the_own_text():
+    corpus = np.array([[1, 0], [0.9, 0.1], [0.8, 0.3], [0, 1]], np.float32)
+    query = np.array([[1, 0]], np.float32)
+    assert [ranks.tolist() for ranks in positive_ranks(query, corpus, [[3, 1]], [-1])] == [[2, 4]]
+    assert [ranks.tolist() for ranks in positive_ranks(query, corpus, [[3, 1]], [0])] == [[1, 3]]
+    assert [ranks.tolist() for ranks in positive_ranks(query, corpus, [[0, 1]], [0])] == [[1, 2]]
+
+
+def test_an_anchor_is_no_answer_to_itself(tmp_path):
+    rows = [(f"t{i}", f"t{(i + 1) % 12}") for i in range(12)]  # every anchor is the positive of another one
+    angles = np.arange(12) * 0.1
+    model = Fixed({f"t{i}": [np.cos(a), np.sin(a)] for i, a in enumerate(angles)})
+    (task,) = load_tasks([write(tmp_path / "p.tsv", ["anchor", "positive"], rows)])
+    score = task.score(model, of_vectors([], np.empty((0, 2))))
+    assert score.metrics["mrr@10"] == pytest.approx((1 + 10 * 0.5) / 12)  # the text before is as near as the one after
+
+
+# A model that learns
+
+
+def test_live_weights_are_scored_each_time_and_never_kept(tiny_bert, tmp_path):
+    import torch
+
+    folder = beir(tmp_path / "set", "dev")
+    pairs = write(tmp_path / "p.tsv", ["anchor", "positive"], [(TEXTS[i], TEXTS[80 + i]) for i in range(30)])
+    scored = write(
+        tmp_path / "s.tsv", ["sentence1", "sentence2", "score"], [(TEXTS[i], TEXTS[80 + i], i % 5) for i in range(30)]
+    )
+    tasks = load_tasks([str(folder), pairs, scored], draws=0)
+    model = EvaluatedModel.of(SentenceEncoder.load(tiny_bert, backend="torch"))
+    before = [score.value for score in model.measure(tasks)]
+    assert before == [score.value for score in model.measure(tasks)]
+    with torch.no_grad():
+        for parameter in model.encoder.torch_module.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
+    scores = model.measure(tasks)
+    assert all(old != new.value for old, new in zip(before, scores, strict=True))
+    assert model.cached == []
+    assert all(not score.draws and not score.intervals for score in scores)
+
+
+def beir(folder, *splits, relevant=1):
+    """Write a retrieval set of 12 queries and 30 documents."""
+    (folder / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{i}", "title": "", "text": TEXTS[i]} for i in range(30)]
+    queries = [{"_id": f"q{i}", "text": TEXTS[60 + i]} for i in range(12)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in documents))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(record) + "\n" for record in queries))
+    rows = "".join(f"q{i}\td{i + 3}\t{relevant}\n" for i in range(12))
+    for split in splits:
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    return folder
+
+
+# What is read and what is refused
+
+
+@pytest.mark.parametrize(("splits", "chosen"), [(["dev", "test"], "dev"), (["test"], "test"), (["train"], "train")])
+def test_a_set_is_scored_on_its_split_dev_or_its_only_one(tmp_path, splits, chosen):
+    (task,) = load_tasks([str(beir(tmp_path / "set", *splits))])
+    assert (task.kind, task.name, task.data.split) == ("retrieval", "set", chosen)
+
+
+def test_sets_that_cannot_be_scored(tmp_path):
+    cases = {
+        "has the splits test, train and no dev": beir(tmp_path / "two", "train", "test"),
+        "no query has a relevant document": beir(tmp_path / "none", "dev", relevant=0),
+        "dev.tsv: 12 judged": None,
+    }
+    for words, folder in list(cases.items())[:2]:
+        with pytest.raises(InputError, match=words):
+            load_tasks([str(folder)])
+    few = beir(tmp_path / "few", "dev")
+    qrels = (few / "qrels" / "dev.tsv").read_text().splitlines(keepends=True)
+    (few / "qrels" / "dev.tsv").write_text("".join(qrels[:6]))
+    with pytest.raises(InputError, match=r"dev\.tsv: 5 judged queries; at least 10"):
+        load_tasks([str(few)])
+
+
+BINARY, LABELS = ["sentence1", "sentence2", "label"], ["text", "label"]
+PAIRS, TRIPLETS = ["anchor", "positive"], ["anchor", "positive", "negative"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "words"),
+    [
+        (BINARY, lambda i: (f"a{i}", f"b{i}", 1), "all 20 labels are 1: there is nothing to tell apart"),
+        (LABELS, lambda i: (f"a{i}", "x"), "all 20 labels are 'x'"),
+        (LABELS, lambda i: (f"a{i}", "x" if i else "y"), "line 2: the class 'y', which begins here, has only 1"),
+        (PAIRS, lambda i: (f"a{i}", " " if i == 4 else "b"), "line 6: positive is empty"),
+        (PAIRS, lambda i: (f"a{i}", "b"), "all positives are equal"),
+        (PAIRS, lambda i: (f"a{i % 9}", f"b{i}"), "9 different anchors; at least 10"),
+        (TRIPLETS, lambda i: (f"a{i}", f"b{i}", "b3"), "line 5: negative equals positive: 'b3'"),
+        (["sentence1", "sentence2", "score"], lambda i: (f"a{i}", f"b{i}", 2), "no two different scores"),
+    ],
+)
+def test_tables_that_cannot_be_scored(tmp_path, columns, row, words):
+    file = write(tmp_path / "t.tsv", columns, [row(i) for i in range(20)])
+    with pytest.raises(InputError) as caught:
+        load_tasks([file])
+    assert words in str(caught.value)
+    assert str(caught.value).startswith(file)
+
+
+def test_too_few_rows_and_scores_out_of_range(tmp_path):
+    rows = [(f"a{i}", f"b{i}", i) for i in range(12)]
+    with pytest.raises(InputError, match="9 rows; at least 10"):
+        load_tasks([write(tmp_path / "few.tsv", ["sentence1", "sentence2", "score"], rows[:9])])
+    file = write(tmp_path / "t.tsv", ["sentence1", "sentence2", "score"], rows)
+    with pytest.raises(InputError, match="line 12: score 10 is not between 0 and 9"):
+        load_tasks([file], score_range=(0, 9))
+    assert load_tasks([file])[0].described == "12 scored pairs, scores from 0 to 100"
+
+
+def test_files_of_one_name_are_named_apart(tmp_path):
+    rows = [(f"a{i}", f"b{i}") for i in range(12)]
+    files = []
+    for name in ("x/dev.tsv", "y/dev.tsv", "y/more.tsv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        files.append(write(tmp_path / name, PAIRS, rows))
+    assert [task.name for task in load_tasks(files)] == ["x/dev.tsv", "y/dev.tsv", "more.tsv"]
+    assert [task.name for task in load_tasks([str(tmp_path / "y")])] == ["dev.tsv", "more.tsv"]
+    with pytest.raises(InputError, match="is named twice"):
+        load_tasks([files[0], str(tmp_path / "x")])
+
+
+def test_options_of_tables_are_refused_where_there_is_none(tmp_path):
+    folder = str(beir(tmp_path / "set", "dev"))
+    with pytest.raises(InputError, match="--kind pairs is of tables"):
+        load_tasks([folder], kind="pairs")
+    with pytest.raises(InputError, match="--pair-fields a,b is of tables"):
+        load_tasks([folder], fields="a,b")
+    shutil.rmtree(tmp_path / "set" / "qrels")
+    with pytest.raises(InputError, match=r"is missing: .* is not in BEIR layout"):
+        load_tasks([folder])
+
+
+def test_a_file_of_sts_b_is_known_by_its_layout(tmp_path):
+    lines = [f"g\tf\t2012\t{i}\t{i % 5}.0\ta  cat {i}\ta dog {i}\n" for i in range(12)]
+    (tmp_path / "sts-dev.csv").write_text("".join(lines))
+    (task,) = load_tasks([str(tmp_path / "sts-dev.csv")])
+    assert task.similarity.subsets[0].first[0] == "a cat 0"
+
+
+def test_scores_come_back_from_the_cache_whole(tmp_path):
+    (task,) = load_tasks([write(tmp_path / "p.tsv", PAIRS, [(f"a{i}", f"b{i}") for i in range(12)])])
+    model = Fixed({text: np.eye(12)[i] for i in range(12) for text in (f"a{i}", f"b{i}")})
+    score = task.score(model, of_vectors([], np.empty((0, 2))))
+    again = TaskScore.from_record(json.loads(json.dumps(score.to_record())))
+    assert again.to_dict() == score.to_dict()
+    assert {key: again.to_dict()[key] for key in ("kind", "metric", "value", "items")} == {
+        "kind": "pairs", "metric": "mrr@10", "value": 1.0, "items": 12,
+    }  # fmt: skip

@@ -1,0 +1,163 @@
+"""``sentcli evaluate``: all kinds of data, several models, seeds of one system, costs, and the sentence at the end."""
+
+import json
+
+import pytest
+
+import sentcli
+from tests.conftest import save_backbone
+from tests.evaluation.test_labelled import TEXTS, beir, write
+
+ROWS = 24
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Three random models, of which the first two are seeds of one system."""
+    folder = tmp_path_factory.mktemp("models")
+    return [save_backbone(folder / name, seed=seed) for seed, name in enumerate(("seed-1", "seed-2", "other"))]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A table or folder of every kind."""
+    pairs = [(TEXTS[i], TEXTS[(3 * i + 40) % 170]) for i in range(ROWS)]
+
+    def table(name, columns, *more):
+        return write(tmp_path / name, columns, [(*pair, *(f(i) for f in more)) for i, pair in enumerate(pairs)])
+
+    return {
+        "scored": table("s.tsv", ["sentence1", "sentence2", "score"], lambda i: i % 5),
+        "binary": table("b.tsv", ["sentence1", "sentence2", "label"], lambda i: i % 2),
+        "pairs": table("p.tsv", ["anchor", "positive"]),
+        "triplets": table("t.tsv", ["anchor", "positive", "negative"], lambda i: TEXTS[i + 130]),
+        "labels": write(tmp_path / "l.tsv", ["text", "label"], [(TEXTS[i], "xy"[i % 2]) for i in range(ROWS)]),
+        "retrieval": str(beir(tmp_path / "set", "dev")),
+    }
+
+
+METRICS = {
+    "scored": "spearman",
+    "binary": "average_precision",
+    "pairs": "mrr@10",
+    "triplets": "accuracy",
+    "labels": "accuracy",
+    "retrieval": "ndcg@10",
+}
+
+
+def test_every_kind_in_one_command(models, own, invoke, tmp_path):
+    page = tmp_path / "page.html"
+    result = invoke(
+        "evaluate", *own.values(), "-m", models[0], "--json", tmp_path / "r.json", "--report", page, check=0
+    )
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["command"], report["model"]) == ("evaluate", str(models[0]))
+    assert "average" not in report
+    for (kind, file), (name, entry) in zip(own.items(), report["results"].items(), strict=True):
+        assert file.endswith(f"/{name}")
+        assert (entry["kind"], entry["metric"], entry["value"]) == (kind, METRICS[kind], entry[METRICS[kind]])
+        low, high = entry["interval"]
+        assert low <= entry["value"] <= high <= (100 if kind == "scored" else 1)
+        assert entry["items"] == (12 if kind == "retrieval" else ROWS)
+    assert set(report["protocol"]["kinds"]) == set(own)
+    cost = report["cost"]
+    assert (cost["dimensions"], cost["bytes_per_vector"]) == (32, 128)
+    assert cost["weight_bytes"] == (models[0] / "model.safetensors").stat().st_size
+    assert cost["texts_per_second"] > 0
+    assert cost["first_vector_seconds"] > 0
+    for words in ("Labelled texts", "Triplets", "best F1", "MRR@10", "What each model costs"):
+        assert words in result.stdout
+    assert "is best" not in result.stdout
+    assert "s.tsv: scored, 24 scored pairs, scores from 0 to 5" in result.stderr
+    assert "What each model costs" in page.read_text()
+
+
+def test_several_models_are_compared_and_one_sentence_says_which_is_best(models, own, invoke):
+    files = [own["pairs"], own["binary"]]
+    call = ["evaluate", *files, "-m", models[0], "-m", models[2], "--json", "-"]
+    first, other = json.loads(invoke(*call, check=0).stdout)
+    assert "compared" not in first
+    assert other["compared"]["with"] == str(models[0])
+    for name, line in other["compared"]["tasks"].items():
+        expected = other["results"][name]["value"] - first["results"][name]["value"]
+        assert line["difference"] == pytest.approx(expected)
+        assert line["low"] <= line["high"]
+        assert line["p"] <= line["p_holm"] <= 1
+    printed = " ".join(invoke(*call[:-2], check=0).stdout.split())
+    assert "is best" in printed
+    assert "p (Holm)" in printed
+    (again, _) = json.loads(invoke(*call, check=0).stdout)
+    assert again["cached"] == ["p.tsv", "b.tsv"]
+    assert again["results"] == first["results"]
+    assert "cached" not in json.loads(invoke(*call, "--rerun", check=0).stdout)[0]
+
+
+def test_seeds_of_one_system_are_a_group(models, own, invoke, tmp_path):
+    named = [part for model in models for part in ("-m", model)]
+    call = ["evaluate", own["pairs"], *named, "--group", "ours=seed-*", "--json", tmp_path / "r.json"]
+    result = invoke(*call, check=0)
+    assert "ours" in result.stdout
+    assert "±" in result.stdout
+    one, two, other = json.loads((tmp_path / "r.json").read_text())
+    assert "compared" not in one
+    assert "compared" not in two
+    mean = (one["results"]["p.tsv"]["value"] + two["results"]["p.tsv"]["value"]) / 2
+    line = other["compared"]["tasks"]["p.tsv"]
+    assert other["compared"]["with"] == "ours"
+    assert line["difference"] == pytest.approx(other["results"]["p.tsv"]["value"] - mean)
+    page = tmp_path / "page.md"
+    invoke("report", tmp_path / "r.json", "-o", page, "--group", "ours=seed-*", check=0)
+    text = page.read_text()
+    for words in ("ours", "p (Holm)", "Positives among all others", "What each model costs", "sentcli evaluate p.tsv"):
+        assert words in text
+
+
+def test_report_shows_every_kind_as_evaluate_does(models, own, invoke, tmp_path):
+    pages = [tmp_path / "one.md", tmp_path / "two.md"]
+    call = ["evaluate", *own.values(), "-m", models[0], "-m", models[2], "--json", tmp_path / "r.json"]
+    invoke(*call, "--report", pages[0], check=0)
+    invoke("report", tmp_path / "r.json", "-o", pages[1], check=0)
+    one, two = (page.read_text().split("## How it was measured")[0] for page in pages)
+    assert [line for line in one.splitlines() if line.startswith("|")] == [
+        line.replace("r.json", "") for line in two.splitlines() if line.startswith("|")
+    ]
+
+
+def test_columns_are_named_wherever_pairs_are_read(models, invoke, tmp_path):
+    rows = [(TEXTS[i], TEXTS[(3 * i + 40) % 170], i % 5) for i in range(ROWS)]
+    file = write(tmp_path / "q.tsv", ["q", "a", "s"], rows)
+    call = ("-m", models[0], "--pair-fields", "q,a,s", "--json", "-")
+    theirs = json.loads(invoke("sts-eval", "--pairs", file, *call, check=0).stdout)
+    ours = json.loads(invoke("evaluate", file, *call, check=0).stdout)
+    assert ours["results"]["q.tsv"]["spearman"] == pytest.approx(theirs["results"]["q"]["spearman"])
+    assert ours["protocol"]["pair_fields"] == theirs["protocol"]["pair_fields"] == "q,a,s"
+    found = json.loads(invoke("retrieve", "--in-domain", file, *call, check=0).stdout)
+    assert found["results"]["in-domain"]["queries"] == sum(score == 4 for *_, score in rows)
+    alone = invoke("sts-eval", "-m", models[0], "--data", tmp_path, "--pair-fields", "q,a,s", check=2)
+    assert "--pair-fields goes with --pairs" in alone.stderr
+
+
+def test_the_function_is_the_command(models, own, invoke):
+    ours = sentcli.evaluate(own["triplets"], model=models[0], quiet=True)
+    theirs = json.loads(invoke("evaluate", own["triplets"], "-m", models[0], "--json", "-", check=0).stdout)
+    assert json.loads(json.dumps(ours.to_dict()["results"])) == theirs["results"]
+    frame = ours.to_frame()
+    assert frame.query("metric == 'accuracy'")["value"].item() == theirs["results"]["t.tsv"]["value"]
+    assert ours.verdict == ""
+    assert "t.tsv" in ours._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-m", "tiny", "-m", "tiny"], "-m tiny is given twice"),
+        (["-m", "tiny", "--group", "a=none*"], "--group a=none* matches no model"),
+        (["-m", "tiny", "--pair-fields", "anchor,answer"], "no column 'answer'; this row has anchor, positive"),
+        (["-m", "tiny", "--kind", "labels"], "line 2: no column 'text'"),
+        (["-m", "tiny", "--kind", "nonsense"], "'nonsense' is not one of"),
+    ],
+)
+def test_wrong_usage_ends_before_a_model_is_looked_for(own, invoke, arguments, words):
+    failed = invoke("evaluate", own["pairs"], *arguments, check=2)
+    assert words in " ".join(failed.stderr.replace("│", " ").split())
