@@ -311,7 +311,7 @@ def test_a_sample_of_rows_is_as_large_as_asked_for(invoke, tiny_bert, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        ([("a", "b")] * 3, ("anchor", "positive"), "fewer than 10"),
+        ([("a", "b")] * 3, ("anchor", "positive"), "3 rows; at least 10"),
         ([(f"a {i}", f"b {i}", 1) for i in range(12)], ("sentence1", "sentence2", "label"), "all 12 labels are 1"),
         ([(f"a {i}", "") for i in range(12)], ("anchor", "positive"), "line 2: positive is empty"),
         ([(f"a {i}", f"b {i}") for i in range(12)], ("x", "y"), "--kind"),
