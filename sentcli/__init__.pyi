@@ -313,6 +313,7 @@ def retrieve(
     exclude: Literal['equal-text-except-gold', 'own', 'equal-text', 's2-only'] = 'equal-text-except-gold',
     pair_fields: str | None = None,
     corpus: str | None = None,
+    texts: str | None = None,
     query: list[str] | str | None = None,
     queries: str | None = None,
     query_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
@@ -354,7 +355,8 @@ def retrieve(
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
         exclude: Which sentences do not count as answers; docs/retrieval-scores.md explains the rules.
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
-        corpus: Search a text file, or a directory that encode or index wrote.
+        corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors, npy.
+        texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.
         query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.

@@ -134,7 +134,7 @@ class _IndexBuild:
     def _empty(self, factory: str) -> FaissIndex:
         """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
         request, store = self.request, self.store
-        store.check_similarity(request.similarity)
+        store.origin.check_similarity(request.similarity)
         return check_recipe(
             replace(self.recipe, factory=factory), store.dimension, request.similarity, request.settings
         )

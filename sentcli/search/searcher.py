@@ -108,8 +108,8 @@ class Searcher:
         return {"kind": self.recipe.kind, "factory": self.recipe.factory, **self.efforts, **rescore}
 
 
-def build(kind: str, vectors: npt.NDArray[np.generic], similarity: Similarity = "cosine") -> Searcher:
-    """Return a search over vectors ``[n, dim]`` in memory, tuned on a sample of them.
+def build(kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine") -> Searcher:
+    """Return a search over vectors ``[n, dim]`` with an index in memory, tuned on a sample of them.
 
     Args:
         kind: as for `ann.recipe`.
@@ -119,11 +119,11 @@ def build(kind: str, vectors: npt.NDArray[np.generic], similarity: Similarity = 
     Raises:
         InputError: as for `ann.recipe`, or if there are too few rows for training.
     """
-    blocks = Blocks([vectors])
-    recipe = ann.recipe(kind, len(vectors), vectors.shape[1])
-    if recipe.kind == ann.FLAT or not len(vectors):
+    blocks = vectors if isinstance(vectors, Blocks) else Blocks([vectors])
+    recipe = ann.recipe(kind, len(blocks), blocks.dimension)
+    if recipe.kind == ann.FLAT or not len(blocks):
         return Searcher([], recipe, blocks, similarity)
-    index = FaissIndex.empty(recipe.factory, vectors.shape[1], similarity)
+    index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity)
     index.train(blocks)
     for block in blocks.since(0, exact.BLOCK):
         index.add(block)

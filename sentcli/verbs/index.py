@@ -200,7 +200,8 @@ def _index_vectors(
     encoder = prepare(check)
     store = Store.open(folder)
     if encoder is not None:
-        store.check_encoder(encoder, store.prompt if doc_prompt is None else doc_prompt)
+        origin = store.origin
+        origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
     if source is not None:
         if encoder is None:
             raise InputError("--queries are encoded: give the model with -m")
@@ -208,7 +209,7 @@ def _index_vectors(
         prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
         request = replace(request, queries=encoder.encode(texts, prompt=prompt))
     manifest = _build(store, request)
-    outcome.model = str(store.settings.get("model", ""))
+    outcome.model = store.origin.model
     outcome.protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
@@ -315,7 +316,7 @@ def _check(folder: Path) -> Outcome:
 
     outcome, store = Outcome("index"), Store.open(folder)
     outcome.ran_on(None, None)
-    outcome.model = str(store.settings.get("model", ""))
+    outcome.model = store.origin.model
     problems = [problem for name in store.indexes for problem in store.check_index(name)]
     outcome.finish({"indexes": store.indexes, "problems": problems})
     if problems:

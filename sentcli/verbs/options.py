@@ -66,7 +66,9 @@ class CorpusOptions:
     """A corpus, and the queries that it is searched with.
 
     Attributes:
-        corpus: Search a text file, or a directory that encode or index wrote.
+        corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors,
+            npy.
+        texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.
         query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
@@ -76,6 +78,7 @@ class CorpusOptions:
     """
 
     corpus: Annotated[str | None, Flag(metavar="FILE|DIR")] = None
+    texts: Annotated[str | None, Flag(metavar="FILE")] = None
     query: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
     queries: Annotated[str | None, Flag(metavar="FILE")] = None
     query_format: Format | None = None

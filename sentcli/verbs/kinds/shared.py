@@ -12,7 +12,7 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.errors import DataError, InputError, one_line
+from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Page, Section
 from sentcli.table import Table
@@ -152,7 +152,7 @@ def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float |
 
 
 def stored_vectors(path: Path) -> npt.NDArray[Any]:
-    """Return the vectors of a ``.npy`` file or of a directory of ``encode`` ``[n, d]``.
+    """Return the vectors of a directory or file of ``encode``, or of a ``.npy`` file ``[n, d]``.
 
     Raises:
         InputError: if there are no vectors or too few; DataError for a damaged file.
@@ -160,6 +160,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     import numpy as np
 
     from sentcli.search.store import Store
+    from sentcli.search.vector_file import StoredVectors, holds_vectors
 
     if not path.exists():
         raise InputError(f"there is no {path}")
@@ -169,27 +170,18 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
                 f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
             )
         blocks = Store.open(path, to_search=False).blocks
-        vectors = blocks.take(np.arange(len(blocks)))
-    elif path.suffix == ".npy":
-        vectors = _array(path)
+    elif holds_vectors(str(path)):
+        stored = StoredVectors.open(path)
+        stored.origin.check_numbers(to_search=False)
+        blocks = stored.blocks
     else:
-        raise InputError(f"{path} holds no vectors: give a .npy file, a directory of encode, or a training run")
+        raise InputError(
+            f"{path} holds no vectors: give what encode wrote (a directory, .npy, .parquet or .safetensors), or a "
+            "training run"
+        )
+    vectors: npt.NDArray[Any] = blocks.take(np.arange(len(blocks))) if len(blocks.arrays) > 1 else blocks.arrays[0]
     if len(vectors) < LEAST:
         raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST}")
-    return vectors
-
-
-def _array(path: Path) -> npt.NDArray[Any]:
-    import numpy as np
-
-    try:
-        vectors: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(path, f"not a NumPy array: {one_line(error)}") from error
-    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
-        raise DataError(path, f"an array {vectors.shape} of {vectors.dtype}; vectors are numbers [rows, dimensions]")
-    if not all(np.isfinite(vectors[i : i + 65536]).all() for i in range(0, len(vectors), 65536)):
-        raise DataError(path, "some numbers are not finite")
     return vectors
 
 
