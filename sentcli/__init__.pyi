@@ -111,6 +111,7 @@ def encode(
     text_field: str = 'text',
     id_field: str | None = None,
     input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
+    types: list[str] | str | None = None,
     on_null: Literal['error', 'empty', 'skip'] = 'error',
     on_long: Literal['truncate', 'error', 'chunk-mean'] = 'truncate',
     prompt_name: str | None = None,
@@ -147,6 +148,7 @@ def encode(
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
         input_format: Read every input as this, whatever its suffix.
+        types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of text, int, float, bool, date, timestamp, timestamp-utc.
         on_null: What to do with a row that has no text.
         on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
         prompt_name: Put one of the model's prompts in front of each text, such as query.

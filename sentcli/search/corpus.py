@@ -155,16 +155,16 @@ def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:
         DataError: for a broken row, or an empty file.
     """
     sources = [replace(open_source(name), without=(EMBEDDING,)) for name in names]
-    all_columns = survey(sources, options).column_types
-    columns = [name for name in all_columns if name != EMBEDDING]
+    surveyed = survey(sources, options)
+    columns = [name for name in surveyed.column_types if name != EMBEDDING]
     rows = [
         Document(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
-        for block in blocks(sources, options, columns=columns)
+        for block in blocks(sources, options, columns=columns, casts=surveyed.casts)
         for i in range(len(block))
     ]
     if not rows:
         raise DataError(names[0], "the file is empty: there is nothing to search")
-    return RowsInMemory(rows, EMBEDDING in all_columns)
+    return RowsInMemory(rows, EMBEDDING in surveyed.column_types)
 
 
 @dataclass(frozen=True)

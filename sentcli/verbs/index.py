@@ -251,7 +251,8 @@ def _encode(
 
     output, resume = str(folder), not (text.append or overwrite)
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
-    inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field), output=output)
+    types = {} if overwrite else bulk.types_of(output)
+    inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field, types=types), output=output)
     encoder = load()
     check(inputs.survey.rows, encoder.dimension)
     prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
