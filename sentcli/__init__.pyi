@@ -316,6 +316,7 @@ def retrieve(
     pair_fields: str | None = None,
     corpus: str | None = None,
     texts: str | None = None,
+    rescore: str | None = None,
     query: list[str] | str | None = None,
     queries: str | None = None,
     query_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
@@ -359,6 +360,7 @@ def retrieve(
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
         corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors, npy.
         texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.
+        rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.

@@ -20,7 +20,7 @@ from sentcli.io.sources import open_source
 from sentcli.search.bm25 import BM25
 from sentcli.search.exact import Neighbours
 from sentcli.search.fusion import Way, depth, fuse
-from sentcli.search.searcher import Searcher
+from sentcli.search.searcher import Searcher, SmallerSearch
 
 EMBEDDING = "embedding"
 """The column of the vectors in files that `encode` wrote."""
@@ -190,7 +190,7 @@ class Corpus:
     """
 
     rows: RowsInMemory | RowsOnDisk
-    searcher: Searcher | None = None
+    searcher: Searcher | SmallerSearch | None = None
     bm25: BM25 | None = None
 
     def search(

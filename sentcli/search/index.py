@@ -64,6 +64,8 @@ def build(
     Raises:
         InputError: for a kind that does not fit the store, or if the existing index was built otherwise.
     """
+    if store.origin.bits and request.kind != ann.FLAT:
+        raise InputError(f"{store.folder} holds bits, which are searched exactly: it needs no index")
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place = store.place(recipe.name)
     job = _IndexBuild(store, request, recipe, progress, step)

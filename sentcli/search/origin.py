@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from sentcli.encoder.loading import read_model
@@ -13,8 +14,8 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 from sentcli.io.readers import OnNull
 from sentcli.model.options import LoadOptions
-from sentcli.search.exact import Similarity
-from sentcli.smaller import OutputType
+from sentcli.search.exact import Similarity, Vectors
+from sentcli.smaller import OutputType, Smaller
 from sentcli.zoo import on_this_machine
 
 
@@ -103,20 +104,50 @@ class Origin:
         }
         return replace(options, **changed)
 
+    @property
+    def bits(self) -> bool:
+        """Whether a byte holds eight signs."""
+        return self.output_dtype == "binary"
+
+    def signs(self, width: int) -> int | None:
+        """Return the dimension of rows of so many bytes of signs, filled up to whole bytes; None for numbers.
+
+        Only a dimension that ``--truncate-dim`` chose is known.
+        """
+        return (self.truncate_dim or 8 * width) if self.bits else None
+
     def check_numbers(self, *, to_search: bool = True) -> None:
         """Refuse vectors that are no numbers, or with `to_search` those that queries do not compare with.
 
         Raises:
-            InputError: if the vectors are bits, or have fewer dimensions than the encoder.
+            InputError: if the vectors are bits, or with `to_search` if they are principal components.
         """
-        bits = self.output_dtype == "binary"
-        if bits and not to_search:
+        if self.bits and not to_search:
             raise InputError(f"{self.name} holds bits, not numbers: encode without --output-dtype binary")
-        if to_search and (bits or self.pca_sha256 or self.truncate_dim):
+        if self.pca_sha256 and to_search:
             raise InputError(
-                f"{self.name} holds vectors in {self.output_dtype} that --truncate-dim, --pca or binary made smaller; "
-                "those of a query do not compare with them: encode without these to search"
+                f"{self.name} holds principal components (--pca), which vectors of a query do not compare with: encode "
+                "without --pca to search; --truncate-dim and --output-dtype are searched"
             )
+
+    def fitted(self, queries: Vectors, *, normalized: bool) -> Vectors:
+        """Return vectors of queries with the dimensions of these vectors, float32 ``[n, dim]``.
+
+        They keep their numbers where the documents are bits, which orders rows better than bits against bits (Yamada,
+        Asai and Hajishirzi, "Efficient Passage Retrieval with Hashing", ACL 2021, sec. 3, reranking).
+
+        Args:
+            queries: as the encoder makes them ``[n, dim]``.
+            normalized: whether the encoder makes vectors of length 1.
+        """
+        fitted = Smaller(truncate_dim=self.truncate_dim, renormalize=normalized).apply(queries)
+        filled_up = self.bits and self.truncate_dim is None
+        return np.pad(fitted, ((0, 0), (0, -fitted.shape[1] % 8))) if filled_up else fitted
+
+    def described(self) -> dict[str, Any]:
+        """Return how the vectors were made smaller, for protocols; nothing if they were not."""
+        smaller = {"output_dtype": self.output_dtype, "truncate_dim": self.truncate_dim}
+        return smaller if smaller != {"output_dtype": "float32", "truncate_dim": None} else {}
 
     def check_encoder(self, encoder: SentenceEncoder, document_prompt: str, dimension: int) -> None:
         """Refuse an encoder whose vectors cannot be compared with these.
@@ -129,7 +160,8 @@ class Origin:
         Raises:
             InputError: if they were made with another model, pooling, normalisation, length or document prompt.
         """
-        if not self.known and dimension != encoder.dimension:
+        made = -(-encoder.dimension // 8) * 8 if self.bits else encoder.dimension
+        if not self.known and dimension != made:
             raise InputError(
                 f"{self.name} has vectors of {dimension} dimensions, {encoder.model} makes {encoder.dimension}: give "
                 "the model that made them with -m"
@@ -146,11 +178,25 @@ class Origin:
                 "as it is"
             )
 
-    def check_similarity(self, similarity: Similarity) -> None:
-        """Refuse inner products of int8 vectors, whose lengths are lost.
+    def check_same_rows(self, full: Origin) -> None:
+        """Refuse full vectors that are not those of the same rows, as far as both say what was encoded.
 
         Raises:
-            InputError: for ``dot`` and vectors in int8.
+            InputError: if they were made smaller themselves, or of other files or columns.
         """
-        if similarity == "dot" and self.output_dtype == "int8":
-            raise InputError(f"{self.name} holds vectors in int8, each scaled by itself: only their cosine is known")
+        if full.described() not in ({}, {"output_dtype": "float16", "truncate_dim": None}):
+            raise InputError(f"--rescore {full.name}: its vectors were made smaller, too; it takes full ones")
+        facts = ("inputs", "text_field", "id_field", "on_null")
+        mine, others = ([getattr(origin, fact) for fact in facts] for origin in (self, full))
+        if self.inputs and full.inputs and mine != others:
+            raise InputError(f"--rescore {full.name} was encoded from other files or columns than {self.name}")
+
+    def check_similarity(self, similarity: Similarity) -> None:
+        """Refuse inner products of int8 vectors and bits, whose lengths are lost.
+
+        Raises:
+            InputError: for ``dot`` and such vectors.
+        """
+        if similarity == "dot" and self.output_dtype in ("int8", "binary"):
+            kind = "each scaled by itself" if self.output_dtype == "int8" else "without their lengths"
+            raise InputError(f"{self.name} holds vectors in {self.output_dtype}, {kind}: only their cosine is known")

@@ -6,7 +6,7 @@ The recall of an index against exact search is measured here, and its search par
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
 RESCORED = 100
 """The least number of rows that are compared exactly where an index holds codes."""
+FULL_RESCORED = 10
+"""How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
 K = 10
 """The number of hits by which an index is compared with exact search."""
 SAMPLE = 1000
@@ -106,6 +108,42 @@ class Searcher:
             return {"kind": ann.FLAT}
         rescore = {"rescore": self.recipe.rescore} if self.recipe.rescore else {}
         return {"kind": self.recipe.kind, "factory": self.recipe.factory, **self.efforts, **rescore}
+
+
+@dataclass(frozen=True)
+class SmallerSearch:
+    """Finds the nearest rows by vectors that were made smaller, and rescores them by full ones where there are some.
+
+    Rescoring is the adaptive retrieval of Kusupati et al., "Matryoshka Representation Learning", NeurIPS 2022.
+    """
+
+    searcher: Searcher
+    """The search over the smaller vectors."""
+    fit: Callable[[Vectors], Vectors]
+    """Gives the vectors of queries the dimensions of the smaller ones."""
+    full: Blocks | None = None
+    """The full vectors of the same rows."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """The similarity of query and row."""
+        return self.searcher.similarity
+
+    def search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
+        """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
+        fitted = self.fit(queries.astype(np.float32, copy=False))
+        if self.full is None:
+            return self.searcher.search(fitted, k)
+        parts = [Neighbours.none(0)]
+        candidates = max(k * FULL_RESCORED, RESCORED)
+        size = max(HELD // candidates, 1)
+        for start in range(0, len(queries), size):
+            hits = self.searcher.search(fitted[start : start + size], candidates)
+            asked = prepared(queries[start : start + size], self.similarity)
+            parts.append(merge([self.full.rescored(asked, hits, self.similarity)], k))
+        parts = parts[1:] or parts
+        positions, scores = [hits.positions for hits in parts], [hits.scores for hits in parts]
+        return Neighbours(np.concatenate(positions), np.concatenate(scores))
 
 
 def build(kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine") -> Searcher:

@@ -161,14 +161,14 @@ class Store:
             to_search: whether its vectors have to be comparable with those of queries.
 
         Raises:
-            InputError: if there is no manifest, the directory is unfinished, or its vectors are bits; with `to_search`
-                also if the vectors have fewer dimensions than the encoder.
+            InputError: if there is no manifest, the directory is unfinished, or as for `Origin.check_numbers`.
         """
         manifest = read_manifest(folder)
         done, total = manifest.rows_done, manifest.rows_total
         if done != total:
             raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
-        origin = Origin.of(str(folder), manifest.settings)
+        inputs = [file for group in manifest.groups for file in group.inputs]
+        origin = Origin.of(str(folder), {**manifest.settings, "inputs": inputs})
         origin.check_numbers(to_search=to_search)
         return cls(folder, manifest, origin)
 
@@ -200,7 +200,8 @@ class Store:
     @cached_property
     def blocks(self) -> Blocks:
         """The vectors, mapped from their files; see `Blocks.mapped` for errors."""
-        return Blocks.mapped(self.folder, self.manifest.shards, self.dimension)
+        signs = self.origin.signs(self.dimension)
+        return Blocks.mapped(self.folder, self.manifest.shards, self.dimension, signs=signs)
 
     @cached_property
     def rows(self) -> RowsOnDisk:

@@ -58,7 +58,10 @@ class StoredVectors:
                     raise DataError(path, "some numbers are not finite")
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
-        return cls(path, Blocks(arrays), Origin.of(str(path), settings))
+        origin = Origin.of(str(path), settings)
+        if origin.bits and arrays[0].dtype != np.uint8:
+            raise DataError(path, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite")
+        return cls(path, Blocks(arrays, signs=origin.signs(arrays[0].shape[1])), origin)
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,21 @@ def open_stored(
     if texts is not None:
         raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
     return stored
+
+
+def open_vectors(name: str) -> Store | StoredVectors:
+    """Return the vectors in a directory or a file that `encode` wrote, whose rows are not needed.
+
+    Raises:
+        InputError: if there are none.
+    """
+    if Path(name).is_dir():
+        return Store.open(Path(name))
+    if not holds_vectors(name):
+        raise InputError(
+            f"{name} holds no vectors: give what encode wrote, a directory, .npy, .parquet or .safetensors"
+        )
+    return StoredVectors.open(Path(name))
 
 
 def holds_vectors(name: str) -> bool:

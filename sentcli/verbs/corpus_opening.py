@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.bm25 import BM25
     from sentcli.search.corpus import Corpus
     from sentcli.search.fusion import Way
-    from sentcli.search.searcher import Searcher
+    from sentcli.search.searcher import Searcher, SmallerSearch
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
     from sentcli.verbs.options import CorpusOptions, SearchOptions
@@ -24,7 +25,11 @@ def _prompts(search: SearchOptions, encoder: SentenceEncoder) -> tuple[str, str]
 
 
 def opened(
-    stored: Store | VectorFile, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
+    stored: Store | VectorFile,
+    search: SearchOptions,
+    encoder: SentenceEncoder | None,
+    way: Way,
+    rescore: str | None = None,
 ) -> tuple[Corpus, dict[str, Any]]:
     """Return stored vectors as a corpus to search, and the index and the prompts for the protocol.
 
@@ -33,6 +38,7 @@ def opened(
         search: how queries and documents are compared.
         encoder: of the queries; not needed for ``bm25``.
         way: of searching.
+        rescore: a directory or file with vectors of the same rows that were not made smaller.
 
     Raises:
         InputError: if the vectors do not compare with those of the encoder, or there is no such index.
@@ -54,7 +60,36 @@ def opened(
         stored.origin.check_similarity(search.similarity or "cosine")
         searcher = searching.build(search.index or "flat", stored.blocks, search.similarity or "cosine")
         searcher.device = encoder.backend.device
-    return Corpus(stored.rows, searcher, bm25), _choices(searcher, query, document)
+    choices = _choices(searcher, query, document) | stored.origin.described()
+    if rescore is not None:
+        choices["rescored"] = searching.FULL_RESCORED
+    return Corpus(stored.rows, _smaller(stored, searcher, encoder, document, rescore), bm25), choices
+
+
+def _smaller(
+    stored: Store | VectorFile, searcher: Searcher, encoder: SentenceEncoder, document: str, rescore: str | None
+) -> Searcher | SmallerSearch:
+    """Return the search itself, or over vectors that were made smaller one that fits the queries to them."""
+    from functools import partial
+
+    from sentcli.search.searcher import SmallerSearch
+    from sentcli.search.vector_file import open_vectors
+
+    origin = stored.origin
+    if not origin.described():
+        if rescore is not None:
+            raise InputError(f"--rescore goes with vectors that were made smaller; {origin.name} is full")
+        return searcher
+    fit = partial(origin.fitted, normalized=encoder.spec.normalizes)
+    if rescore is None:
+        return SmallerSearch(searcher, fit)
+    full = open_vectors(rescore)
+    origin.check_same_rows(full.origin)
+    full.origin.check_encoder(encoder, document if full.origin.known else "", full.blocks.dimension)
+    if len(full.blocks) != len(stored.blocks):
+        rows = f"{len(full.blocks):,} rows, {origin.name} has {len(stored.blocks):,}"
+        raise InputError(f"--rescore {rescore} has {rows}")
+    return SmallerSearch(searcher, fit, full.blocks)
 
 
 def _index(store: Store, search: SearchOptions, encoder: SentenceEncoder, query: str) -> tuple[Searcher, str]:
@@ -102,6 +137,8 @@ def opened_file(
     from sentcli.search.bm25 import BM25, LANGUAGE
     from sentcli.search.corpus import Corpus, read_rows
 
+    if options.rescore is not None:
+        raise InputError(f"--rescore goes with a --corpus of smaller vectors; {options.corpus} holds texts")
     rows = read_rows([str(options.corpus)], ReadOptions(options.text_field, options.id_field))
     if repeated := len(rows) - len({row.id for row in rows.rows}):
         console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")

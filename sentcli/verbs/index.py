@@ -207,7 +207,8 @@ def _index_vectors(
             raise InputError("--queries are encoded: give the model with -m")
         texts = [text for _, text in read_queries(source)]
         prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
-        request = replace(request, queries=encoder.encode(texts, prompt=prompt))
+        vectors = encoder.encode(texts, prompt=prompt)
+        request = replace(request, queries=store.origin.fitted(vectors, normalized=encoder.spec.normalizes))
     manifest = _build(store, request)
     outcome.model = store.origin.model
     outcome.protocol = {

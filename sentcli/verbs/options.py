@@ -69,6 +69,7 @@ class CorpusOptions:
         corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors,
             npy.
         texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.
+        rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
@@ -79,6 +80,7 @@ class CorpusOptions:
 
     corpus: Annotated[str | None, Flag(metavar="FILE|DIR")] = None
     texts: Annotated[str | None, Flag(metavar="FILE")] = None
+    rescore: Annotated[str | None, Flag(metavar="FILE|DIR")] = None
     query: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
     queries: Annotated[str | None, Flag(metavar="FILE")] = None
     query_format: Format | None = None

@@ -78,7 +78,7 @@ def _check_combination(
     other_rule = pairs.exclude != PairOptions().exclude
     rules: list[tuple[str, Any, dict[str, Any]]] = [
         ("--beir", sets.beir, {"--split": sets.split} | _flags(sets, "run", "from_run", "per_query")),
-        ("--corpus", corpus.corpus, _flags(corpus, "texts", "query", "queries", "hits", "id_field")),
+        ("--corpus", corpus.corpus, _flags(corpus, "texts", "rescore", "query", "queries", "hits", "id_field")),
         ("--queries", corpus.queries, _flags(corpus, "query_format")),
         ("--in-domain", pairs.in_domain, {"--pair-fields": pairs.pair_fields, "--exclude": other_rule}),
         ("--beir or --corpus", not pairs.in_domain, {"--index": search.index, "--search": fused}),

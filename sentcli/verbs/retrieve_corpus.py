@@ -145,7 +145,7 @@ def search_corpus(
     if stored is None:
         corpus, choices = opened_file(options, search, encoder, way)
     else:
-        corpus, choices = opened(stored, search, encoder, way)
+        corpus, choices = opened(stored, search, encoder, way, options.rescore)
     if top_k > len(corpus.rows):
         console.detail(f"--top-k {top_k}: there are {len(corpus.rows)} rows")
     outcome.protocol = _protocol(corpus, choices, search, encoder, top_k)
@@ -212,6 +212,8 @@ def _check_usage(models: Sequence[str], options: CorpusOptions, search: SearchOp
         raise InputError(f"{len(models)} models (-m); searching takes one")
     if not options.query and options.queries is None:
         raise InputError("--corpus needs at least one --query TEXT, or --queries FILE")
+    if options.rescore is not None and search.ways == ["bm25"]:
+        raise InputError("--rescore compares vectors; --search bm25 has none")
     if options.corpus == "-" and options.queries == "-":
         raise InputError("--corpus - and --queries - would both read standard input")
     if options.hits not in (None, "-"):
