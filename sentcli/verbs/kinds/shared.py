@@ -340,7 +340,8 @@ def write(
             if section.figure is not None:
                 save_figure(section.figure, folder)
             if section.table is not None and section.file:
-                save_frame(section.table.to_frame(), folder / f"{section.file}.csv")
+                frame = section.table.to_frame() if section.rows is None else section.rows
+                save_frame(frame, folder / f"{section.file}.csv")
         text = json.dumps(finite(analysis.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
         (folder / RESULT).write_text(f"{text}\n", "utf-8")
     console.note(f"wrote {output / PAGE}, figures and tables beside it")
