@@ -254,7 +254,7 @@ def _beside(vectors: StoredVectors) -> list[str]:
     if named and all(file.is_file() for file in named):
         return [str(file) for file in named]
     same = [path.with_suffix(f"{suffix}{end}") for suffix in FORMATS for end in ("", ".gz")]
-    found = [str(file) for file in same if file.is_file()]
+    found = [str(file) for file in same if file.is_file() and not holds_vectors(str(file))]
     if len(found) == 1:
         return found
     if found:

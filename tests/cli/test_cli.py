@@ -30,7 +30,7 @@ def test_commands():
         "data",
     ]
     assert DATA == ["data list", "data get", "data verify"]
-    kinds = ["geometry", "map", "similarity", "attention", "objectives", "low-shot", "sweep", "compare"]
+    kinds = ["geometry", "map", "similarity", "attention", "objectives", "low-shot", "sweep", "compare", "duplicates"]
     assert sorted(ANALYZE) == sorted(f"analyze {kind}" for kind in kinds)
 
 

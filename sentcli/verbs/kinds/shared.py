@@ -217,10 +217,17 @@ class FirstRow:
     """Number of the row among those that have a text, from 0: its row in the vectors of ``encode --on-null skip``."""
     columns: dict[str, Any]
     """Values of the columns other than the text."""
+    id: str
+    """The value of the column of ids, else the number of the row from 0, as `encode` writes it."""
 
 
 def read_rows(
-    file: str, text_field: str = "text", limit: int | None = None, *, whole: bool = False
+    file: str,
+    text_field: str = "text",
+    limit: int | None = None,
+    *,
+    whole: bool = False,
+    id_field: str | None = None,
 ) -> tuple[dict[str, FirstRow], int]:
     """Read the distinct texts of a file that are not blank, in the order of the file.
 
@@ -229,6 +236,7 @@ def read_rows(
         text_field: the column of a table.
         limit: the greatest number of distinct texts.
         whole: read to the end of the file to count the rows, also after `limit` texts.
+        id_field: the column of the ids; None takes ``id``, else ``_id``, else the number of the row.
 
     Returns:
         The first row of each text, and the number of rows with a text that were read.
@@ -242,11 +250,13 @@ def read_rows(
 
     first: dict[str, FirstRow] = {}
     total = 0
-    for line, row in enumerate(rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip")), 1):
+    options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip")
+    for line, row in enumerate(rows(open_source(file), options), 1):
         if row is None:  # a null, of which encode --on-null skip makes no vector
             continue
         if row.text.strip() and len(first) != limit:
-            first.setdefault(row.text, FirstRow(line, total, row.extras))
+            row_id = str(line - 1) if row.id is None else row.id
+            first.setdefault(row.text, FirstRow(line, total, row.extras, row_id))
         total += 1
         if len(first) == limit and not whole:
             break
