@@ -18,11 +18,13 @@ from sentcli.verbs.scoring import Evaluation, ScoringOptions
 @verb("retrieve", pages=True)
 def retrieve(
     model: Annotated[
-        list[str] | None, Flag("-m"), Doc(f"{MODEL_HELP}; --beir and --in-domain compare several.")
+        list[str] | None,
+        Flag("-m"),
+        Doc(f"{MODEL_HELP}; --beir and --in-domain compare several. Default: the model that made a corpus of vectors."),
     ] = None,
+    corpus: Annotated[CorpusOptions, Group("Search")] = CorpusOptions(),
     sets: Annotated[SetOptions, Group("Score sets")] = SetOptions(),
     pairs: Annotated[PairOptions, Group("Score pairs")] = PairOptions(),
-    corpus: Annotated[CorpusOptions, Group("Search")] = CorpusOptions(),
     search: Annotated[SearchOptions, Group("Model")] = SearchOptions(),
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
