@@ -148,8 +148,8 @@ def encode(
     outcome.protocol = encoder.describe()
     outcome.ran_on(encoder.backend.device, encoder.backend.precision)
     prefix = encoder.prompt_text(prompt_name, prompt)
-    if prompt_name is None and prompt is None and not prefix and encoder.spec.prompts:
-        known = ", ".join(encoder.spec.prompts)
+    if prompt_name is None and prompt is None and not prefix and any(encoder.spec.prompts.values()):
+        known = ", ".join(name for name, text in encoder.spec.prompts.items() if text)
         console.warn(f"{model} was trained with prompts ({known}), and these rows get none; --prompt-name chooses one")
     smaller = _smaller(encoder, parsed_inputs, prefix, vectors, continues=resume or append)
     loaded = {"model": model, **vars(options), "backend": encoder.backend.name, "precision": encoder.backend.precision}
