@@ -178,12 +178,15 @@ def _encoder(
 ) -> SentenceEncoder:
     """Load the model that was given, or the one that made the stored vectors."""
     from sentcli.encoder.announce import load_encoder
+    from sentcli.io.sources import open_source
 
     if models:
         if stored is not None and not stored.origin.known:
             console.note(f"{options.corpus} does not say which model made its vectors; it has to be {models[0]}")
         return load_encoder(models[0], load_options)
     if stored is None:
+        if options.corpus != "-":
+            open_source(str(options.corpus))  # a file that is missing is said first
         raise InputError(f"{options.corpus} holds texts, which are encoded first: give the model with -m")
     model = stored.origin.named_model()
     console.detail(f"{options.corpus} was encoded with {model}, which is taken")
