@@ -122,6 +122,7 @@ def encode(
     text_field: str = 'text',
     id_field: str | None = None,
     input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
+    types: list[str] | str | None = None,
     on_null: Literal['error', 'empty', 'skip'] = 'error',
     on_long: Literal['truncate', 'error', 'chunk-mean'] = 'truncate',
     prompt_name: str | None = None,
@@ -158,6 +159,7 @@ def encode(
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
         input_format: Read every input as this, whatever its suffix.
+        types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of text, int, float, bool, date, timestamp, timestamp-utc.
         on_null: What to do with a row that has no text.
         on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
         prompt_name: Put one of the model's prompts in front of each text, such as query.
@@ -358,6 +360,15 @@ def senteval(
 def retrieve(
     model: list[str] | str | None = None,
     *,
+    corpus: str | None = None,
+    query: list[str] | str | None = None,
+    queries: str | None = None,
+    query_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
+    texts: str | None = None,
+    rescore: str | None = None,
+    text_field: str = 'text',
+    id_field: str | None = None,
+    hits: str | None = None,
     beir: list[Path] | Path | str | list[str] | None = None,
     split: str | None = None,
     run: Path | str | None = None,
@@ -366,13 +377,6 @@ def retrieve(
     in_domain: str | None = None,
     exclude: Literal['equal-text-except-gold', 'own', 'equal-text', 's2-only'] = 'equal-text-except-gold',
     pair_fields: str | None = None,
-    corpus: str | None = None,
-    query: list[str] | str | None = None,
-    queries: str | None = None,
-    query_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
-    text_field: str = 'text',
-    id_field: str | None = None,
-    hits: str | None = None,
     search: str = 'dense',
     dense_weight: float | None = None,
     language: str | None = None,
@@ -399,7 +403,16 @@ def retrieve(
     """Search a corpus, or score retrieval: BEIR's sets with BEIR's metrics, or pairs of one domain.
 
     Args:
-        model: A model folder, a short name (sentcli doctor lists them), or a hub id; --beir and --in-domain compare several.
+        model: A model folder, a short name (sentcli doctor lists them), or a hub id; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
+        corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors, npy.
+        query: Text to search for; may be given several times.
+        queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
+        query_format: Read --queries as this, whatever its suffix; standard input is txt.
+        texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.
+        rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
+        text_field: Column of the corpus that holds the text.
+        id_field: Column of the corpus that holds the id.
+        hits: Write the hits as JSON Lines, one query a line; - is standard output.
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several times.
         split: Split of the qrels; default: test, but dev of msmarco.
         run: Write the hits as a TREC run; a folder of runs for several sets or ways.
@@ -408,13 +421,6 @@ def retrieve(
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
         exclude: Which sentences do not count as answers; docs/retrieval-scores.md explains the rules.
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
-        corpus: Search a text file, or a directory that encode or index wrote.
-        query: Text to search for; may be given several times.
-        queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
-        query_format: Read --queries as this, whatever its suffix; standard input is txt.
-        text_field: Column of the corpus that holds the text.
-        id_field: Column of the corpus that holds the id.
-        hits: Write the hits as JSON Lines, one query a line; - is standard output.
         search: dense, bm25, or both fused: rrf (by rank) or weighted (by score). Several ways are set side by side.
         dense_weight: Share of the dense score in --search weighted: 0.5.
         language: Language of bm25: english, or another that Snowball stems, or none.

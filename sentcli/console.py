@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from rich.console import Console
@@ -144,34 +145,95 @@ def working(label: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def encoding(label: str, total: int) -> Iterator[Callable[[Counted], None]]:
-    """Show a bar with rows/s, tokens/s and the time left, which each encoded batch advances."""
-    if _hidden():  # rich.progress need not be imported
-        yield lambda batch: None
-        return
-    tokens = 0
-    with bar() as progress, shown_on(progress.console):
-        task = progress.add_task(label, total=total, status="")
+    """Show a bar with rows/s, tokens/s and the time left, which each encoded batch advances; see `counting`."""
+    tokens = texts = 0
+    began = time.monotonic()
+    with counting(label, total) as advance:
 
-        def advance(batch: Counted) -> None:
-            nonlocal tokens
-            tokens += batch.tokens
-            progress.update(task, advance=batch.texts)
-            if elapsed := progress.tasks[0].elapsed:
-                speed = progress.tasks[0].completed / elapsed
-                progress.update(task, status=f"{speed:,.0f} rows/s, {tokens / elapsed:,.0f} tokens/s")
+        def add(batch: Counted) -> None:
+            nonlocal tokens, texts
+            tokens, texts = tokens + batch.tokens, texts + batch.texts
+            elapsed = max(time.monotonic() - began, 1e-9)
+            advance(batch.texts, f"{texts / elapsed:,.0f} rows/s, {tokens / elapsed:,.0f} tokens/s")
 
-        yield advance
+        yield add
+
+
+class Advance(Protocol):
+    """Advances a bar by a number, with a status that is shown beside it."""
+
+    def __call__(self, count: int, status: str = "") -> None:
+        """Advance."""
 
 
 @contextmanager
-def counting(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar up to `total`; the function that is yielded advances it by a number."""
-    if _hidden():
-        yield lambda count: None
-        return
-    with bar() as progress, shown_on(progress.console):
-        task = progress.add_task(label, total=total, status="")
-        yield lambda count: progress.update(task, advance=count)
+def counting(label: str, total: int) -> Iterator[Advance]:
+    """Show a bar up to `total`; the function that is yielded advances it by a number.
+
+    A terminal has a bar, a notebook one of tqdm. Elsewhere, as under nohup or SLURM, there is a line on standard error
+    now and then. Nothing is shown if quiet.
+    """
+    if state.quiet:
+        yield lambda count, status="": None
+    elif _in_notebook():
+        from tqdm.auto import tqdm
+
+        with tqdm(total=total, desc=label) as meter:
+
+            def advance_meter(count: int, status: str = "") -> None:
+                meter.set_postfix_str(status, refresh=False)
+                meter.update(count)
+
+            yield advance_meter
+    elif _hidden():  # rich.progress need not be imported
+        yield _Lines(label, total).add
+    else:
+        with bar() as progress, shown_on(progress.console):
+            task = progress.add_task(label, total=total, status="")
+            yield lambda count, status="": progress.update(task, advance=count, status=status)
+
+
+@dataclass
+class _Lines:
+    """Prints how far a work is in lines: one every `EVERY` seconds, later one for each twentieth of the time gone."""
+
+    label: str
+    total: int
+    began: float = field(default_factory=lambda: time.monotonic())
+    said: float = field(default_factory=lambda: time.monotonic())
+    done: int = 0
+    at_once: int = 0
+    """What was done within the first second, as by an earlier run: it says nothing about the speed."""
+
+    def add(self, count: int, status: str = "") -> None:
+        """Count, and print a line if it is time."""
+        now = time.monotonic()
+        self.done += count
+        if now - self.began < 1:
+            self.at_once = self.done
+        if now - self.said < max(EVERY, (now - self.began) / 20):
+            return
+        self.said = now
+        speed = (self.done - self.at_once) / (now - self.began)
+        left = f", {_duration((self.total - self.done) / speed)} left" if speed > 0 else ""
+        of_total = f"{self.done:,} of {self.total:,} ({self.done / max(self.total, 1):.0%})"
+        after = f" after {_duration(now - self.began)}{left}"
+        note(f"{self.label}: {of_total}{after}{f', {status}' if status else ''}")
+
+
+EVERY = 30.0
+"""The least time in seconds between two lines of progress."""
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as hours, minutes and seconds."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"
+
+
+def _in_notebook() -> bool:
+    return stderr().is_jupyter
 
 
 def _hidden() -> bool:

@@ -73,6 +73,17 @@ def package_folder(package: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def on_this_machine(model: str) -> bool:
+    """Tell whether a model can be loaded without the network: a local folder, or a name whose files are here."""
+    if Path(model).expanduser().is_dir():
+        return True
+    entry = find_entry(model)
+    if entry is not None and own_folder(entry) is not None:
+        return True
+    repository = entry.source if entry is not None else model
+    return repository.count("/") == 1 and all(repository.split("/")) and _cached(repository) is not None
+
+
 def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     """Find the folder of a model: a local directory, a short name, or a hub id.
 

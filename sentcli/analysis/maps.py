@@ -208,31 +208,43 @@ def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
 
 
 def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
-    """Return the words that set each group apart: those with the highest mean tf-idf in it minus that of other texts.
+    """Return the words that set each group apart: those with the highest class-based tf-idf, at most `WORDS`.
 
-    There are at most `WORDS` of each group; English function words are left out.
+    English function words and, of 200 texts and more, words in fewer than three texts are left out.
 
     Args:
         texts: ``[n]``.
         groups: 0, 1, ..., none of them empty ``[n]``.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.feature_extraction.text import CountVectorizer
 
     many = len(texts) >= 200
-    vectorizer = TfidfVectorizer(stop_words="english", min_df=3 if many else 1, max_features=TERMS, sublinear_tf=True)
+    vectorizer = CountVectorizer(stop_words="english", min_df=3 if many else 1, max_features=TERMS)
     total = int(groups.max()) + 1
     try:
         matrix = vectorizer.fit_transform(texts)
     except ValueError:  # no text has a word that is counted
         return [[] for _ in range(total)]
-    terms, whole, words = vectorizer.get_feature_names_out(), np.asarray(matrix.sum(axis=0)).ravel(), []
-    for group in range(total):
-        inside = groups == group
-        here = np.asarray(matrix[inside].sum(axis=0)).ravel()
-        apart = here / inside.sum() - (whole - here) / max((~inside).sum(), 1)
-        best = np.argsort(-apart, kind="stable")[:WORDS]
-        words.append([str(terms[i]) for i in best if apart[i] > 0])
-    return words
+    terms = vectorizer.get_feature_names_out()
+    counts = np.stack([np.asarray(matrix[groups == group].sum(axis=0)).ravel() for group in range(total)])
+    weights = class_based_tf_idf(counts)
+    best = np.argsort(-weights, axis=1, kind="stable")[:, :WORDS]
+    return [[str(terms[i]) for i in row if weights[group, i] > 0] for group, row in enumerate(best)]
+
+
+def class_based_tf_idf(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+    """Return the weight of each word in each group ``[groups, words]``: ``tf(t, c) log(1 + A / tf(t))``.
+
+    tf(t, c) is the share of the word t among the words of the group c, tf(t) how often t occurs in all groups, and A
+    the mean number of words of a group. Grootendorst, "BERTopic: Neural topic modeling with a class-based TF-IDF
+    procedure", 2022, eq. 2; the share instead of the count is that of its code.
+
+    Args:
+        counts: how often each word occurs in each group ``[groups, words]``, each word at least once.
+    """
+    sizes = counts.sum(axis=1, keepdims=True)
+    weights: npt.NDArray[np.float64] = counts / np.maximum(sizes, 1) * np.log(1 + sizes.mean() / counts.sum(axis=0))
+    return weights
 
 
 def match(reference: Groups, groups: Groups, free: int) -> Groups:
@@ -300,8 +312,8 @@ class Map:
     neighbours: npt.NDArray[np.int64]
     """The k nearest texts by cosine ``[n, k]``."""
     clusters: pd.DataFrame
-    """A row for each cluster: number (from 1; matched between models), size, words that set its texts apart, and
-    example, the text nearest to its centre."""
+    """A row for each cluster: number (from 1; matched between models), size, name and words (those that set its texts
+    apart, as a text and as a list), and example, the text nearest to its centre."""
     measures: dict[str, Any]
     """By name: dimension; map_purity, the mean share of the k nearest points on the map that are in a point's own
     cluster; neighbour_overlap, the mean share of the k nearest texts by cosine that are among the k nearest points;
@@ -367,5 +379,6 @@ def _described(vectors: Floats, texts: Sequence[str], own: Groups, groups: Group
         inside = np.flatnonzero(own == cluster)
         example = texts[int(inside[np.argmax(unit_rows(vectors[inside]) @ centre)])]
         number = int(groups[inside[0]]) + 1
-        rows.append({"number": number, "size": len(inside), "words": words[cluster], "example": example})
+        named = {"name": ", ".join(words[cluster]), "words": words[cluster]}
+        rows.append({"number": number, "size": len(inside), **named, "example": example})
     return pd.DataFrame(rows).sort_values("number", kind="stable", ignore_index=True)

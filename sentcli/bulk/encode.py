@@ -18,7 +18,8 @@ from sentcli.bulk.engines import encoded, open_engine
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked
-from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare
+from sentcli.io.column_types import name_of
+from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare, load_manifest
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import DatasetWriter, OutputPlan, Write, open_writer, output_kind
@@ -121,6 +122,15 @@ def read_inputs(
     return Inputs(sources, options, surveyed)
 
 
+def types_of(output: str) -> dict[str, str]:
+    """Return the types of the columns of a directory that is continued, by name; an empty dict if there is none."""
+    folder = Path(output)
+    if output_kind(output) != "directory" or not folder.is_dir():
+        return {}
+    manifests = [path for path in sorted(folder.iterdir()) if path.name == MANIFEST or PART.fullmatch(path.name)]
+    return {name: name_of(kind) for name, kind in load_manifest(manifests[0]).columns.items()} if manifests else {}
+
+
 @dataclass(frozen=True)
 class EncodeSettings:
     """How rows are encoded and written."""
@@ -200,6 +210,7 @@ def encode_files(
             shards=writer.missing,
             first_number=writer.first_number,
             columns=list(plan.column_types),
+            casts=inputs.survey.casts,
         )
         with open_engine(encoder, options, progress, settings.devices, settings.load) as engine:
             for block, vectors, block_counts in encoded(reader, engine, output, settings.on_long):

@@ -8,16 +8,46 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from annotated_types import Ge
+from typer.core import TyperCommand
 
 from sentcli import console
+from sentcli.cli.completion import completer
 from sentcli.errors import SentcliError
 from sentcli.verbs.declaration import Argument, Verb, alternatives
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.", rich_help_panel="Output")]
+
+
+class Command(TyperCommand):
+    """A command whose help page folds long names of options instead of cutting them."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help page."""
+        from typer import rich_utils
+
+        for name in ("highlighter", "negative_highlighter"):
+            highlight = getattr(rich_utils, name)
+            if not isinstance(highlight, Folding):
+                setattr(rich_utils, name, Folding(highlight))
+        super().format_help(ctx, formatter)
+
+
+@dataclass(frozen=True)
+class Folding:
+    """A highlighter of names, which fold where there is no room for them."""
+
+    highlight: Callable[[str], Any]
+
+    def __call__(self, text: str) -> Any:
+        """Return a name as rich's text."""
+        shown = self.highlight(text)
+        shown.overflow = "fold"
+        return shown
 
 
 def register(function: Any, group: typer.Typer) -> None:
@@ -43,13 +73,14 @@ def register(function: Any, group: typer.Typer) -> None:
     command_of_verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command_of_verb.__annotations__ = {p.name: p.annotation for p in parameters}
     required = any(argument.required for argument in verb.arguments)
-    group.command(verb.name, no_args_is_help=required, help=verb.help)(command_of_verb)
+    group.command(verb.name, cls=Command, no_args_is_help=required, help=verb.help)(command_of_verb)
 
 
 def _annotation(argument: Argument) -> Any:
     """Return the type of an argument, annotated with its Typer option."""
     flag = argument.flag
     settings: dict[str, Any] = {"help": argument.help, "metavar": flag.metavar, "rich_help_panel": flag.panel}
+    settings["autocompletion"] = completer(argument.name)
     settings["show_default"] = argument.default is not None and not argument.required
     for bound in argument.bounds:
         settings["min" if isinstance(bound, Ge) else "max"] = bound.ge if isinstance(bound, Ge) else bound.le

@@ -44,7 +44,7 @@ def read_model(name: str, options: ModelOptions) -> EncoderSpec:
     if entry is not None and spec.assumed_pooling:
         spec = spec.with_pooling(entry.pooling).with_normalize(entry.normalize)
         spec = replace(spec, max_length=spec.max_length or entry.max_length)
-    if entry is not None and entry.prompts and not spec.prompts:
+    if entry is not None and entry.prompts and not any(spec.prompts.values()):
         spec = replace(spec, prompts=dict(entry.prompts))
     if options.pooling is not None:
         spec = spec.with_pooling(options.pooling)

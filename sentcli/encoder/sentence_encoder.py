@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,7 +128,7 @@ class SentenceEncoder:
         prompt: str | None = None,
         batch_tokens: int | None = None,
         on_long: OnLong = "truncate",
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Vectors:
         """Return one vector a sentence, float32 ``[n, dim]``, in the given order.
 
@@ -137,7 +138,7 @@ class SentenceEncoder:
             prompt: a text in front of each sentence, instead of a named prompt.
             batch_tokens: the token budget of one forward pass.
             on_long: as for `encode_distinct`.
-            progress: called after every batch.
+            progress: called after every batch; True shows a bar, in a terminal or a notebook.
 
         Raises:
             TypeError: if `sentences` is a single str, or holds anything but str.
@@ -155,7 +156,7 @@ class SentenceEncoder:
         prompt: str | None = None,
         batch_tokens: int | None = None,
         on_long: OnLong = "truncate",
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> tuple[Vectors, EncodeStats]:
         """Encode like `encode`, and also return the counts of truncated texts, tokens and distinct texts."""
         if isinstance(sentences, str):
@@ -165,11 +166,41 @@ class SentenceEncoder:
                 raise TypeError(f"encode takes strings, not {type(text).__name__}")
         unique, index = batching.distinct(sentences)
         prefix = self.prompt_text(prompt_name, prompt)
-        encoded = self.encode_distinct(unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=progress)
+        with _bar(len(unique)) if progress is True else nullcontext(progress or None) as called:
+            encoded = self.encode_distinct(unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=called)
         lost = 0 if on_long == "chunk-mean" else int(encoded.beyond.sum())
         truncated = int(np.count_nonzero(encoded.beyond))
         stats = EncodeStats(len(sentences), len(unique), encoded.tokens, truncated, lost)
         return (encoded.vectors if len(unique) == len(sentences) else encoded.vectors[index]), stats
+
+    def similarity(
+        self, first: Sequence[str] | npt.NDArray[Any], second: Sequence[str] | npt.NDArray[Any]
+    ) -> npt.NDArray[np.float32]:
+        """Return the cosine of each of the first with each of the second, float32 ``[n, m]``.
+
+        Args:
+            first: texts, which are encoded without a named prompt, or vectors ``[n, dim]``.
+            second: texts or vectors ``[m, dim]``.
+
+        Raises:
+            TypeError: as for `encode`.
+            ValueError: if the vectors are of different dimensions.
+        """
+        units = []
+        for side in (first, second):
+            vectors = np.asarray(side, np.float32) if isinstance(side, np.ndarray) else self.encode(side)
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            units.append(vectors / np.where(lengths > 0, lengths, 1))
+        return np.asarray(units[0] @ units[1].T, np.float32)
+
+    def __repr__(self) -> str:
+        """Return model, dimension and choices in one line."""
+        facts = self.describe()
+        unit = ", unit length" if facts["normalize"] else ""
+        return (
+            f"SentenceEncoder({self.model!r}: {self.dimension} dimensions, pooling {facts['pooling']}{unit}, at most "
+            f"{facts['max_length']} tokens; {facts['backend']} on {self.backend.device}, {facts['precision']})"
+        )
 
     def encode_distinct(
         self,
@@ -306,3 +337,10 @@ class SentenceEncoder:
             "backend": self.backend.name,
             "precision": self.backend.precision,
         }
+
+
+def _bar(total: int) -> AbstractContextManager[Progress]:
+    """Return a bar for so many texts; rich is imported for it alone."""
+    from sentcli import console
+
+    return console.encoding("encoding", total)

@@ -12,16 +12,18 @@ import tempfile
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.column_types import TEXT, Column, cast, check_held, kinds_of, merged, name_of
 from sentcli.io.sources import FORMATS, Source, is_id, kind_of, lines_and_places, records
 
 OnNull = Literal["error", "empty", "skip"]
@@ -37,6 +39,8 @@ class ReadOptions:
     on_null: OnNull = "error"
     null_hint: str = ""
     """The end of the error message about a null, for commands whose users can choose `on_null`."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The types of columns by `column_types.types`; those of others are found in their values."""
 
 
 @dataclass
@@ -65,6 +69,12 @@ class Survey:
     nulls: int = 0
     column_types: dict[str, Any] = field(default_factory=dict)
     """The Arrow type of each column besides id and text."""
+    casts: dict[str, Any] = field(default_factory=dict)
+    """The Arrow type of each column that has texts to be converted."""
+    found: dict[str, str] = field(default_factory=dict)
+    """The type that was found in the texts of each column of CSV and TSV files, by its name."""
+    mixed: dict[str, str] = field(default_factory=dict)
+    """The columns that stay text because they mix values of a type with others, with the first other value."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,8 @@ class Row:
     id: str | None
     text: str
     extras: dict[str, Any]
+    line: int = 0
+    """The number of its line, or of its row in Parquet, from 1."""
 
 
 def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
@@ -110,7 +122,7 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
             problem = "missing or null" if row_id is None else f"{kind_of(row_id)}, not an id"
             raise DataError(source.name, f"{id_field!r} is {problem}", line=line, unit=unit)
         extras = {name: value for name, value in record.items() if name not in (text_field, id_field)}
-        yield Row(None if row_id is None else str(row_id), text, extras)
+        yield Row(None if row_id is None else str(row_id), text, extras, line)
     if number >= 0 and not has_text_field:  # the name is probably misspelt
         raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
 
@@ -133,36 +145,33 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     """
     surveyed = Survey()
     kinds: defaultdict[str, set[str]] = defaultdict(set)
+    columns: dict[str, Column] = {}
     for source in sources:
         before = surveyed.rows + surveyed.nulls
+        untyped = source.format in ("csv", "tsv")
         for row in rows(source, options):
             if row is None:
                 surveyed.nulls += 1
                 continue
             surveyed.rows += 1
             for name, value in row.extras.items():
-                kinds[name] |= _kinds(value)
+                given, held = options.types.get(name), kinds[name]
+                if isinstance(value, str) and (untyped or given is not None):
+                    columns.setdefault(name, Column(name, given)).add(value, source.name, row.line)
+                    continue
+                if given is not None:
+                    check_held(name, given, value, source.name, row.line)
+                held |= kinds_of(value)
         if surveyed.rows + surveyed.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
-    surveyed.column_types = {name: _arrow_type(values) for name, values in kinds.items()}
+    surveyed.column_types = {
+        name: merged(name, columns.get(name), values, options.types) for name, values in kinds.items()
+    }
+    is_text = {name for name, kind in surveyed.column_types.items() if name_of(kind) == TEXT}
+    surveyed.casts = {name: kind for name, kind in surveyed.column_types.items() if name in {*columns} - is_text}
+    surveyed.found = {name: name_of(surveyed.column_types[name]) for name in columns if name not in options.types}
+    surveyed.mixed = {name: column.mixed for name, column in columns.items() if column.mixed}
     return surveyed
-
-
-def _kinds(value: object) -> set[str]:
-    """Return the name of a value's type, ``long`` for an integer beyond float64's precision, nothing for None."""
-    if value is None:
-        return set()
-    if type(value) is not int or abs(value) <= 2**53:  # a float64 holds these integers, too
-        return {type(value).__name__}
-    return {"long" if -(2**63) <= value < 2**63 else "other"}
-
-
-def _arrow_type(kinds: set[str]) -> Any:
-    """Return the narrowest Arrow type that holds all values of these kinds; strings hold any value, as JSON."""
-    import pyarrow as pa
-
-    simple = ({"bool"}, pa.bool_()), ({"int", "long"}, pa.int64()), ({"int", "float"}, pa.float64())
-    return next((kind for names, kind in simple if kinds and kinds <= names), pa.string())
 
 
 def blocks(
@@ -174,6 +183,7 @@ def blocks(
     shards: Iterable[int] | None = None,
     first_number: int = 0,
     columns: Sequence[str] = (),
+    casts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Block]:
     """Yield blocks of rows over all inputs, in order.
 
@@ -186,6 +196,7 @@ def blocks(
         shards: the numbers of the shards to yield; the rows of other shards are read and dropped.
         first_number: the number of the first row, for ids that are row numbers.
         columns: the names of the other columns to keep; a row without one gets None.
+        casts: the Arrow types of columns whose texts are converted; see `Survey`.
     """
     block = Block(columns={name: [] for name in columns})
     kept_shards = None if shards is None else frozenset(shards)
@@ -200,7 +211,7 @@ def blocks(
             if kept_shards is not None and shard not in kept_shards:
                 continue
             if len(block) and (shard != block.shard or len(block) == block_rows):
-                yield block
+                yield _with_types(block, casts)
                 block = Block(columns={name: [] for name in columns})
             if not len(block):
                 block.shard, block.first_row = shard, rows_with_text - 1
@@ -210,7 +221,13 @@ def blocks(
             for name in columns:
                 block.columns[name].append(row.extras.get(name))
     if len(block):
-        yield block
+        yield _with_types(block, casts)
+
+
+def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:
+    for name in block.columns.keys() & casts.keys():
+        block.columns[name] = cast(block.columns[name], casts[name])
+    return block
 
 
 PAIR_COLUMNS = ("sentence1", "sentence2", "score")

@@ -26,6 +26,14 @@ from sentcli.io.digests import file_digest
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
+BINARY = {
+    b"\x93NUMPY": "a NumPy array",
+    b"PK\x03\x04": "an archive (zip, docx, xlsx, npz)",
+    b"%PDF": "a PDF document",
+    b"PAR1": "Parquet: its name has to end in .parquet",
+    b"\x1f\x8b": "compressed by gzip: its name has to end in .gz",
+}
+"""What a file is whose first bytes are these."""
 BOM = b"\xef\xbb\xbf"
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 MAX_FIELD = 2**31 - 1  # csv's default of 128 KiB is too small for a long document
@@ -42,6 +50,8 @@ class Source:
     format: str
     """One of the values of FORMATS."""
     gzipped: bool = False
+    without: tuple[str, ...] = ()
+    """Columns of a Parquet file that are not read, such as vectors."""
 
     def open(self) -> BinaryIO:
         """Open the file, decompressed if it is gzipped."""
@@ -82,7 +92,24 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     suffix = (path.with_suffix("") if gzipped else path).suffix.lower()
     if suffix == ".json" and file_format is None:
         raise InputError(f"{path}: a .json file is one document, not rows; use JSON Lines (.jsonl)")
+    if file_format is None and suffix not in FORMATS and not gzipped:
+        _refuse_binary(path, suffix)
     return Source(name, path, file_format or FORMATS.get(suffix, "txt"), gzipped)
+
+
+def _refuse_binary(path: Path, suffix: str) -> None:
+    """Refuse a file that is no text, although its suffix names no other format.
+
+    Raises:
+        InputError: which says what the file is.
+    """
+    with path.open("rb") as handle:
+        first = handle.read(8)
+    kind = next((kind for start, kind in BINARY.items() if first.startswith(start)), None)
+    if suffix == ".safetensors":
+        kind = "a file of tensors"
+    if kind is not None:
+        raise InputError(f"{path} holds no texts: it is {kind}")
 
 
 _temporary_files: list[Path] = []
@@ -188,7 +215,8 @@ def _parquet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             # Parquet is read from its end, so a gzipped file has to be unpacked into memory
             table = pq.ParquetFile(io.BytesIO(handle.read()) if source.gzipped else handle)
-            for batch in table.iter_batches(batch_size=4096):
+            columns = [name for name in table.schema_arrow.names if name not in source.without]
+            for batch in table.iter_batches(batch_size=4096, columns=columns):
                 for record in _records_of(batch):
                     number += 1
                     yield number, record

@@ -237,7 +237,7 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
         tuple(modules),
         max_length=settings.max_seq_length,
         lowercase=bool(settings.do_lower_case),
-        prompts={name: text for name, text in (prompting.prompts or {}).items() if text},
+        prompts={name: text for name, text in (prompting.prompts or {}).items() if text is not None},
         default_prompt=prompting.default_prompt_name,
         config=_read_config(transformer, f"{folder} has no config.json for its transformer"),
     )

@@ -55,6 +55,8 @@ class Section:
     figure: Figure | None = None
     file: str = ""
     """The name of the table's CSV without a suffix; empty if none is written."""
+    rows: pd.DataFrame | None = None
+    """All rows for this CSV, where the table shows only the first."""
     code: Sequence[str] = ()
     """Lines of a shell script."""
     level: int = 2

@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError
+from sentcli.errors import DataError, one_line
 from sentcli.io.atomic import regular
-from sentcli.io.dataset import Shard
 from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_source
 from sentcli.search.bm25 import BM25
 from sentcli.search.exact import Neighbours
 from sentcli.search.fusion import Way, depth, fuse
-from sentcli.search.searcher import Searcher
+from sentcli.search.searcher import Searcher, SmallerSearch
+
+EMBEDDING = "embedding"
+"""The column of the vectors in files that `encode` wrote."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class RowsInMemory:
     """Documents that are held in memory."""
 
     rows: list[Document]
+    had_vectors: bool = False
+    """Whether the file has a column of vectors, which was left out."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -53,28 +57,26 @@ class RowsInMemory:
 
 
 class RowsOnDisk:
-    """Documents of a directory that `encode` wrote; a row group of Parquet is read when one of its rows is needed.
+    """Documents in Parquet files that `encode` wrote; a row group is read when one of its rows is needed.
 
     Args:
-        folder: the directory.
-        shards: the shards in its manifest.
+        paths: the files, which may also hold vectors.
+        counts: the number of rows in each.
 
     Raises:
-        DataError: if a file is missing or damaged, or has another number of rows than the manifest says.
+        DataError: if a file is missing or damaged, or has another number of rows.
     """
 
-    def __init__(self, folder: Path, shards: Sequence[Shard]) -> None:
-        self.paths = [folder / shard.rows for shard in shards]
+    def __init__(self, paths: Sequence[Path], counts: Sequence[int]) -> None:
+        self.paths = paths
         self._groups: list[tuple[Path, int]] = []
         """The file of each row group, and the number of the group in that file."""
         sizes = []
-        for path, shard in zip(self.paths, shards, strict=True):
-            with _reading(path):
+        for path, count in zip(paths, counts, strict=True):
+            with reading(path):
                 metadata = _parquet().read_metadata(path)
-            if metadata.num_rows != shard.count:
-                raise DataError(
-                    path, f"holds {metadata.num_rows} rows, not {shard.count}; encode again with --overwrite"
-                )
+            if metadata.num_rows != count:
+                raise DataError(path, f"holds {metadata.num_rows} rows, not {count}; encode again with --overwrite")
             for group in range(metadata.num_row_groups):
                 sizes.append(metadata.row_group(group).num_rows)
                 self._groups.append((path, group))
@@ -95,8 +97,10 @@ class RowsOnDisk:
         for group in np.unique(groups):
             in_group = np.flatnonzero(groups == group)
             path, number = self._groups[group]
-            with _reading(path):
-                table = _parquet().ParquetFile(path).read_row_group(number)
+            with reading(path):
+                file = _parquet().ParquetFile(path)
+                columns = [name for name in file.schema_arrow.names if name != EMBEDDING]
+                table = file.read_row_group(number, columns=columns)
             records = table.take(rows[in_group] - self._firsts[group]).to_pylist()
             for place, record in zip(in_group, records, strict=True):
                 documents[int(place)] = Document(record.pop("id"), record.pop("text"), record)
@@ -121,7 +125,7 @@ class RowsOnDisk:
 
     def _column(self, name: str) -> Iterator[str]:
         for path in self.paths:
-            with _reading(path):
+            with reading(path):
                 for batch in _parquet().ParquetFile(path).iter_batches(columns=[name]):
                     yield from batch[name].to_pylist()
 
@@ -133,7 +137,7 @@ def _parquet() -> Any:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path, remedy: str = "encode again with --overwrite") -> Iterator[None]:
     """Turn errors of Parquet inside the block into one message that names the file."""
     import pyarrow as pa
 
@@ -141,25 +145,26 @@ def _reading(path: Path) -> Iterator[None]:
         regular(path)
         yield
     except (pa.ArrowException, OSError) as error:
-        raise DataError(path, f"damaged ({error}); encode again with --overwrite") from error
+        raise DataError(path, f"damaged ({one_line(error)}); {remedy}") from error
 
 
-def read_rows(name: str, options: ReadOptions) -> RowsInMemory:
-    """Read a file of documents, with all its columns.
+def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:
+    """Read files of documents as one, with all their columns but vectors.
 
     Raises:
         DataError: for a broken row, or an empty file.
     """
-    source = open_source(name)
-    columns = list(survey([source], options).column_types)
+    sources = [replace(open_source(name), without=(EMBEDDING,)) for name in names]
+    surveyed = survey(sources, options)
+    columns = [name for name in surveyed.column_types if name != EMBEDDING]
     rows = [
         Document(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
-        for block in blocks([source], options, columns=columns)
+        for block in blocks(sources, options, columns=columns, casts=surveyed.casts)
         for i in range(len(block))
     ]
     if not rows:
-        raise DataError(name, "the file is empty: there is nothing to search")
-    return RowsInMemory(rows)
+        raise DataError(names[0], "the file is empty: there is nothing to search")
+    return RowsInMemory(rows, EMBEDDING in surveyed.column_types)
 
 
 @dataclass(frozen=True)
@@ -185,7 +190,7 @@ class Corpus:
     """
 
     rows: RowsInMemory | RowsOnDisk
-    searcher: Searcher | None = None
+    searcher: Searcher | SmallerSearch | None = None
     bm25: BM25 | None = None
 
     def search(

@@ -111,21 +111,23 @@ class Blocks:
     """Vectors ``[n, dim]`` in several arrays, one after the other.
 
     Args:
-        arrays: each ``[rows, dim]``; at least one.
+        arrays: each ``[rows, dim]``, or with `signs` ``[rows, dim / 8]``; at least one.
+        signs: the dimension of vectors of 1 and -1, eight of which stand in a byte; None for vectors of numbers.
     """
 
-    def __init__(self, arrays: Sequence[npt.NDArray[np.generic]]) -> None:
-        self.arrays = arrays
+    def __init__(self, arrays: Sequence[npt.NDArray[np.generic]], *, signs: int | None = None) -> None:
+        self.arrays, self.signs = arrays, signs
         self.ends = np.cumsum([len(array) for array in arrays])
 
     @classmethod
-    def mapped(cls, folder: Path, shards: Sequence[Shard], dimension: int) -> Blocks:
+    def mapped(cls, folder: Path, shards: Sequence[Shard], dimension: int, *, signs: int | None = None) -> Blocks:
         """Map the shards of a directory that `encode` wrote.
 
         Args:
             folder: the directory.
             shards: the shards in its manifest.
-            dimension: the dimension of the vectors.
+            dimension: the width of the arrays.
+            signs: as for the class.
 
         Raises:
             DataError: if a file is missing or damaged, or has another shape than the manifest says.
@@ -141,12 +143,12 @@ class Blocks:
                 expected = f"{shard.count} vectors of {dimension} dimensions"
                 raise DataError(path, f"holds {list(array.shape)}, not {expected}; encode again with --overwrite")
             arrays.append(array)
-        return cls(arrays or [np.empty((0, dimension), np.float32)])
+        return cls(arrays or [np.empty((0, dimension), np.float32 if signs is None else np.uint8)], signs=signs)
 
     @property
     def dimension(self) -> int:
         """The dimension of the vectors."""
-        return int(self.arrays[0].shape[1])
+        return int(self.arrays[0].shape[1]) if self.signs is None else self.signs
 
     def __len__(self) -> int:
         return int(self.ends[-1])
@@ -156,7 +158,14 @@ class Blocks:
         for array, end in zip(self.arrays, self.ends, strict=True):
             begin = max(first - (int(end) - len(array)), 0)
             for start in range(begin, len(array), rows):
-                yield array[start : start + rows]
+                yield self._numbers(array[start : start + rows])
+
+    def _numbers(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """Return rows as they are, or their bits as 1 and -1."""
+        if self.signs is None:
+            return rows
+        ones: npt.NDArray[np.int8] = np.unpackbits(rows.view(np.uint8), axis=1, count=self.signs).view(np.int8)
+        return ones * np.int8(2) - np.int8(1)
 
     def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
         """Return the rows ``[n, dim]`` at some positions ``[n]``."""
@@ -168,7 +177,7 @@ class Blocks:
             first = self.ends[number] - len(array)
             for start in range(0, len(in_array), TAKEN):
                 part = in_array[start : start + TAKEN]
-                vectors[part] = array[positions[part] - first]
+                vectors[part] = self._numbers(array[positions[part] - first])
                 pages: Any = array.base
                 if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
                     pages.madvise(mmap.MADV_DONTNEED)  # the process gives the pages up; they stay in the system's cache

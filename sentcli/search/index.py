@@ -64,6 +64,8 @@ def build(
     Raises:
         InputError: for a kind that does not fit the store, or if the existing index was built otherwise.
     """
+    if store.origin.bits and request.kind != ann.FLAT:
+        raise InputError(f"{store.folder} holds bits, which are searched exactly: it needs no index")
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place = store.place(recipe.name)
     job = _IndexBuild(store, request, recipe, progress, step)
@@ -134,7 +136,7 @@ class _IndexBuild:
     def _empty(self, factory: str) -> FaissIndex:
         """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
         request, store = self.request, self.store
-        store.check_similarity(request.similarity)
+        store.origin.check_similarity(request.similarity)
         return check_recipe(
             replace(self.recipe, factory=factory), store.dimension, request.similarity, request.settings
         )

@@ -6,7 +6,7 @@ The recall of an index against exact search is measured here, and its search par
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
 RESCORED = 100
 """The least number of rows that are compared exactly where an index holds codes."""
+FULL_RESCORED = 10
+"""How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
 K = 10
 """The number of hits by which an index is compared with exact search."""
 SAMPLE = 1000
@@ -108,8 +110,44 @@ class Searcher:
         return {"kind": self.recipe.kind, "factory": self.recipe.factory, **self.efforts, **rescore}
 
 
-def build(kind: str, vectors: npt.NDArray[np.generic], similarity: Similarity = "cosine") -> Searcher:
-    """Return a search over vectors ``[n, dim]`` in memory, tuned on a sample of them.
+@dataclass(frozen=True)
+class SmallerSearch:
+    """Finds the nearest rows by vectors that were made smaller, and rescores them by full ones where there are some.
+
+    Rescoring is the adaptive retrieval of Kusupati et al., "Matryoshka Representation Learning", NeurIPS 2022.
+    """
+
+    searcher: Searcher
+    """The search over the smaller vectors."""
+    fit: Callable[[Vectors], Vectors]
+    """Gives the vectors of queries the dimensions of the smaller ones."""
+    full: Blocks | None = None
+    """The full vectors of the same rows."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """The similarity of query and row."""
+        return self.searcher.similarity
+
+    def search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
+        """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
+        fitted = self.fit(queries.astype(np.float32, copy=False))
+        if self.full is None:
+            return self.searcher.search(fitted, k)
+        parts = [Neighbours.none(0)]
+        candidates = max(k * FULL_RESCORED, RESCORED)
+        size = max(HELD // candidates, 1)
+        for start in range(0, len(queries), size):
+            hits = self.searcher.search(fitted[start : start + size], candidates)
+            asked = prepared(queries[start : start + size], self.similarity)
+            parts.append(merge([self.full.rescored(asked, hits, self.similarity)], k))
+        parts = parts[1:] or parts
+        positions, scores = [hits.positions for hits in parts], [hits.scores for hits in parts]
+        return Neighbours(np.concatenate(positions), np.concatenate(scores))
+
+
+def build(kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine") -> Searcher:
+    """Return a search over vectors ``[n, dim]`` with an index in memory, tuned on a sample of them.
 
     Args:
         kind: as for `ann.recipe`.
@@ -119,11 +157,11 @@ def build(kind: str, vectors: npt.NDArray[np.generic], similarity: Similarity = 
     Raises:
         InputError: as for `ann.recipe`, or if there are too few rows for training.
     """
-    blocks = Blocks([vectors])
-    recipe = ann.recipe(kind, len(vectors), vectors.shape[1])
-    if recipe.kind == ann.FLAT or not len(vectors):
+    blocks = vectors if isinstance(vectors, Blocks) else Blocks([vectors])
+    recipe = ann.recipe(kind, len(blocks), blocks.dimension)
+    if recipe.kind == ann.FLAT or not len(blocks):
         return Searcher([], recipe, blocks, similarity)
-    index = FaissIndex.empty(recipe.factory, vectors.shape[1], similarity)
+    index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity)
     index.train(blocks)
     for block in blocks.since(0, exact.BLOCK):
         index.add(block)

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import refuse_link, replacing
 from sentcli.io.dataset import Manifest, read_manifest
@@ -28,6 +27,7 @@ from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.bm25 import BM25
 from sentcli.search.corpus import RowsOnDisk
 from sentcli.search.exact import Blocks, Similarity
+from sentcli.search.origin import Origin
 from sentcli.search.searcher import Searcher
 
 INDEXES, WORDS = "indexes", "bm25"
@@ -149,6 +149,8 @@ class Store:
 
     folder: Path
     manifest: Manifest
+    origin: Origin
+    """What the manifest says about how the vectors were made."""
 
     @classmethod
     def open(cls, folder: Path, *, to_search: bool = True) -> Store:
@@ -159,23 +161,16 @@ class Store:
             to_search: whether its vectors have to be comparable with those of queries.
 
         Raises:
-            InputError: if there is no manifest, the directory is unfinished, or its vectors are bits; with `to_search`
-                also if the vectors have fewer dimensions than the encoder.
+            InputError: if there is no manifest, the directory is unfinished, or as for `Origin.check_numbers`.
         """
         manifest = read_manifest(folder)
-        done, total, settings = manifest.rows_done, manifest.rows_total, manifest.settings
+        done, total = manifest.rows_done, manifest.rows_total
         if done != total:
             raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
-        bits = settings.get("output_dtype") == "binary"
-        if bits and not to_search:
-            raise InputError(f"{folder} holds bits, not numbers: encode without --output-dtype binary")
-        if to_search and (bits or settings.get("pca_sha256") or settings.get("truncate_dim")):
-            raise InputError(
-                f"{folder} holds vectors of {manifest.dimension} dimensions in {settings.get('output_dtype')}, made "
-                "smaller by --truncate-dim, --pca or binary; those of a query do not compare with them: encode "
-                "without these to search"
-            )
-        return cls(folder, manifest)
+        inputs = [file for group in manifest.groups for file in group.inputs]
+        origin = Origin.of(str(folder), {**manifest.settings, "inputs": inputs})
+        origin.check_numbers(to_search=to_search)
+        return cls(folder, manifest, origin)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -186,11 +181,6 @@ class Store:
     def dimension(self) -> int:
         """The dimension of the vectors."""
         return self.manifest.dimension
-
-    @property
-    def prompt(self) -> str:
-        """The prompt in front of each document."""
-        return self.settings.get("prompt") or ""
 
     @property
     def encoder(self) -> dict[str, Any]:
@@ -210,12 +200,14 @@ class Store:
     @cached_property
     def blocks(self) -> Blocks:
         """The vectors, mapped from their files; see `Blocks.mapped` for errors."""
-        return Blocks.mapped(self.folder, self.manifest.shards, self.dimension)
+        signs = self.origin.signs(self.dimension)
+        return Blocks.mapped(self.folder, self.manifest.shards, self.dimension, signs=signs)
 
     @cached_property
     def rows(self) -> RowsOnDisk:
         """The documents; see `RowsOnDisk` for errors."""
-        return RowsOnDisk(self.folder, self.manifest.shards)
+        shards = self.manifest.shards
+        return RowsOnDisk([self.folder / shard.rows for shard in shards], [shard.count for shard in shards])
 
     @property
     def indexes(self) -> list[str]:
@@ -234,30 +226,6 @@ class Store:
         refuse_link(place.parent)
         refuse_link(place)
         return place
-
-    def check_encoder(self, encoder: SentenceEncoder, document_prompt: str) -> None:
-        """Refuse an encoder whose vectors cannot be compared with those of the store.
-
-        Raises:
-            InputError: if the store was made with another model, pooling, normalisation, length or document prompt.
-        """
-        settings = self.settings
-        if settings.get("model_fingerprint") != encoder.fingerprint():
-            raise InputError(
-                f"{self.folder} was encoded with {settings.get('model')} (pooling {settings.get('pooling')}, maximum "
-                f"length {settings.get('max_length')}), which is not this {encoder.model}: the vectors do not compare"
-            )
-        if self.prompt != document_prompt:
-            raise InputError(
-                f"{self.folder} was encoded with the prompt {self.prompt!r}, documents of this model have "
-                f"{document_prompt!r}: encode again with --prompt, or say --doc-prompt {self.prompt!r} to search it "
-                "as it is"
-            )
-
-    def check_similarity(self, similarity: Similarity) -> None:
-        """Refuse inner products of int8 vectors, whose lengths are lost."""
-        if similarity == "dot" and self.settings.get("output_dtype") == "int8":
-            raise InputError(f"{self.folder} holds vectors in int8, each scaled by itself: only their cosine is known")
 
     def read_index(self, index: str) -> IndexManifest:
         """Read the manifest of an index of vectors.
@@ -329,7 +297,7 @@ class Store:
         similarities = {manifest.similarity for manifest in manifests}
         prompts = {manifest.query_prompt for manifest in manifests}
         similarity = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
-        self.check_similarity(similarity)
+        self.origin.check_similarity(similarity)
         searcher = Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, similarity, device)
         return OpenedIndex(searcher, query_prompt=prompts.pop() if len(prompts) == 1 else None)
 

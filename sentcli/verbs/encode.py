@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import Format, IdField, OptionalModel, Overwrite, TextField
@@ -27,6 +27,8 @@ class InputOptions:
 
     Attributes:
         input_format: Read every input as this, whatever its suffix.
+        types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of
+            text, int, float, bool, date, timestamp, timestamp-utc.
         on_null: What to do with a row that has no text.
         on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
     """
@@ -34,6 +36,7 @@ class InputOptions:
     text_field: TextField = "text"
     id_field: IdField = None
     input_format: Format | None = None
+    types: Annotated[list[str] | None, Flag(metavar="COLUMN=TYPE,...")] = None
     on_null: Literal["error", "empty", "skip"] = "error"
     on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"
 
@@ -117,6 +120,7 @@ def encode(
     from sentcli import bulk
     from sentcli.bulk.engines import parse_devices
     from sentcli.encoder.announce import load_encoder
+    from sentcli.io.column_types import parse_types
     from sentcli.io.dataset import ShardShare
     from sentcli.io.readers import ReadOptions
     from sentcli.io.writers import output_kind
@@ -131,16 +135,21 @@ def encode(
     resume, append = writing.resume, writing.append
     bulk.check_target(output, overwrite=writing.overwrite, resume=resume, append=append, part=share)
     hint = "; --on-null empty or skip accepts such rows"
-    read_options = ReadOptions(reading.text_field, reading.id_field, reading.on_null, hint)
+    types = parse_types(reading.types or [])
+    types_there = bulk.types_of(output) if resume or append else {}
+    read_options = ReadOptions(
+        reading.text_field, reading.id_field, reading.on_null, hint, types={**types_there, **types}
+    )
     parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
     console.detail(f"{parsed_inputs.survey.rows} rows in {len(inputs)} inputs")
+    _check_types(parsed_inputs, types)
     outcome = Outcome("encode", model)
     encoder = load_encoder(model, replace(options, device=names[0]) if names else options)
     outcome.protocol = encoder.describe()
     outcome.ran_on(encoder.backend.device, encoder.backend.precision)
     prefix = encoder.prompt_text(prompt_name, prompt)
-    if prompt_name is None and prompt is None and not prefix and encoder.spec.prompts:
-        known = ", ".join(encoder.spec.prompts)
+    if prompt_name is None and prompt is None and not prefix and any(encoder.spec.prompts.values()):
+        known = ", ".join(name for name, text in encoder.spec.prompts.items() if text)
         console.warn(f"{model} was trained with prompts ({known}), and these rows get none; --prompt-name chooses one")
     smaller = _smaller(encoder, parsed_inputs, prefix, vectors, continues=resume or append)
     loaded = {"model": model, **vars(options), "backend": encoder.backend.name, "precision": encoder.backend.precision}
@@ -163,6 +172,23 @@ def encode(
     choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
     outcome.protocol |= {"prompt": prefix, **choices, "devices": names or None, **smaller.described()}
     return outcome.finish(_results(summary))
+
+
+def _check_types(inputs: Inputs, types: dict[str, str]) -> None:
+    """Refuse types of columns that are not there, and print those that were found in CSV and TSV files.
+
+    Raises:
+        InputError: if `types` names a column that the output does not have.
+    """
+    kept, found = inputs.survey.column_types, inputs.survey.found
+    if unknown := next((name for name in types if name not in kept), None):
+        has = ", ".join(kept) or "none besides id and text"
+        raise InputError(f"--types {unknown}: there is no such column{nearest(unknown, list(kept))}; there is {has}")
+    if said := ", ".join(f"{name} {kind}" for name, kind in found.items() if name in kept):
+        console.note(f"types of the columns: {said} (--types chooses others)")
+    for name, odd in inputs.survey.mixed.items():
+        if name in kept:
+            console.warn(f"column {name!r} stays text: most of its values are of another type, but not {odd}")
 
 
 def _smaller(

@@ -200,15 +200,17 @@ def _index_vectors(
     encoder = prepare(check)
     store = Store.open(folder)
     if encoder is not None:
-        store.check_encoder(encoder, store.prompt if doc_prompt is None else doc_prompt)
+        origin = store.origin
+        origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
     if source is not None:
         if encoder is None:
             raise InputError("--queries are encoded: give the model with -m")
         texts = [text for _, text in read_queries(source)]
         prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
-        request = replace(request, queries=encoder.encode(texts, prompt=prompt))
+        vectors = encoder.encode(texts, prompt=prompt)
+        request = replace(request, queries=store.origin.fitted(vectors, normalized=encoder.spec.normalizes))
     manifest = _build(store, request)
-    outcome.model = str(store.settings.get("model", ""))
+    outcome.model = store.origin.model
     outcome.protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
@@ -250,7 +252,8 @@ def _encode(
 
     output, resume = str(folder), not (text.append or overwrite)
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
-    inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field), output=output)
+    types = {} if overwrite else bulk.types_of(output)
+    inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field, types=types), output=output)
     encoder = load()
     check(inputs.survey.rows, encoder.dimension)
     prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
@@ -315,7 +318,7 @@ def _check(folder: Path) -> Outcome:
 
     outcome, store = Outcome("index"), Store.open(folder)
     outcome.ran_on(None, None)
-    outcome.model = str(store.settings.get("model", ""))
+    outcome.model = store.origin.model
     problems = [problem for name in store.indexes for problem in store.check_index(name)]
     outcome.finish({"indexes": store.indexes, "problems": problems})
     if problems:

@@ -71,10 +71,13 @@ class CorpusOptions:
     """A corpus, and the queries that it is searched with.
 
     Attributes:
-        corpus: Search a text file, or a directory that encode or index wrote.
+        corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors,
+            npy.
         query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
+        texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.
+        rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
@@ -84,6 +87,8 @@ class CorpusOptions:
     query: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
     queries: Annotated[str | None, Flag(metavar="FILE")] = None
     query_format: Format | None = None
+    texts: Annotated[str | None, Flag(metavar="FILE")] = None
+    rescore: Annotated[str | None, Flag(metavar="FILE|DIR")] = None
     text_field: str = "text"
     id_field: str | None = None
     hits: Annotated[str | None, Flag(metavar="FILE")] = None

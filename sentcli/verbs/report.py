@@ -131,11 +131,11 @@ def report(
     has_inputs = data is not None or texts is not None
     if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    lines = shared.read_texts(texts, text_field) if texts is not None else []
+    rows = shared.read_rows(texts, text_field)[0] if texts is not None else {}
     models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
     if data is not None:
         scores += _sts_scores(models, data, scoring)
-    more_sections = [*_model_sections(models, data, texts, lines), *(_run_sections(runs) if runs else [])]
+    more_sections = [*_model_sections(models, data, texts, rows), *(_run_sections(runs) if runs else [])]
     labels += _short_names(model_names, scores, [*groups, *labels])
     page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
     write_score_page(scores, output, page_choices, more_sections)
@@ -189,7 +189,7 @@ def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOp
 
 
 def _model_sections(
-    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, lines: list[str]
+    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, rows: dict[str, shared.FirstRow]
 ) -> list[Section]:
     """Return the geometry of models; with data also cosines against gold scores, and with texts maps of them.
 
@@ -197,17 +197,18 @@ def _model_sections(
         models: to measure.
         data: SentEval's folder.
         texts: the file of texts.
-        lines: its distinct texts.
+        rows: its distinct texts.
     """
     from sentcli.analysis.maps import MapSettings
     from sentcli.verbs.kinds import geometry, similarity
     from sentcli.verbs.kinds import map as mapping
+    from sentcli.verbs.kinds.map_texts import MapTexts
 
     if not models:
         return []
     names = shared.short_names([model.name for model in models])
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
-    inputs = geometry.GeometryInputs(pairs, lines, sts=shared.sts_tasks(data) if data is not None else {})
+    inputs = geometry.GeometryInputs(pairs, list(rows), sts=shared.sts_tasks(data) if data is not None else {})
     sections = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
     if data is not None:
         ((name, subsets),) = shared.read_stsb(data, None, "test").items()
@@ -216,10 +217,11 @@ def _model_sections(
             gold_pairs.measure(model, names[model.name])
         sections += gold_pairs.sections()
     if texts is not None:
-        maps = mapping.Maps(lines[:MAP_TEXTS], None, MapSettings())
+        lines = list(rows)[:MAP_TEXTS]
+        maps = mapping.Maps(MapTexts([rows[line].id for line in lines], lines), MapSettings())
         for model in models:
             maps.add(model, names[model.name])
-        note = f"The first {len(maps.texts):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
+        note = f"The first {len(lines):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
         sections += maps.sections(f"{note} of k-means.")
     return sections
 

@@ -18,11 +18,13 @@ from sentcli.verbs.scoring import Evaluation, ScoringOptions
 @verb("retrieve", pages=True)
 def retrieve(
     model: Annotated[
-        list[str] | None, Flag("-m"), Doc(f"{MODEL_HELP}; --beir and --in-domain compare several.")
+        list[str] | None,
+        Flag("-m"),
+        Doc(f"{MODEL_HELP}; --beir and --in-domain compare several. Default: the model that made a corpus of vectors."),
     ] = None,
+    corpus: Annotated[CorpusOptions, Group("Search")] = CorpusOptions(),
     sets: Annotated[SetOptions, Group("Score sets")] = SetOptions(),
     pairs: Annotated[PairOptions, Group("Score pairs")] = PairOptions(),
-    corpus: Annotated[CorpusOptions, Group("Search")] = CorpusOptions(),
     search: Annotated[SearchOptions, Group("Model")] = SearchOptions(),
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
@@ -78,7 +80,7 @@ def _check_combination(
     other_rule = pairs.exclude != PairOptions().exclude
     rules: list[tuple[str, Any, dict[str, Any]]] = [
         ("--beir", sets.beir, {"--split": sets.split} | _flags(sets, "run", "from_run", "per_query")),
-        ("--corpus", corpus.corpus, _flags(corpus, "query", "queries", "hits", "id_field")),
+        ("--corpus", corpus.corpus, _flags(corpus, "texts", "rescore", "query", "queries", "hits", "id_field")),
         ("--queries", corpus.queries, _flags(corpus, "query_format")),
         ("--in-domain", pairs.in_domain, {"--pair-fields": pairs.pair_fields, "--exclude": other_rule}),
         ("--beir or --corpus", not pairs.in_domain, {"--index": search.index, "--search": fused}),

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
-    from sentcli.search.bm25 import BM25
     from sentcli.search.corpus import Corpus, Hit
-    from sentcli.search.fusion import Way
     from sentcli.search.store import Store
+    from sentcli.search.vector_file import VectorFile
     from sentcli.verbs.options import CorpusOptions, SearchOptions
 
 QUERIES_AT_A_TIME = 4096
@@ -119,28 +118,34 @@ def search_corpus(
     """Search a corpus, and write the hits to the file of ``--hits``.
 
     Args:
-        models: the one to search with; none for BM25.
+        models: the one to search with; none for BM25, or for the model that made stored vectors.
         options: the corpus and the queries.
         search: how queries and documents are compared.
         load_options: how the model is loaded.
         overwrite: replace a file of hits.
         keep_all: return all hits, even if they are written to a file.
     """
-    from sentcli.encoder.announce import load_encoder
+    from sentcli.io.readers import ReadOptions
     from sentcli.search.exact import require_faiss
+    from sentcli.search.vector_file import open_stored
+    from sentcli.verbs.corpus_opening import opened, opened_file
 
     _check_usage(models, options, search, overwrite=overwrite)
     way, top_k = search.ways[0], search.top_k or 10
     queries = _queries(options)
     outcome, encoder = Hits("retrieve", "bm25"), None
     outcome.ran_on("cpu", "fp32")
+    read_options = ReadOptions(options.text_field, options.id_field)
+    stored = open_stored(str(options.corpus), options.texts, read_options)
     if way != "bm25":
         require_faiss()
-        outcome.model = models[0]
-        encoder = load_encoder(models[0], load_options)
+        encoder = _encoder(models, options, stored, load_options)
+        outcome.model = encoder.model
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
-    open_corpus = _open_directory if Path(str(options.corpus)).is_dir() else _read_file
-    corpus, choices = open_corpus(options, search, encoder, way)
+    if stored is None:
+        corpus, choices = opened_file(options, search, encoder, way)
+    else:
+        corpus, choices = opened(stored, search, encoder, way, options.rescore)
     if top_k > len(corpus.rows):
         console.detail(f"--top-k {top_k}: there are {len(corpus.rows)} rows")
     outcome.protocol = _protocol(corpus, choices, search, encoder, top_k)
@@ -168,6 +173,26 @@ def search_corpus(
     return outcome
 
 
+def _encoder(
+    models: Sequence[str], options: CorpusOptions, stored: Store | VectorFile | None, load_options: LoadOptions
+) -> SentenceEncoder:
+    """Load the model that was given, or the one that made the stored vectors."""
+    from sentcli.encoder.announce import load_encoder
+    from sentcli.io.sources import open_source
+
+    if models:
+        if stored is not None and not stored.origin.known:
+            console.note(f"{options.corpus} does not say which model made its vectors; it has to be {models[0]}")
+        return load_encoder(models[0], load_options)
+    if stored is None:
+        if options.corpus != "-":
+            open_source(str(options.corpus))  # a file that is missing is said first
+        raise InputError(f"{options.corpus} holds texts, which are encoded first: give the model with -m")
+    model = stored.origin.named_model()
+    console.detail(f"{options.corpus} was encoded with {model}, which is taken")
+    return load_encoder(model, stored.origin.load_options(load_options))
+
+
 def _protocol(
     corpus: Corpus, choices: dict[str, Any], search: SearchOptions, encoder: SentenceEncoder | None, top_k: int
 ) -> dict[str, Any]:
@@ -186,10 +211,12 @@ def _protocol(
 def _check_usage(models: Sequence[str], options: CorpusOptions, search: SearchOptions, *, overwrite: bool) -> None:
     if len(search.ways) != 1:
         raise InputError(f"--search {search.search}: a corpus is searched one way at a time")
-    if search.ways != ["bm25"] and len(models) != 1:
-        raise InputError(f"{len(models) or 'no'} models (-m); searching takes one")
+    if len(models) > 1:
+        raise InputError(f"{len(models)} models (-m); searching takes one")
     if not options.query and options.queries is None:
         raise InputError("--corpus needs at least one --query TEXT, or --queries FILE")
+    if options.rescore is not None and search.ways == ["bm25"]:
+        raise InputError("--rescore compares vectors; --search bm25 has none")
     if options.corpus == "-" and options.queries == "-":
         raise InputError("--corpus - and --queries - would both read standard input")
     if options.hits not in (None, "-"):
@@ -216,79 +243,6 @@ def read_queries(source: Source) -> list[tuple[str, str]]:
     if not queries:
         raise InputError(f"{source.name}: the file is empty: there is no query")
     return queries
-
-
-def _prompts(search: SearchOptions, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return the texts in front of queries and documents."""
-    query = encoder.role_prompt("query") if search.query_prompt is None else search.query_prompt
-    return query, encoder.role_prompt("document") if search.doc_prompt is None else search.doc_prompt
-
-
-def _open_directory(
-    options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
-) -> tuple[Corpus, dict[str, Any]]:
-    """Return a directory of vectors as a corpus to search, and its index and prompts for the protocol."""
-    from sentcli.search.corpus import Corpus
-    from sentcli.search.store import Store
-
-    store = Store.open(Path(str(options.corpus)))
-    bm25 = None if way == "dense" else _words(store, search.language)
-    if encoder is None:
-        return Corpus(store.rows, None, bm25), {}
-    query, document = _prompts(search, encoder)
-    store.check_encoder(encoder, document)
-    device, default_prompt = encoder.backend.device, encoder.role_prompt("query")
-    opened = store.open_index(search.index, search.similarity, search.query_prompt, device, default_prompt)
-    if opened.recall is not None:
-        name = opened.searcher.recipe.kind
-        console.note(f"index {name}: recall@{opened.k} {opened.recall:.3f} against exact search when it was built")
-    if opened.unindexed:
-        console.note(f"{opened.unindexed} rows were added since the index was built; they are searched exactly")
-    if search.query_prompt is None and opened.query_prompt is not None:
-        query = opened.query_prompt
-    index = opened.searcher.described() if opened.searcher.parts else "exact"
-    choices = {"index": index, "query_prompt": query, "document_prompt": document}
-    return Corpus(store.rows, opened.searcher, bm25), choices
-
-
-def _words(store: Store, language: str | None) -> BM25:
-    """Return the BM25 index of a directory, built now if the directory has none."""
-    from sentcli.search.bm25 import BM25, LANGUAGE
-
-    index = store.words(language)
-    if index is not None:
-        return index
-    option = f" --language {language}" if language not in (None, LANGUAGE) else ""
-    command = f"sentcli index {store.folder} --type bm25{option}"
-    console.note(f"BM25 of {len(store.rows)} rows is made now; {command} keeps it")
-    return BM25.build(store.rows.texts(), language=language or LANGUAGE)
-
-
-def _read_file(
-    options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
-) -> tuple[Corpus, dict[str, Any]]:
-    """Encode a file of texts and return what `_open_directory` returns for a directory."""
-    from sentcli.encoder.announce import warn_truncated
-    from sentcli.io.readers import ReadOptions
-    from sentcli.search import searcher
-    from sentcli.search.bm25 import BM25, LANGUAGE
-    from sentcli.search.corpus import Corpus, read_rows
-
-    rows = read_rows(str(options.corpus), ReadOptions(options.text_field, options.id_field))
-    if repeated := len(rows) - len({row.id for row in rows.rows}):
-        console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
-    bm25 = None if way == "dense" else BM25.build(rows.texts(), language=search.language or LANGUAGE)
-    if encoder is None:
-        return Corpus(rows, None, bm25), {}
-    query, document = _prompts(search, encoder)
-    texts = list(rows.texts())
-    with console.encoding("encoding", len(set(texts))) as bar:
-        vectors, stats = encoder.encode_counted(texts, prompt=document, progress=bar)
-    warn_truncated(encoder.spec.max_length, stats.truncated, stats.tokens_lost)
-    vector_searcher = searcher.build(search.index or "flat", vectors, search.similarity or "cosine")
-    vector_searcher.device = encoder.backend.device
-    index = vector_searcher.described() if vector_searcher.parts else "exact"
-    return Corpus(rows, vector_searcher, bm25), {"index": index, "query_prompt": query, "document_prompt": document}
 
 
 @contextmanager

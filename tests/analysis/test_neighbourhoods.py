@@ -122,6 +122,16 @@ def test_words_that_set_clusters_apart():
     assert maps.words_apart(["- -", "! ?", "..."], np.array([0, 1, 1])) == [[], []]
 
 
+def test_class_based_tf_idf_by_hand():
+    counts = np.array([[3, 1, 0], [0, 1, 5]])  # 10 words in two groups, 5 in each on average
+    log = np.log
+    expected = [
+        [3 / 4 * log(1 + 5 / 3), 1 / 4 * log(1 + 5 / 2), 0],
+        [0, 1 / 6 * log(1 + 5 / 2), 5 / 6 * log(1 + 5 / 5)],
+    ]
+    np.testing.assert_allclose(maps.class_based_tf_idf(counts), expected)
+
+
 def test_matched_clusters_keep_their_numbers_and_others_get_new_ones():
     reference = np.array([0] * 10 + [1] * 10 + [2] * 10)
     swapped = np.array([2] * 9 + [0] + [0] * 10 + [1] * 10)

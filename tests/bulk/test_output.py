@@ -74,13 +74,6 @@ def test_search_works_on_smaller_numbers(encode, invoke, source, tmp_path, tiny_
     assert found["hits"][0]["score"] == pytest.approx(1, abs=2e-4)
 
 
-@pytest.mark.parametrize("options", [["--output-dtype", "binary"], ["--truncate-dim", 8]])
-def test_search_refuses_what_it_cannot_compare(encode, invoke, source, tmp_path, tiny_bert, options):
-    encode(source, "-o", tmp_path / "v", *options)
-    failed = invoke("retrieve", "-m", tiny_bert, "--corpus", tmp_path / "v", "--query", "a cat", check=2)
-    assert "dimension" in failed.stderr or "wide" in failed.stderr
-
-
 @pytest.mark.parametrize("normalize", [True, False])
 def test_cut_vectors_are_unit_length_where_whole_ones_are(encode, source, tmp_path, tiny_bert, normalize):
     flag = "--normalize" if normalize else "--no-normalize"

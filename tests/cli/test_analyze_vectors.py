@@ -66,9 +66,35 @@ def test_map_of_two_models(invoke, text, tiny_bert, other, tmp_path):
     page = (out / "index.html").read_text("utf-8")
     (told,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', page, re.DOTALL)
     points = json.loads(told)["0"]
-    assert points["texts"] == list(dict.fromkeys(safe(row["label"]) for row in drawn))
+    assert points["texts"] == list(dict.fromkeys(safe(f"{row['id']}: {row['label']}") for row in drawn))
     assert [len(panel) for panel in points["panels"]] == [len(distinct(text))] * 4
     assert points["groups"] == list(dict.fromkeys(row["series"] for row in drawn))
+
+
+def test_a_map_of_stored_vectors_is_that_of_their_texts_and_names_each_point(invoke, tiny_bert, tmp_path, sentences):
+    kept = list(dict.fromkeys(s for s in sentences if s.strip()))[:40]
+    table = tmp_path / "t.jsonl"
+    rows = [{"id": f"d{i}", "text": text, "topic": "ab"[i % 2]} for i, text in enumerate([kept[0], *kept, ""])]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = {}
+    for name, model in (("t.jsonl", ("-m", tiny_bert)), ("t.parquet", ()), ("t.npy", ()), ("t", ())):
+        if not model:
+            invoke("encode", table, "-o", tmp_path / name, "-m", tiny_bert, check=0)
+        out = tmp_path / f"{name}-map"
+        invoke("analyze", "map", tmp_path / name, *model, *MAP, "-o", out, "--json", "-", check=0)
+        drawn = [row for row in rows_of(out / "map.csv") if row["series"] != "clusters"]
+        found[name] = {row["id"]: (row["text"], row["cluster"], row["cluster_name"]) for row in drawn}
+        (names,) = ({row["cluster"]: row["name"] for row in rows_of(path)} for path in [out / "clusters-1.csv"])
+        assert all(name == names[cluster] for _, cluster, name in found[name].values())
+    assert {key: text for key, (text, _, _) in found["t"].items()} == {
+        row["id"]: row["text"] for row in [rows[0], *rows[2:-1]]
+    }
+    assert all(one == found["t"] for one in found.values())
+    call = ("analyze", "map", tmp_path / "t.parquet", "--label-field", "topic", *MAP, "-o", tmp_path / "labelled")
+    invoke(*call, check=0)
+    assert {row["series"] for row in rows_of(tmp_path / "labelled" / "map.csv")} == {"a", "b"}
+    invoke("encode", table, "-o", tmp_path / "bits", "-m", tiny_bert, "--output-dtype", "binary", check=0)
+    refused(invoke, "holds bits, not numbers", "analyze", "map", tmp_path / "bits", "-o", tmp_path / "out")
 
 
 def test_map_repeats_with_its_seed_and_compares_labels(invoke, tiny_bert, tmp_path, sentences):

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -31,7 +32,7 @@ def test_commands():
         "data",
     ]
     assert DATA == ["data list", "data get", "data verify"]
-    kinds = ["geometry", "map", "similarity", "attention", "objectives", "low-shot", "sweep", "compare"]
+    kinds = ["geometry", "map", "similarity", "attention", "objectives", "low-shot", "sweep", "compare", "duplicates"]
     assert sorted(ANALYZE) == sorted(f"analyze {kind}" for kind in kinds)
 
 
@@ -141,3 +142,52 @@ def test_the_wheel_carries_the_models(tmp_path):
     )
     module, folder, count = done.stdout.split()
     assert module.startswith(str(tmp_path)) and folder.startswith(str(tmp_path)) and int(count) > 20
+
+
+COMPLETE = (
+    "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules)); "
+    "from sentcli.cli.app import app; app(prog_name='sentcli')"
+)
+
+
+def completed(words, folder):
+    """What bash proposes for the last word, and the modules that were imported for it."""
+    shell = {"_SENTCLI_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    arguments = [sys.executable, "-c", COMPLETE]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=folder, env={**os.environ, **shell})
+    proposed, _, modules = done.stdout.partition("MODULES ")
+    return proposed.split(), set(modules.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["train", "--method", "whiten"], ["whitenedcse", "whitening"]),
+        (["train", "--method", "own"], ["own.py"]),
+        (["train", "--recipe", "simcse-bert"], ["simcse-bert-base", "simcse-bert-large"]),
+        (["encode", "-m", "minil"], ["minilm", "minilm-l12"]),
+        (["encode", "-m", "runs/"], ["runs/a/"]),
+        (["retrieve", "--beir", "scif"], ["scifact"]),
+        (["sts-eval", "--against", "diffcse"], ["diffcse-bert-base", "diffcse-bert-large"]),
+        (["data", "get", "scif"], ["scifact"]),
+    ],
+)
+def test_a_shell_completes_names_without_torch(tmp_path, words, expected):
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "notes.txt").touch()
+    (tmp_path / "own.py").touch()
+    proposed, modules = completed(["sentcli", *words], tmp_path)
+    assert proposed == expected
+    assert not modules & {"torch", "transformers", "faiss"}
+
+
+def test_help_folds_long_names_and_shows_the_search_first(run):
+    pages = {
+        command: run(command, "--help", check=0, env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+        for command in ("encode", "export", "retrieve")
+    }
+    cut = [line for page in pages.values() for line in page.splitlines() if "\N{HORIZONTAL ELLIPSIS}" in line]
+    assert not [line for line in cut if "--" in line.split("\N{HORIZONTAL ELLIPSIS}")[0]]
+    options = pages["retrieve"][pages["retrieve"].index("Options") :]
+    places = [options.index(flag) for flag in ("--model", "--corpus", "--query ", "--queries", "Score sets")]
+    assert places == sorted(places)

@@ -169,3 +169,33 @@ def test_other_bytes_under_a_pinned_name_are_refused(minilm, monkeypatch, tmp_pa
     monkeypatch.setattr(zoo, "package_folder", lambda package: tmp_path / "model")
     with pytest.raises(InputError, match="SHA-256"):
         SentenceEncoder.load("minilm")
+
+
+def test_an_encoder_shows_itself(tiny_bert):
+    encoder = SentenceEncoder.load(tiny_bert, backend="torch", device="cpu", pooling="cls", normalize=True)
+    assert repr(encoder) == (
+        f"SentenceEncoder({str(tiny_bert)!r}: 32 dimensions, pooling cls, unit length, at most 32 tokens; "
+        "torch on cpu, fp32)"
+    )
+
+
+def test_similarity_is_that_of_sentence_transformers(tiny_bert):
+    from sentence_transformers import SentenceTransformer
+
+    first, second = ["the cat sat", "a red fish"], ["a dog ran", "the cat sat", "."]
+    encoder, reference = SentenceEncoder.load(tiny_bert), SentenceTransformer(str(tiny_bert), device="cpu")
+    expected = reference.similarity(reference.encode(first), reference.encode(second)).numpy()
+    found = encoder.similarity(first, second)
+    assert (found.shape, found.dtype) == ((2, 3), np.float32)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(encoder.similarity(encoder.encode(first) * 7, second), expected, atol=1e-5)
+    assert encoder.similarity(np.zeros((1, 32)), second).tolist() == [[0, 0, 0]]
+    with pytest.raises(TypeError, match="a list of sentences"):
+        encoder.similarity("the cat", second)
+
+
+def test_the_package_lists_its_public_names():
+    import sentcli
+
+    assert {"SentenceEncoder", "encode", "retrieve", "analyze", "__version__"} <= {*dir(sentcli)}
+    assert all(hasattr(sentcli, name) for name in dir(sentcli))

@@ -9,5 +9,6 @@ KINDS = {
     "low-shot": "sweeps:low_shot",
     "sweep": "sweeps:sweep",
     "compare": "compare:compare",
+    "duplicates": "duplicates:duplicates",
 }
 """The ``module:function`` of each kind of analysis."""

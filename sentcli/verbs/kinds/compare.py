@@ -63,13 +63,14 @@ def compare(
       sentcli analyze compare minilm encoded/ --texts docs.parquet --text-field body -o compare
     """  # noqa: D301
     from sentcli.analysis.neighbourhoods import compare as compare_vectors
+    from sentcli.search.vector_file import holds_vectors
 
     shared.check(output, overwrite=overwrite)
     names = [*(sides or []), *(model or [])]
     if len(names) != 2:
         raise InputError(f"compare needs two models or vectors, and {len(names)} were given: A B, or -m A -m B")
     shared.check_distinct(names)
-    on_disk = [name for name in names if Path(name).suffix == ".npy" or (Path(name) / "manifest.json").is_file()]
+    on_disk = [name for name in names if (Path(name) / "manifest.json").is_file() or holds_vectors(name)]
     model_names = [name for name in names if name not in on_disk]
     models = {evaluated.name: evaluated for evaluated in shared.models(model_names, load, rerun=rerun)}
     stored = {name: shared.stored_vectors(Path(name)) for name in on_disk}

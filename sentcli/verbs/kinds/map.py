@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.errors import DataError, InputError
+from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
-from sentcli.verbs.kinds import shared
+from sentcli.verbs.kinds import map_texts, shared
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.maps import Map, MapSettings, Whitening
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.verbs.kinds.map_texts import MapTexts
 
 LABELS_SHOWN = 12
 """The greatest number of labels that are shown as colours; with more labels, the colours are the clusters."""
@@ -38,6 +39,7 @@ def map_(
     output: shared.Output,
     model: shared.Models = None,
     text_field: shared.TextField = "text",
+    id_field: Annotated[str | None, Flag(metavar="COLUMN", panel=shared.INPUT)] = None,
     label_field: Annotated[str | None, Flag(metavar="COLUMN", panel=shared.INPUT)] = None,
     limit: shared.Limit = 2000,
     clusters: Annotated[int, Ge(2)] = 10,
@@ -53,12 +55,13 @@ def map_(
 
     Places texts by t-SNE and colours them by their cluster (k-means of the
     vectors), as InforMin-CL's fig. 2 has it; clusters are matched between models
-    and described by the words that set them apart. Measures how much of the
+    and named by the words that set them apart. Measures how much of the
     neighbourhoods the map keeps, and how many neighbours models share. --whiten
     sets whitened vectors beside them (WhitenedCSE, fig. 1).
 
     Args:
-        texts: Texts, one a line or a row of a table.
+        texts: Texts, one a line or a row of a table; or vectors that encode wrote (a directory or file), without -m.
+        id_field: Column of a table that holds the id: id, else _id, else the row number.
         label_field: Column of a table with labels: clusters are compared with them, and up to 12 of them are colours.
         clusters: k of k-means.
         perplexity: Neighbours that t-SNE attends to.
@@ -71,68 +74,44 @@ def map_(
       sentcli analyze map sentences.txt -m minilm -m runs/simcse -o map
       sentcli analyze map news.csv --text-field title --label-field topic -m minilm -o news
       sentcli analyze map sentences.txt -m runs/simcse --whiten groups:128 -o whitened
+      sentcli analyze map documents.parquet -o map
     """  # noqa: D301
     from sentcli.analysis.maps import MapSettings, Whitening, require
 
     shared.check(output, overwrite=overwrite)
-    if not model:
-        raise InputError("give models (-m) to map the texts with")
     settings = MapSettings(clusters, perplexity, seed, neighbours)
     whitening = Whitening.parse(whiten) if whiten is not None else None
-    models = shared.models(model, load, rerun=rerun)
-    maps = Maps(*_read(texts, text_field, label_field, limit), settings, whitening)
-    if len(maps.texts) < clusters:
-        raise InputError(f"--clusters {clusters}: {texts} has only {len(maps.texts)} distinct texts")
-    require(len(maps.texts))
-    names = shared.short_names(model)
-    reports = [maps.add(evaluated, names[evaluated.name]) for evaluated in models]
+    models = shared.models(model or [], load, rerun=rerun)
+    read = map_texts.read(texts, text_field, id_field, label_field, limit)
+    if not models and read.vectors is None:
+        raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")
+    if len(read.texts) < clusters:
+        raise InputError(f"--clusters {clusters}: {texts} has only {len(read.texts)} distinct texts")
+    require(len(read.texts))
+    maps, names = Maps(read, settings, whitening), shared.short_names(model or [])
+    reports = {Path(texts).name: maps.add_stored(Path(texts).name)} if read.vectors is not None else {}
+    reports |= {names[evaluated.name]: maps.add(evaluated, names[evaluated.name]) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
-        f"{len(maps.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "
+        f"{len(read.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "
         f"k-means with {clusters} clusters; seed {seed}.{whitened}"
     )
-    for report in reports:
-        report.results["shared_neighbours"] = maps.shared_with(names[report.model])
-    return shared.write("map", output, maps.sections(note), reports)
-
-
-def _read(file: str, text_field: str, label_field: str | None, limit: int) -> tuple[list[str], pd.Series | None]:
-    """Return the distinct texts of a file and their labels, as a categorical with the most frequent label first.
-
-    Raises:
-        DataError: for a row without the column of labels, and for a file that cannot be read.
-    """
-    import pandas as pd
-
-    rows, _ = shared.read_rows(file, text_field, limit)
-    texts, labels = list(rows), []
-    if label_field is None:
-        return texts, None
-    for row in rows.values():
-        if label_field not in row.columns:
-            columns = ", ".join([text_field, *row.columns])
-            raise DataError(file, f"no column {label_field!r} for labels; it has: {columns}", line=row.line, unit="row")
-        labels.append("" if row.columns[label_field] is None else str(row.columns[label_field]))
-    if len(set(labels)) == 1:
-        console.warn(f"all texts have the same label {labels[0]!r} in {label_field}")
-    frequent = pd.Series(sorted(labels)).value_counts(sort=False).sort_values(ascending=False, kind="stable")
-    return texts, pd.Series(pd.Categorical(labels, frequent.index), name=label_field)
+    for name, report in reports.items():
+        report.results["shared_neighbours"] = maps.shared_with(name)
+    return shared.write("map", output, maps.sections(note), list(reports.values()))
 
 
 class Maps:
     """The maps of the same texts by several models, whose clusters are matched with those of the first model.
 
     Args:
-        texts: ``[n]``.
-        labels: a label of each text, as a categorical with the most frequent label first ``[n]``.
+        read: the texts, with their ids, labels and stored vectors.
         settings: of clusters and maps.
         whitening: how vectors are whitened for a second map of each model.
     """
 
-    def __init__(
-        self, texts: list[str], labels: pd.Series | None, settings: MapSettings, whitening: Whitening | None = None
-    ) -> None:
-        self.texts, self.labels, self.settings, self.whitening = texts, labels, settings, whitening
+    def __init__(self, read: MapTexts, settings: MapSettings, whitening: Whitening | None = None) -> None:
+        self.read, self.settings, self.whitening = read, settings, whitening
         self.maps: dict[str, Map] = {}
 
     @property
@@ -142,11 +121,17 @@ class Maps:
 
     def add(self, model: EvaluatedModel, name: str) -> Outcome:
         """Map the texts by the vectors of a model, and by its whitened vectors."""
-        report = Outcome("analyze", model.name)
-        vectors = shared.vectors_of(model, self.texts).of(self.texts)
+        vectors = shared.vectors_of(model, self.read.texts).of(self.read.texts)
+        return self._add(Outcome("analyze", model.name), name, vectors, model)
+
+    def add_stored(self, name: str) -> Outcome:
+        """Map the texts by their stored vectors, and by these whitened."""
+        return self._add(Outcome("analyze", self.read.model or name), name, self.read.vectors, None)
+
+    def _add(self, report: Outcome, name: str, vectors: Any, model: EvaluatedModel | None) -> Outcome:
         if self.whitening is not None:
             self.whitening.check(*vectors.shape)
-        results = {"texts": len(self.texts), **self._map(name, vectors).to_dict()}
+        results = {"texts": len(self.read.texts), **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
             whitened = self.whitening.apply(vectors, self.settings.seed)
             results["whitened"] = self._map(f"{name}, whitened", whitened).to_dict()
@@ -155,7 +140,7 @@ class Maps:
             **asdict(self.settings),
             "perplexity": self.perplexity,
             "tsne": self.maps[name].layout.library,
-            "label_field": self.labels.name if self.labels is not None else None,
+            "label_field": None if self.read.labels is None else self.read.labels.name,
             "whitening": str(self.whitening) if self.whitening else None,
         }
         return shared.finish(report, protocol, results, model, self.settings.seed)
@@ -166,10 +151,10 @@ class Maps:
         earlier_groups = [map_.groups for map_ in self.maps.values()]
         reference = earlier_groups[0] if earlier_groups else None
         free = 1 + max((int(groups.max()) for groups in earlier_groups), default=-1)
-        labels = self.labels.cat.codes.to_numpy() if self.labels is not None else None
+        labels = None if self.read.labels is None else self.read.labels.cat.codes.to_numpy()
         with console.working(f"{name}: clusters and map of {len(vectors):,} vectors"):
             try:
-                self.maps[name] = mapped(vectors, self.texts, self.settings, labels, reference, free)
+                self.maps[name] = mapped(vectors, self.read.texts, self.settings, labels, reference, free)
             except InputError as error:
                 raise InputError(f"{name}: {error}") from error
         console.detail(f"{name}: t-SNE took {self.maps[name].layout.seconds:.1f} s")
@@ -197,8 +182,10 @@ class Maps:
 def _figure(maps: Maps) -> Figure:
     import pandas as pd
 
-    labels = maps.labels if maps.labels is not None and len(maps.labels.cat.categories) <= LABELS_SHOWN else None
-    dots = {name: _dots(map_, maps.texts, labels) for name, map_ in maps.maps.items()}
+    labels = maps.read.labels
+    if labels is not None and len(labels.cat.categories) > LABELS_SHOWN:
+        labels = None
+    dots = {name: _dots(map_, maps.read, labels) for name, map_ in maps.maps.items()}
     places = {} if labels is not None else {name: _places(frame) for name, frame in dots.items()}
     about = "; ".join(
         f"{name}: of 10 nearest points, {10 * map_.measures['map_purity']:.1f} are in the same cluster, and of 10 "
@@ -210,26 +197,30 @@ def _figure(maps: Maps) -> Figure:
         note += ", the same in all panels where they share texts enough; words: what sets a cluster apart"
     panels = [partial(_draw, name, frame, places.get(name)) for name, frame in dots.items()]
     by_panel = [frame.assign(panel=name) for frames in (dots, places) for name, frame in frames.items()]
-    data = pd.concat(by_panel)[["panel", "series", "x", "y", "label"]]
+    columns = ["panel", "series", "x", "y", "label", "id", "text", "cluster", "cluster_name"]
+    data = pd.concat(by_panel).reindex(columns=columns).astype({"cluster": "Int64"})
     points = pd.concat([frame.assign(panel=number) for number, frame in enumerate(dots.values())])
-    points = points.drop(columns="group").rename(columns={"series": "group", "label": "text"})
+    points = points.assign(group=points["series"], text=points["id"] + ": " + points["text"])
     points = points[["panel", "x", "y", "group", "text"]]
     return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, points, size=(4.6, 4.375))
 
 
-def _dots(map_: Map, texts: Sequence[str], labels: pd.Series | None) -> pd.DataFrame:
-    """Return the place, the text and the cluster or label of each point of a map."""
+def _dots(map_: Map, read: MapTexts, labels: pd.Series | None) -> pd.DataFrame:
+    """Return place, id, text, cluster and, as the series, cluster or label of each point of a map."""
     import pandas as pd
 
+    names = dict(zip(map_.clusters["number"] - 1, map_.clusters["name"], strict=True))
     if labels is None:
         groups = map_.groups
-        titles = {row.number - 1: f"{row.number} {', '.join(row.words)}".strip() for row in map_.clusters.itertuples()}
+        titles = {group: f"{group + 1} {name}".strip() for group, name in names.items()}
     else:
         groups = labels.cat.codes.to_numpy()
         titles = {i: name or "(none)" for i, name in enumerate(labels.cat.categories)}
     x, y = map_.layout.positions.T
-    frame = pd.DataFrame({"group": groups, "x": x, "y": y, "label": texts})
-    return frame.assign(series=frame["group"].map(titles)).sort_values("group", kind="stable")
+    frame = pd.DataFrame({"group": groups, "x": x, "y": y, "label": read.texts, "id": read.ids, "text": read.texts})
+    clusters = pd.Series(map_.groups)
+    frame = frame.assign(cluster=clusters + 1, cluster_name=clusters.map(names), series=frame["group"].map(titles))
+    return frame.sort_values("group", kind="stable")
 
 
 def _places(dots: pd.DataFrame) -> pd.DataFrame:
@@ -274,7 +265,7 @@ def _numbers(maps: Maps) -> Table:
         "show.",
         f"Silhouette: of the {clusters} clusters by cosine distance; near 0 where clusters run into each other.",
     ]
-    if maps.labels is not None:
+    if maps.read.labels is not None:
         notes.append(
             "Label purity: texts with the most frequent label of their cluster. Label information: adjusted mutual "
             "information of clusters and labels, 0 by chance, 1 if they are the same."
@@ -300,8 +291,9 @@ def _shared(maps: Maps) -> Table:
 
 def _clusters(title: str, map_: Map) -> Table:
     heads = {"number": "cluster", "size": "texts", "example": "nearest to its centre"}
-    frame = map_.clusters.assign(words=map_.clusters["words"].str.join(", ")).rename(columns=heads)
+    frame = map_.clusters.drop(columns="words").rename(columns=heads)
     note = (
-        "Words: the highest mean tf-idf in the cluster, less that of all other texts; English function words left out."
+        "Name: the words that set the cluster apart, by class-based tf-idf (Grootendorst, 2022); English function "
+        "words are left out."
     )
-    return Table.of_frame(title, frame, notes=(note,), wide=("words", "nearest to its centre"))
+    return Table.of_frame(title, frame, notes=(note,), wide=("name", "nearest to its centre"))

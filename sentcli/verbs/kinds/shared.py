@@ -12,7 +12,7 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.errors import DataError, InputError, one_line
+from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Page, Section
 from sentcli.table import Table
@@ -153,7 +153,7 @@ def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float |
 
 
 def stored_vectors(path: Path) -> npt.NDArray[Any]:
-    """Return the vectors of a ``.npy`` file or of a directory of ``encode`` ``[n, d]``.
+    """Return the vectors of a directory or file of ``encode``, or of a ``.npy`` file ``[n, d]``.
 
     Raises:
         InputError: if there are no vectors or too few; DataError for a damaged file.
@@ -161,6 +161,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     import numpy as np
 
     from sentcli.search.store import Store
+    from sentcli.search.vector_file import StoredVectors, holds_vectors
 
     if not path.exists():
         raise InputError(f"there is no {path}")
@@ -170,27 +171,18 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
                 f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
             )
         blocks = Store.open(path, to_search=False).blocks
-        vectors = blocks.take(np.arange(len(blocks)))
-    elif path.suffix == ".npy":
-        vectors = _array(path)
+    elif holds_vectors(str(path)):
+        stored = StoredVectors.open(path)
+        stored.origin.check_numbers(to_search=False)
+        blocks = stored.blocks
     else:
-        raise InputError(f"{path} holds no vectors: give a .npy file, a directory of encode, or a training run")
+        raise InputError(
+            f"{path} holds no vectors: give what encode wrote (a directory, .npy, .parquet or .safetensors), or a "
+            "training run"
+        )
+    vectors: npt.NDArray[Any] = blocks.take(np.arange(len(blocks))) if len(blocks.arrays) > 1 else blocks.arrays[0]
     if len(vectors) < LEAST:
         raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST}")
-    return vectors
-
-
-def _array(path: Path) -> npt.NDArray[Any]:
-    import numpy as np
-
-    try:
-        vectors: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(path, f"not a NumPy array: {one_line(error)}") from error
-    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
-        raise DataError(path, f"an array {vectors.shape} of {vectors.dtype}; vectors are numbers [rows, dimensions]")
-    if not all(np.isfinite(vectors[i : i + 65536]).all() for i in range(0, len(vectors), 65536)):
-        raise DataError(path, "some numbers are not finite")
     return vectors
 
 
@@ -226,10 +218,17 @@ class FirstRow:
     """Number of the row among those that have a text, from 0: its row in the vectors of ``encode --on-null skip``."""
     columns: dict[str, Any]
     """Values of the columns other than the text."""
+    id: str
+    """The value of the column of ids, else the number of the row from 0, as `encode` writes it."""
 
 
 def read_rows(
-    file: str, text_field: str = "text", limit: int | None = None, *, whole: bool = False
+    file: str,
+    text_field: str = "text",
+    limit: int | None = None,
+    *,
+    whole: bool = False,
+    id_field: str | None = None,
 ) -> tuple[dict[str, FirstRow], int]:
     """Read the distinct texts of a file that are not blank, in the order of the file.
 
@@ -238,6 +237,7 @@ def read_rows(
         text_field: the column of a table.
         limit: the greatest number of distinct texts.
         whole: read to the end of the file to count the rows, also after `limit` texts.
+        id_field: the column of the ids; None takes ``id``, else ``_id``, else the number of the row.
 
     Returns:
         The first row of each text, and the number of rows with a text that were read.
@@ -251,11 +251,13 @@ def read_rows(
 
     first: dict[str, FirstRow] = {}
     total = 0
-    for line, row in enumerate(rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip")), 1):
+    options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip")
+    for line, row in enumerate(rows(open_source(file), options), 1):
         if row is None:  # a null, of which encode --on-null skip makes no vector
             continue
         if row.text.strip() and len(first) != limit:
-            first.setdefault(row.text, FirstRow(line, total, row.extras))
+            row_id = str(line - 1) if row.id is None else row.id
+            first.setdefault(row.text, FirstRow(line, total, row.extras, row_id))
         total += 1
         if len(first) == limit and not whole:
             break
@@ -349,7 +351,8 @@ def write(
             if section.figure is not None:
                 save_figure(section.figure, folder)
             if section.table is not None and section.file:
-                save_frame(section.table.to_frame(), folder / f"{section.file}.csv")
+                frame = section.table.to_frame() if section.rows is None else section.rows
+                save_frame(frame, folder / f"{section.file}.csv")
         text = json.dumps(finite(analysis.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
         (folder / RESULT).write_text(f"{text}\n", "utf-8")
     console.note(f"wrote {output / PAGE}, figures and tables beside it")

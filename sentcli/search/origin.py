@@ -1,0 +1,202 @@
+"""What a directory or a file of vectors says about how they were made, and what can be compared with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+
+from sentcli.encoder.loading import read_model
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.errors import DataError, InputError
+from sentcli.io.readers import OnNull
+from sentcli.model.options import LoadOptions
+from sentcli.search.exact import Similarity, Vectors
+from sentcli.smaller import OutputType, Smaller
+from sentcli.zoo import on_this_machine
+
+
+@dataclass(frozen=True)
+class EncodedInput:
+    """A file of texts that was encoded, as the settings of `encode` name it."""
+
+    name: Annotated[str, Field(pattern=r"^[^/\\]+$")]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How vectors were made: a part of the settings that `encode` keeps with them.
+
+    These are facts to compare with, and names. A model is only ever loaded by its name as ``-m`` loads it, and refused
+    if its fingerprint is another one.
+    """
+
+    name: str = ""
+    """The directory or file of the vectors."""
+    model: str = ""
+    model_fingerprint: str = ""
+    """See `SentenceEncoder.fingerprint`; empty where nothing is known, as of a ``.npy`` file."""
+    pooling: str | None = None
+    normalize: bool | None = None
+    max_length: int | None = None
+    prompt: str | None = None
+    """The text in front of each document."""
+    output_dtype: OutputType = "float32"
+    truncate_dim: Annotated[int, Field(ge=1)] | None = None
+    pca_sha256: str | None = None
+    text_field: str = "text"
+    id_field: str | None = None
+    on_null: OnNull = "error"
+    inputs: list[EncodedInput] = field(default_factory=list)
+    """The files of the texts; of a directory, its manifest names them."""
+
+    @classmethod
+    def of(cls, name: str, settings: Mapping[str, Any]) -> Origin:
+        """Read the settings of a directory or file, which may be empty.
+
+        Raises:
+            DataError: if they are of another form than those that `encode` writes.
+        """
+        try:
+            return replace(TypeAdapter(cls).validate_python(dict(settings)), name=name)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise DataError(
+                name, f"damaged settings ({place}: {first['msg']}); encode again with --overwrite"
+            ) from error
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known which model made the vectors."""
+        return bool(self.model_fingerprint)
+
+    def named_model(self) -> str:
+        """Return the name of the model that made the vectors.
+
+        Raises:
+            InputError: if it is unknown, or that model is not on this machine.
+        """
+        if not self.known:
+            raise InputError(f"{self.name} does not say which model made its vectors: give that model with -m")
+        if not on_this_machine(self.model):
+            raise InputError(
+                f"{self.name} was encoded with {self.model}, which is not on this machine: give the model with -m"
+            )
+        return self.model
+
+    def load_options(self, options: LoadOptions) -> LoadOptions:
+        """Return options with which `named_model` is loaded as it was for these vectors, unless they say otherwise."""
+        spec = read_model(self.model, options)
+        recorded: dict[str, tuple[Any, Any]] = {
+            "pooling": (self.pooling, spec.pooling),
+            "normalize": (self.normalize, spec.normalizes),
+            "max_length": (self.max_length, spec.max_length),
+        }
+        changed: dict[str, Any] = {
+            name: then
+            for name, (then, now) in recorded.items()
+            if then is not None and then != now and getattr(options, name) is None
+        }
+        return replace(options, **changed)
+
+    @property
+    def bits(self) -> bool:
+        """Whether a byte holds eight signs."""
+        return self.output_dtype == "binary"
+
+    def signs(self, width: int) -> int | None:
+        """Return the dimension of rows of so many bytes of signs, filled up to whole bytes; None for numbers.
+
+        Only a dimension that ``--truncate-dim`` chose is known.
+        """
+        return (self.truncate_dim or 8 * width) if self.bits else None
+
+    def check_numbers(self, *, to_search: bool = True) -> None:
+        """Refuse vectors that are no numbers, or with `to_search` those that queries do not compare with.
+
+        Raises:
+            InputError: if the vectors are bits, or with `to_search` if they are principal components.
+        """
+        if self.bits and not to_search:
+            raise InputError(f"{self.name} holds bits, not numbers: encode without --output-dtype binary")
+        if self.pca_sha256 and to_search:
+            raise InputError(
+                f"{self.name} holds principal components (--pca), which vectors of a query do not compare with: encode "
+                "without --pca to search; --truncate-dim and --output-dtype are searched"
+            )
+
+    def fitted(self, queries: Vectors, *, normalized: bool) -> Vectors:
+        """Return vectors of queries with the dimensions of these vectors, float32 ``[n, dim]``.
+
+        They keep their numbers where the documents are bits, which orders rows better than bits against bits (Yamada,
+        Asai and Hajishirzi, "Efficient Passage Retrieval with Hashing", ACL 2021, sec. 3, reranking).
+
+        Args:
+            queries: as the encoder makes them ``[n, dim]``.
+            normalized: whether the encoder makes vectors of length 1.
+        """
+        fitted = Smaller(truncate_dim=self.truncate_dim, renormalize=normalized).apply(queries)
+        filled_up = self.bits and self.truncate_dim is None
+        return np.pad(fitted, ((0, 0), (0, -fitted.shape[1] % 8))) if filled_up else fitted
+
+    def described(self) -> dict[str, Any]:
+        """Return how the vectors were made smaller, for protocols; nothing if they were not."""
+        smaller = {"output_dtype": self.output_dtype, "truncate_dim": self.truncate_dim}
+        return smaller if smaller != {"output_dtype": "float32", "truncate_dim": None} else {}
+
+    def check_encoder(self, encoder: SentenceEncoder, document_prompt: str, dimension: int) -> None:
+        """Refuse an encoder whose vectors cannot be compared with these.
+
+        Args:
+            encoder: of the queries.
+            document_prompt: the text that it would put in front of each document.
+            dimension: of the vectors.
+
+        Raises:
+            InputError: if they were made with another model, pooling, normalisation, length or document prompt.
+        """
+        made = -(-encoder.dimension // 8) * 8 if self.bits else encoder.dimension
+        if not self.known and dimension != made:
+            raise InputError(
+                f"{self.name} has vectors of {dimension} dimensions, {encoder.model} makes {encoder.dimension}: give "
+                "the model that made them with -m"
+            )
+        if self.known and self.model_fingerprint != encoder.fingerprint():
+            raise InputError(
+                f"{self.name} was encoded with {self.model} (pooling {self.pooling}, maximum length "
+                f"{self.max_length}), which is not this {encoder.model}: the vectors do not compare"
+            )
+        if self.known and (self.prompt or "") != document_prompt:
+            raise InputError(
+                f"{self.name} was encoded with the prompt {self.prompt!r}, documents of this model have "
+                f"{document_prompt!r}: encode again with --prompt, or say --doc-prompt {self.prompt!r} to search it "
+                "as it is"
+            )
+
+    def check_same_rows(self, full: Origin) -> None:
+        """Refuse full vectors that are not those of the same rows, as far as both say what was encoded.
+
+        Raises:
+            InputError: if they were made smaller themselves, or of other files or columns.
+        """
+        if full.described() not in ({}, {"output_dtype": "float16", "truncate_dim": None}):
+            raise InputError(f"--rescore {full.name}: its vectors were made smaller, too; it takes full ones")
+        facts = ("inputs", "text_field", "id_field", "on_null")
+        mine, others = ([getattr(origin, fact) for fact in facts] for origin in (self, full))
+        if self.inputs and full.inputs and mine != others:
+            raise InputError(f"--rescore {full.name} was encoded from other files or columns than {self.name}")
+
+    def check_similarity(self, similarity: Similarity) -> None:
+        """Refuse inner products of int8 vectors and bits, whose lengths are lost.
+
+        Raises:
+            InputError: for ``dot`` and such vectors.
+        """
+        if similarity == "dot" and self.output_dtype in ("int8", "binary"):
+            kind = "each scaled by itself" if self.output_dtype == "int8" else "without their lengths"
+            raise InputError(f"{self.name} holds vectors in {self.output_dtype}, {kind}: only their cosine is known")

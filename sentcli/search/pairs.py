@@ -1,0 +1,118 @@
+"""Pairs of rows of one corpus above a similarity, by exact search or through an index, and their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.search.exact import Blocks, Neighbours
+from sentcli.search.searcher import SAMPLE, Searcher, build
+
+Positions = npt.NDArray[np.int64]
+NEAREST = 16
+"""How many neighbours of a row are asked for first; a row whose neighbours are all similar enough is asked for more."""
+MOST = 1024
+"""The most neighbours of a row that are looked at."""
+AT_A_TIME = 4096
+"""How many rows are queries at a time."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of rows, the most similar first, each once."""
+
+    first: Positions
+    """The position of the earlier row of each pair ``[pairs]``."""
+    second: Positions
+    """The position of the later row ``[pairs]``."""
+    similarities: npt.NDArray[np.float32]
+    """``[pairs]``."""
+    nearest: npt.NDArray[np.float32]
+    """The similarity of each row and its nearest other row ``[rows]``; -1 where an index found none."""
+    crowded: int
+    """The number of rows with `MOST` or more such neighbours, of which the nearest are here."""
+
+
+def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None] = lambda rows: None) -> Pairs:
+    """Return all pairs of different rows with at least the similarity `least`, as far as the search finds them.
+
+    Args:
+        searcher: over the rows.
+        least: the least similarity.
+        progress: called with the number of rows that were compared.
+    """
+    rows = len(searcher.blocks)
+    parts: list[tuple[Positions, Positions, npt.NDArray[np.float32]]] = []
+    nearest, crowded = np.full(rows, -1, np.float32), 0
+    for start in range(0, rows, AT_A_TIME):
+        own = np.arange(start, min(start + AT_A_TIME, rows))
+        vectors, k = searcher.blocks.take(own), NEAREST
+        done = len(own)
+        while len(own):
+            hits = _without_own(searcher.search(vectors, min(k + 1, rows)), own)
+            if k == NEAREST and hits.scores.shape[1]:
+                nearest[own] = np.maximum(hits.scores[:, 0], -1)
+            full: npt.NDArray[np.bool_] = np.all(hits.scores >= least, axis=1) & (k < rows - 1)
+            if k >= MOST:
+                crowded += int(full.sum())
+                full = np.zeros_like(full)
+            row, column = np.nonzero((hits.scores >= least) & ~full[:, None])
+            parts.append((own[row], hits.positions[row, column], hits.scores[row, column]))
+            own, vectors, k = own[full], vectors[full], 4 * k
+        progress(done)
+    first, second, similarities = (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else _nothing()
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    _, once = np.unique(low * rows + high, return_index=True)
+    best = once[np.lexsort((high[once], low[once], -similarities[once]))]
+    return Pairs(low[best], high[best], similarities[best], nearest, crowded)
+
+
+def _nothing() -> tuple[Positions, Positions, npt.NDArray[np.float32]]:
+    return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
+
+
+def _without_own(hits: Neighbours, own: Positions) -> Neighbours:
+    """Return the neighbours ``[queries, k - 1]`` of queries that are rows, best first, without these rows."""
+    same = hits.positions == own[:, None]
+    scores = np.where(same | (hits.positions < 0), -np.inf, hits.scores)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : max(scores.shape[1] - 1, 0)]
+    return Neighbours(np.take_along_axis(hits.positions, order, 1), np.take_along_axis(scores, order, 1))
+
+
+def groups_of(pairs: Pairs, rows: int) -> Positions:
+    """Return the group of each row ``[rows]``: rows that a chain of pairs connects; -1 for a row in no pair.
+
+    Groups are numbered from 0, the largest first, and groups of equal size in the order of their first rows.
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_matrix((np.ones(len(pairs.first), bool), (pairs.first, pairs.second)), shape=(rows, rows))
+    _, component = connected_components(links, directed=False)
+    _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
+    order = np.lexsort((first, -sizes))
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return np.where(sizes[inverse] > 1, number[inverse], -1)
+
+
+def recall_of(pairs: Pairs, blocks: Blocks, least: float) -> tuple[float, int]:
+    """Return the share of the exact pairs of random rows that were found, and the number of these rows.
+
+    Args:
+        pairs: the result of `pairs_above` through an index.
+        blocks: the rows.
+        least: the least similarity of a pair.
+    """
+    sample, vectors = blocks.sample(SAMPLE)
+    exact = build("flat", blocks)
+    found = {*zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)}
+    expected: set[tuple[int, int]] = set()
+    hits = _without_own(exact.search(vectors, min(MOST + 1, len(blocks))), sample)
+    for own, positions, scores in zip(sample.tolist(), hits.positions, hits.scores, strict=True):
+        others = positions[scores >= least].tolist()
+        expected |= {(min(own, other), max(own, other)) for other in others}
+    return (len(expected & found) / len(expected) if expected else 1.0), len(sample)

@@ -1,0 +1,282 @@
+"""A file of vectors that `encode` wrote, as a corpus: Parquet, or safetensors and npy with their texts beside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import DataError, InputError, one_line
+from sentcli.io.atomic import regular
+from sentcli.io.digests import file_digest
+from sentcli.io.readers import ReadOptions
+from sentcli.io.sources import FORMATS
+from sentcli.search.corpus import EMBEDDING, RowsInMemory, RowsOnDisk, read_rows, reading
+from sentcli.search.exact import Blocks
+from sentcli.search.origin import Origin
+from sentcli.search.store import Store
+
+Array = npt.NDArray[Any]
+TENSOR = "embeddings"
+"""The tensor of the vectors in a safetensors file."""
+RECORD = b"sentcli"
+"""The key of the settings in the metadata of a Parquet file."""
+ALONE = (".npy", ".safetensors")
+"""The suffixes of files that hold vectors alone, without their texts."""
+AT_A_TIME = 65_536
+"""How many rows are looked at together for numbers that are not finite."""
+
+
+@dataclass(frozen=True)
+class StoredVectors:
+    """The vectors of a file."""
+
+    path: Path
+    blocks: Blocks
+    origin: Origin
+
+    @classmethod
+    def open(cls, path: Path) -> StoredVectors:
+        """Read the vectors of a ``.npy``, ``.safetensors`` or ``.parquet`` file and what it says about them.
+
+        Raises:
+            DataError: if the file is damaged or holds something else.
+        """
+        read = {".npy": _read_npy, ".safetensors": _read_safetensors, ".parquet": _read_parquet}[path.suffix.lower()]
+        arrays, settings = read(path)
+        for array in arrays:
+            if array.ndim != 2 or array.dtype.kind not in "fiu":
+                shape = f"an array {list(array.shape)} of {array.dtype}"
+                raise DataError(path, f"{shape}; vectors are numbers [rows, dimensions]")
+            for start in range(0, len(array), AT_A_TIME):
+                if not np.isfinite(array[start : start + AT_A_TIME]).all():
+                    raise DataError(path, "some numbers are not finite")
+        if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
+            settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
+        origin = Origin.of(str(path), settings)
+        if origin.bits and arrays[0].dtype != np.uint8:
+            raise DataError(path, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite")
+        return cls(path, Blocks(arrays, signs=origin.signs(arrays[0].shape[1])), origin)
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """The vectors of a file, with their rows."""
+
+    vectors: StoredVectors
+    rows: RowsOnDisk | RowsInMemory
+
+    @property
+    def origin(self) -> Origin:
+        """How the vectors were made."""
+        return self.vectors.origin
+
+    @property
+    def blocks(self) -> Blocks:
+        """The vectors."""
+        return self.vectors.blocks
+
+    @classmethod
+    def open(cls, path: Path, texts: str | None, options: ReadOptions, *, to_search: bool = True) -> VectorFile:
+        """Read the vectors of a file and their rows.
+
+        Args:
+            path: for which `holds_vectors` is true.
+            texts: the file of the texts; None looks for it beside vectors that stand alone.
+            options: the columns of a file of texts that says nothing else.
+            to_search: whether the vectors have to be comparable with those of queries.
+
+        Raises:
+            InputError: if no texts are found, or they are not those of the vectors.
+            DataError: if a file is damaged.
+        """
+        vectors = StoredVectors.open(path)
+        vectors.origin.check_numbers(to_search=to_search)
+        if path.suffix.lower() in ALONE:
+            return cls(vectors, _rows_beside(vectors, texts, options))
+        if texts is not None:
+            raise InputError(f"{path} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
+        if vectors.origin.known:
+            return cls(vectors, RowsOnDisk([path], [len(vectors.blocks)]))
+        return cls(vectors, read_rows([str(path)], options))
+
+
+def open_stored(
+    name: str, texts: str | None, options: ReadOptions, *, to_search: bool = True
+) -> Store | VectorFile | None:
+    """Return the vectors in a directory or a file that `encode` wrote; None if it is a file of texts.
+
+    Args:
+        name: the directory or file.
+        texts: see `VectorFile.open`.
+        options: see `VectorFile.open`.
+        to_search: whether the vectors have to be comparable with those of queries.
+
+    Raises:
+        InputError: if the vectors cannot be used, or `texts` goes with none.
+    """
+    if Path(name).is_dir():
+        stored: Store | VectorFile | None = Store.open(Path(name), to_search=to_search)
+    elif holds_vectors(name):
+        return VectorFile.open(Path(name), texts, options, to_search=to_search)
+    else:
+        stored = None
+    if texts is not None:
+        raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
+    return stored
+
+
+def open_vectors(name: str) -> Store | StoredVectors:
+    """Return the vectors in a directory or a file that `encode` wrote, whose rows are not needed.
+
+    Raises:
+        InputError: if there are none.
+    """
+    if Path(name).is_dir():
+        return Store.open(Path(name))
+    if not holds_vectors(name):
+        raise InputError(
+            f"{name} holds no vectors: give what encode wrote, a directory, .npy, .parquet or .safetensors"
+        )
+    return StoredVectors.open(Path(name))
+
+
+def holds_vectors(name: str) -> bool:
+    """Tell whether a file holds vectors: by its suffix, or a Parquet file by its column of vectors."""
+    path = Path(name)
+    if path.suffix.lower() in ALONE:
+        return True
+    if path.suffix.lower() != ".parquet" or not path.is_file():
+        return False
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reading(path, "not a readable Parquet file"):
+        schema = pq.read_schema(path)
+    kind = schema.field(EMBEDDING).type if EMBEDDING in schema.names else pa.null()
+    is_list = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
+def _read_npy(path: Path) -> tuple[list[Array], dict[str, Any]]:
+    try:
+        regular(path)
+        return [np.load(path, mmap_mode="r", allow_pickle=False)], {}
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {path}") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(path, f"not a NumPy array: {one_line(error)}") from error
+
+
+def _read_safetensors(path: Path) -> tuple[list[Array], dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        regular(path)
+        with safe_open(path, "numpy") as file:
+            names, metadata = list(file.keys()), file.metadata() or {}
+            array = file.get_tensor(TENSOR) if TENSOR in names else None
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {path}") from error
+    except (SafetensorError, OSError, TypeError) as error:  # TypeError: a type that NumPy does not have
+        raise DataError(path, f"not a readable safetensors file: {one_line(error)}") from error
+    if array is None:
+        has = ", ".join(names[:5]) or "none"
+        raise DataError(path, f"no tensor {TENSOR!r} of vectors; it has: {has}")
+    return [array], _settings(path, metadata.get("settings"))
+
+
+def _read_parquet(path: Path) -> tuple[list[Array], dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    with reading(path, "not a readable Parquet file"):
+        file = pq.ParquetFile(path)
+        record = (file.schema_arrow.metadata or {}).get(RECORD)
+        column = file.read(columns=[EMBEDDING]).column(0)
+    arrays: list[Array] = []
+    first = 0
+    for chunk in column.chunks:
+        if chunk.null_count:
+            row = first + pc.index(chunk.is_null(), True).as_py() + 1
+            raise DataError(path, f"{EMBEDDING!r} is null", line=row, unit="row")
+        sizes = pc.unique(pc.list_value_length(chunk)).to_pylist()
+        widths = {*sizes, *(array.shape[1] for array in arrays)}
+        numbers = pc.list_flatten(chunk)
+        if len(widths) > 1 or numbers.null_count:
+            raise DataError(path, f"{EMBEDDING!r} holds lists of {sorted(widths)} numbers, or nulls, not vectors")
+        if len(chunk):
+            arrays.append(numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), -1))
+        first += len(chunk)
+    width = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 0
+    return arrays or [np.empty((0, width), np.float32)], _settings(path, record)
+
+
+def _settings(path: Path, record: str | bytes | None) -> dict[str, Any]:
+    """Return the settings of `encode` in the metadata of a file; an empty dict if there are none."""
+    try:
+        settings = json.loads(record) if record else {}
+    except (ValueError, RecursionError) as error:
+        raise DataError(path, f"damaged settings ({one_line(error)}); encode again with --overwrite") from error
+    if not isinstance(settings, dict):
+        raise DataError(path, "damaged settings (they are no JSON object); encode again with --overwrite")
+    return settings
+
+
+def _rows_beside(vectors: StoredVectors, texts: str | None, options: ReadOptions) -> RowsInMemory:
+    """Read the texts of vectors that stand alone; see `VectorFile.open`."""
+    origin, count = vectors.origin, len(vectors.blocks)
+    names = [texts] if texts is not None else _beside(vectors)
+    _check_inputs(origin, names)
+    if origin.known:
+        options = ReadOptions(origin.text_field, origin.id_field, origin.on_null)
+    rows = read_rows(names, options)
+    if len(rows) != count:
+        files = " and ".join(names)
+        raise InputError(f"{vectors.path} has {count:,} vectors, {files} has {len(rows):,} texts: not the same texts")
+    return rows
+
+
+def _beside(vectors: StoredVectors) -> list[str]:
+    """Return the files of the texts beside a file of vectors: those that it names, or the one of the same name.
+
+    Raises:
+        InputError: if there are none, or several of the same name.
+    """
+    path = vectors.path
+    named = [path.parent / file.name for file in vectors.origin.inputs]
+    if named and all(file.is_file() for file in named):
+        return [str(file) for file in named]
+    same = [path.with_suffix(f"{suffix}{end}") for suffix in FORMATS for end in ("", ".gz")]
+    found = [str(file) for file in same if file.is_file() and not holds_vectors(str(file))]
+    if len(found) == 1:
+        return found
+    if found:
+        raise InputError(f"{path}: {' and '.join(found)} may both be its texts: name one with --texts")
+    raise InputError(
+        f"{path} holds vectors without their texts: put the file that was encoded beside it as {path.stem}.jsonl (or "
+        ".txt, .csv, ...), or name it with --texts"
+    )
+
+
+def _check_inputs(origin: Origin, names: Sequence[str]) -> None:
+    """Compare files of texts with the checksums that the file of vectors has of them.
+
+    Raises:
+        InputError: if it has others.
+    """
+    if not origin.inputs:
+        return
+    expected = [file.sha256 for file in origin.inputs]
+    if [file_digest(Path(name)) for name in names if Path(name).is_file()] != expected:
+        was = " and ".join(file.name for file in origin.inputs)
+        raise InputError(
+            f"{origin.name} was encoded from {was}, and {' and '.join(names)} does not hold the same bytes (SHA-256): "
+            "encode again, or give the file that was encoded with --texts"
+        )

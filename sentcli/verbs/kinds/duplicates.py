@@ -1,0 +1,242 @@
+"""``analyze duplicates``: texts of one corpus that say nearly the same, as pairs and as groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge, Le
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.pages import style
+from sentcli.pages.page import Figure, Section
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, verb
+from sentcli.verbs.kinds import shared
+from sentcli.verbs.outcome import Outcome
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sentcli.search.corpus import RowsInMemory, RowsOnDisk
+    from sentcli.search.pairs import Pairs
+    from sentcli.search.searcher import Searcher
+    from sentcli.search.store import Store
+    from sentcli.search.vector_file import VectorFile
+
+
+@verb("duplicates")
+def duplicates(
+    corpus: Annotated[str, Flag(metavar="CORPUS", positional=True)],
+    output: shared.Output,
+    model: Annotated[str | None, Flag("-m")] = None,
+    texts: Annotated[str | None, Flag(metavar="FILE", panel=shared.INPUT)] = None,
+    text_field: shared.TextField = "text",
+    id_field: Annotated[str | None, Flag(panel=shared.INPUT)] = None,
+    least: Annotated[float, Ge(-1), Le(1)] = 0.9,
+    index: Annotated[str | None, Flag(metavar="KIND")] = None,
+    top: Annotated[int, Ge(1)] = 20,
+    load: shared.Load = LoadOptions(),
+    rerun: shared.Rerun = False,
+    overwrite: shared.Overwrite = False,
+) -> shared.Analysis:
+    """Near duplicates and paraphrases: pairs of rows above a similarity, and their groups.
+
+    Compares every row of a corpus with every other one, exactly or through an
+    index, whose recall is measured. Writes pairs.csv with ids, texts and cosine
+    of each pair and groups.csv with the group of each row, and shows which
+    similarities the nearest rows have, to choose --least by.
+
+    Args:
+        corpus: What encode wrote (a directory, Parquet, safetensors, npy), or a file of texts with -m.
+        model: Encodes a file of texts; vectors need none.
+        texts: The texts of vectors alone; default: the file beside them that was encoded.
+        id_field: Column of a table that holds the id.
+        least: Least cosine of a pair.
+        index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
+        top: Pairs and groups to list on the page.
+
+    \b
+    Examples:
+      sentcli analyze duplicates documents -o duplicates
+      sentcli analyze duplicates documents.parquet --least 0.8 --index hnsw -o paraphrases
+      sentcli analyze duplicates notes.txt -m minilm -o duplicates
+    """  # noqa: D301
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.exact import require_faiss
+    from sentcli.search.pairs import pairs_above, recall_of
+    from sentcli.search.vector_file import open_stored
+
+    shared.check(output, overwrite=overwrite)
+    require_faiss()
+    options = ReadOptions(text_field, id_field)
+    stored = open_stored(corpus, texts, options)
+    if (stored is None) == (model is None):
+        raise InputError(
+            f"{corpus} holds texts: give the model with -m"
+            if stored is None
+            else f"{corpus} holds vectors; -m goes with texts"
+        )
+    report = Outcome("analyze", model or (stored.origin.model if stored is not None else ""))
+    rows, searcher, evaluated = _opened(corpus, stored, model, options, load, index, rerun=rerun)
+    count = len(rows)
+    if count < shared.LEAST:
+        raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST}")
+    with console.counting("comparing", count) as progress:
+        pairs = pairs_above(searcher, least, progress)
+    recall, sample = (recall_of(pairs, searcher.blocks, least)) if searcher.parts else (1.0, 0)
+    found = Duplicates(rows, pairs, least, top)
+    results = found.results() | {"recall": recall, "recall_rows": sample}
+    kind = searcher.described()
+    protocol = {"kind": "duplicates", "corpus": corpus, "similarity": "cosine", "least": least, "index": kind}
+    shared.finish(report, protocol, results, evaluated)
+    how = f"through the index {kind['kind']}, recall {recall:.3f} of {sample:,} rows" if sample else "exactly"
+    note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
+    if pairs.crowded:
+        note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
+    return shared.write("duplicates", output, found.sections(note, recall if sample else None), [report])
+
+
+def _opened(
+    corpus: str,
+    stored: Store | VectorFile | None,
+    model: str | None,
+    options: Any,
+    load: LoadOptions,
+    index: str | None,
+    *,
+    rerun: bool,
+) -> tuple[RowsInMemory | RowsOnDisk, Searcher, Any]:
+    """Return the rows, the search over their vectors, and the model that encoded them now, if one did."""
+    import numpy as np
+
+    from sentcli.search.corpus import read_rows
+    from sentcli.search.searcher import build
+    from sentcli.search.store import Store
+
+    if isinstance(stored, Store):
+        return stored.rows, stored.open_index(index, "cosine").searcher, None
+    if stored is not None:
+        return stored.rows, build(index or "flat", stored.blocks), None
+    (evaluated,) = shared.models([str(model)], load, rerun=rerun)
+    rows = read_rows([corpus], options)
+    texts = list(rows.texts())
+    return rows, build(index or "flat", np.asarray(shared.vectors_of(evaluated, texts).of(texts))), evaluated
+
+
+class Duplicates:
+    """The pairs of a corpus and their groups, as tables.
+
+    Args:
+        rows: of the corpus.
+        pairs: of rows.
+        least: the least similarity of a pair.
+        top: pairs and groups that tables list.
+    """
+
+    def __init__(self, rows: RowsInMemory | RowsOnDisk, pairs: Pairs, least: float, top: int) -> None:
+        import numpy as np
+        import pandas as pd
+
+        from sentcli.search.pairs import groups_of
+
+        self.pairs, self.least, self.top = pairs, least, top
+        self.count = len(rows)
+        groups = groups_of(pairs, self.count)
+        members = np.flatnonzero(groups >= 0)
+        documents = dict(zip(members.tolist(), rows.take(members.tolist()), strict=True))
+        first, second = ([documents[i] for i in side.tolist()] for side in (pairs.first, pairs.second))
+        self.listed = pd.DataFrame(
+            {
+                "cosine": pairs.similarities.astype(float),
+                "id1": [row.id for row in first],
+                "id2": [row.id for row in second],
+                "text1": [row.text for row in first],
+                "text2": [row.text for row in second],
+                "group": groups[pairs.first] + 1,
+            }
+        )
+        self.groups = pd.DataFrame(
+            {
+                "group": groups[members] + 1,
+                "id": [documents[i].id for i in members.tolist()],
+                "text": [documents[i].text for i in members.tolist()],
+            }
+        ).sort_values("group", kind="stable", ignore_index=True)
+
+    def results(self) -> dict[str, Any]:
+        """Return the numbers, and the first pairs, as JSON."""
+        sizes = self.groups["group"].value_counts()
+        equal = int((self.listed["text1"] == self.listed["text2"]).sum())
+        return {
+            "rows": self.count,
+            "pairs": len(self.listed),
+            "pairs_of_equal_text": equal,
+            "groups": len(sizes),
+            "rows_in_groups": len(self.groups),
+            "redundant_rows": len(self.groups) - len(sizes),
+            "largest_group": int(sizes.max()) if len(sizes) else 0,
+            "crowded_rows": self.pairs.crowded,
+            "most_similar": self.listed.head(self.top).to_dict("records"),
+        }
+
+    def sections(self, note: str, recall: float | None) -> list[Section]:
+        """Return the tables and the figure; the files have all pairs and rows, the page the first."""
+        from sentcli.verbs.kinds.compare import short_text
+
+        formats = {"cosine": ".4f"}
+        shown = self.listed.assign(**{key: self.listed[key].map(short_text) for key in ("text1", "text2")})
+        wide = ("text1", "text2")
+        first, last = shown.head(self.top), shown.tail(self.top).iloc[::-1]
+        groups = [
+            [number, len(part), ", ".join(part["id"].head(5)), short_text(part["text"].iloc[0])]
+            for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
+        ]
+        group_note = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
+        columns = ("group", "rows", "first ids", "first text")
+        return [
+            Section("Numbers", (note,), self._numbers(recall), file="numbers"),
+            Section("Similarity of the nearest row", figure=self._figure()),
+            Section(
+                "Most similar pairs",
+                table=Table.of_frame("Most similar pairs", first, formats=formats, wide=wide),
+                file="pairs",
+                rows=self.listed,
+            ),
+            Section(
+                "Least similar pairs",
+                table=Table.of_frame("Least similar pairs", last, formats=formats, wide=wide),
+            ),
+            Section(
+                "Largest groups",
+                table=Table("Largest groups", columns, groups, notes=(group_note,), wide=("first text",)),
+                file="groups",
+                rows=self.groups,
+            ),
+        ]
+
+    def _numbers(self, recall: float | None) -> Table:
+        numbers = {key.replace("_", " "): value for key, value in self.results().items() if key != "most_similar"}
+        notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
+        if recall is not None:
+            numbers["recall"] = recall
+            notes.append("Recall: share of the pairs of random rows by exact search that the index found, too.")
+        return Table.of_rows("Near duplicates", [numbers], formats={"recall": ".3f"}, notes=notes)
+
+    def _figure(self) -> Figure:
+        import numpy as np
+        import pandas as pd
+
+        nearest = self.pairs.nearest
+        counts, edges = np.histogram(nearest, bins=40, range=(min(float(nearest.min()), self.least), 1.0))
+        data = pd.DataFrame({"panel": "nearest", "series": "rows", "x": edges[:-1], "y": counts})
+        above = int((nearest >= self.least).sum())
+
+        def draw(axes: Axes) -> None:
+            axes.bar(data["x"], data["y"], width=edges[1] - edges[0], align="edge", color=style.colour(0))
+            axes.axvline(self.least, color=style.colour(1), label=f"--least {self.least:g}")
+            axes.set(title="Rows by their nearest other row", xlabel="cosine", ylabel="rows")
+
+        alt = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
+        return Figure("nearest", "Similarity of the nearest row", [draw], data, alt)

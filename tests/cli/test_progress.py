@@ -1,0 +1,82 @@
+"""What long work says of its progress: a bar, in notebooks one of tqdm, elsewhere a line now and then."""
+
+import io
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from sentcli import SentenceEncoder, console
+from sentcli.model.encoding import EncodeStats
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test moves."""
+    now = [1000.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    return now
+
+
+def work(clock, seconds, steps, total=1000):
+    with console.encoding("encoding", total) as advance:
+        for _ in range(steps):
+            clock[0] += seconds
+            advance(EncodeStats(texts=10, tokens=200))
+
+
+def test_there_is_a_line_every_half_a_minute_and_later_less_often(capsys, clock):
+    work(clock, 10, 60)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 20
+    assert lines[0] == "encoding: 30 of 1,000 (3%) after 0:00:30, 0:16:10 left, 1 rows/s, 20 tokens/s"
+    work(clock, 60, 600, total=6000)  # ten hours
+    captured = capsys.readouterr()
+    assert 50 < len(captured.err.splitlines()) < 150
+    assert captured.out == ""
+
+
+def test_short_work_and_quiet_work_say_nothing(capsys, clock):
+    work(clock, 1, 20)
+    with console.speaking(quiet=True, verbose=False):
+        work(clock, 100, 20)
+    with console.counting("checking", 0):
+        pass
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_an_earlier_run_did_does_not_count_as_speed(capsys, clock):
+    with console.encoding("encoding", 1000) as advance:
+        advance(EncodeStats(texts=900))
+        clock[0] += 50
+        advance(EncodeStats(texts=50, tokens=1000))
+    assert "950 of 1,000 (95%) after 0:00:50, 0:00:50 left" in capsys.readouterr().err
+
+
+def test_a_notebook_has_a_bar_of_tqdm(capsys, monkeypatch, tiny_bert):
+    monkeypatch.setattr(console, "_in_notebook", lambda: True)
+    encoder = SentenceEncoder.load(tiny_bert)
+    vectors = encoder.encode(["a cat", "a dog", "a cat"], progress=True)
+    shown = capsys.readouterr()
+    assert "encoding: 100%" in shown.err and "2/2" in shown.err and shown.out == ""
+    np.testing.assert_array_equal(vectors, encoder.encode(["a cat", "a dog", "a cat"], progress=False))
+
+
+def test_a_terminal_has_a_bar_of_rich(monkeypatch, tiny_bert):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    encoder = SentenceEncoder.load(tiny_bert)
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    encoder.encode(["a cat", "a dog"], progress=True)
+    assert "encoding" in screen.getvalue() and "2/2" in screen.getvalue()
+
+
+def test_nothing_is_printed_unless_asked(capsys, tiny_bert):
+    SentenceEncoder.load(tiny_bert).encode(["a cat"] * 3)
+    time.sleep(0)
+    assert capsys.readouterr() == ("", "")

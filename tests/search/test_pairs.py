@@ -1,0 +1,121 @@
+"""Near duplicates: the pairs of sentence-transformers' paraphrase mining, through an index with its recall."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sentcli.search import pairs as pairing
+from sentcli.search.exact import unit_length
+from sentcli.search.pairs import groups_of, pairs_above, recall_of
+from sentcli.search.searcher import build
+from tests.search.conftest import clustered
+
+pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
+
+
+def as_dict(pairs):
+    return dict(zip(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True), pairs.similarities, strict=True))
+
+
+@pytest.mark.parametrize("least", [0.5, 0.8, 0.95, 1.1])
+def test_pairs_are_all_that_are_similar_enough(least, monkeypatch):
+    monkeypatch.setattr(pairing, "AT_A_TIME", 70)
+    monkeypatch.setattr(pairing, "NEAREST", 2)
+    vectors = clustered(300, 12)
+    vectors[17] = vectors[250]
+    similarities = unit_length(vectors) @ unit_length(vectors).T
+    first, second = np.nonzero(np.triu(similarities >= least, 1))
+    found = pairs_above(build("flat", vectors), least)
+    assert as_dict(found) == pytest.approx(
+        {(i, j): similarities[i, j] for i, j in zip(first.tolist(), second.tolist(), strict=True)}, abs=1e-5
+    )
+    assert (np.diff(found.similarities) <= 0).all() and found.crowded == 0
+    np.fill_diagonal(similarities, -1)
+    np.testing.assert_allclose(found.nearest, similarities.max(axis=1), atol=1e-5)
+
+
+def test_pairs_are_those_of_paraphrase_mining():
+    util = pytest.importorskip("sentence_transformers.util")
+    import torch
+
+    vectors = clustered(200, 12)
+    mined = util.paraphrase_mining_embeddings(torch.from_numpy(vectors), top_k=199, max_pairs=10**6)
+    expected = {(min(i, j), max(i, j)): score for score, i, j in mined if score >= 0.7}
+    assert as_dict(pairs_above(build("flat", vectors), 0.7)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_groups_are_chains_of_pairs():
+    vectors = np.eye(10, dtype=np.float32)
+    vectors[7] = vectors[2] + 0.5 * vectors[5]
+    vectors[5] = vectors[5] + vectors[7]  # 2 and 5 are alike only by way of 7
+    vectors[[8, 9]] = vectors[[1, 1]]
+    pairs = pairs_above(build("flat", vectors), 0.8)
+    assert groups_of(pairs, 10).tolist() == [-1, 0, 1, -1, -1, 1, -1, 1, 0, 0]
+
+
+def test_many_equal_rows_are_one_group_and_are_said_to_be_crowded(monkeypatch):
+    monkeypatch.setattr(pairing, "MOST", 64)
+    pairs = pairs_above(build("flat", np.ones((500, 4), np.float32)), 0.9)
+    assert pairs.crowded == 500
+    assert set(groups_of(pairs, 500)) == {0}
+
+
+@pytest.mark.parametrize(("kind", "at_least"), [("hnsw", 0.9), ("ivf", 0.6), ("sq8", 0.95)])
+def test_the_recall_of_an_index_is_that_of_its_pairs(kind, at_least):
+    vectors = clustered(3000, 24, clusters=300)
+    exact = as_dict(pairs_above(build("flat", vectors), 0.9))
+    searcher = build(kind, vectors)
+    found = pairs_above(searcher, 0.9)
+    true = len(exact.keys() & as_dict(found).keys()) / len(exact)
+    recall, rows = recall_of(found, searcher.blocks, 0.9)
+    assert rows == 1000
+    assert recall == pytest.approx(true, abs=0.05) and recall >= at_least
+
+
+TEXTS = [f"the {a} {b} sat on a {c}" for a in ("big", "small", "old") for b in ("cat", "dog") for c in ("mat", "tree")]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    rows = [{"id": f"d{i}", "text": text} for i, text in enumerate([*TEXTS, TEXTS[3]])]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "a.jsonl"
+
+
+@pytest.mark.parametrize("given", ["directory", "a.parquet", "a.npy", "a.jsonl"])
+def test_the_command_names_both_ids_and_groups(invoke, corpus, tiny_bert, tmp_path, given):
+    model = ("-m", tiny_bert)
+    if given != "a.jsonl":
+        invoke("encode", corpus, "-o", tmp_path / given, *model, check=0)
+        model = ()
+    out = tmp_path / "out"
+    done = invoke(
+        "analyze", "duplicates", tmp_path / given, *model, "--least", 0.999, "-o", out, "--json", "-", check=0
+    )
+    results = json.loads(done.stdout)["results"]
+    pairs, groups = pd.read_csv(out / "pairs.csv"), pd.read_csv(out / "groups.csv")
+    assert pairs[["id1", "id2", "group"]].to_numpy().tolist() == [["d3", "d12", 1]]
+    assert pairs.loc[0, "text1"] == pairs.loc[0, "text2"] == TEXTS[3]
+    assert groups[["group", "id"]].to_numpy().tolist() == [[1, "d3"], [1, "d12"]]
+    assert (results["pairs"], results["pairs_of_equal_text"], results["redundant_rows"]) == (1, 1, 1)
+    assert "compared exactly" in (out / "index.html").read_text()
+
+
+def test_an_index_of_a_directory_is_used_and_measured(invoke, corpus, tiny_bert, tmp_path):
+    invoke("index", corpus, "-o", tmp_path / "d", "-m", tiny_bert, "--type", "hnsw", check=0)
+    call = ("analyze", "duplicates", tmp_path / "d", "--least", 0.999, "-o", tmp_path / "out", "--json", "-")
+    report = json.loads(invoke(*call, check=0).stdout)
+    assert report["protocol"]["index"]["kind"] == "hnsw"
+    assert (report["results"]["recall"], report["results"]["recall_rows"]) == (1.0, 13)
+
+
+def test_what_is_missing_or_too_much_is_told(invoke, corpus, tiny_bert, tmp_path):
+    call = ("analyze", "duplicates", corpus, "-o", tmp_path / "out")
+    assert "holds texts: give the model with -m" in invoke(*call, check=2).stderr
+    invoke("encode", corpus, "-o", tmp_path / "a.parquet", "-m", tiny_bert, check=0)
+    failed = invoke("analyze", "duplicates", tmp_path / "a.parquet", "-m", tiny_bert, "-o", tmp_path / "out", check=2)
+    assert "holds vectors; -m goes with texts" in failed.stderr
+    none = invoke(*call, "-m", tiny_bert, "--least", 1, "--json", "-", check=0)
+    assert json.loads(none.stdout)["results"]["pairs"] in (0, 1)
