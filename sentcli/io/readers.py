@@ -230,11 +230,6 @@ def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:
     return block
 
 
-PAIR_COLUMNS = ("sentence1", "sentence2", "score")
-AFS_COLUMNS = ("sentence_1", "sentence_2", "regression_label")
-"""The columns of the Argument Facet Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016)."""
-
-
 def pair_files(name: str) -> list[str]:
     """Return the tables in a folder of pairs in the order of their names, or the name itself if it is a file."""
     folder = Path(name)
@@ -251,50 +246,6 @@ def task_name(name: str) -> str:
     """Return the name of a table's task, which is its file name without suffixes."""
     name = Path(name).name.removesuffix(".gz")
     return name.removesuffix(next((suffix for suffix in FORMATS if name.endswith(suffix)), ""))
-
-
-def pair_rows(
-    source: Source, columns: Sequence[str] | None = None, *, scored: bool = True, hint: str = ""
-) -> Iterator[tuple[str, str, float | None]]:
-    """Yield both sentences and the score of each row; the score is None if the table has no scores.
-
-    Args:
-        source: the table.
-        columns: two or three names; None takes sentence1, sentence2 and score, or those of the AFS corpus.
-        scored: whether a table without scores is refused.
-        hint: the end of the error message about a missing column.
-
-    Raises:
-        DataError: if a column is missing, or a value is null or of another type.
-    """
-    for line, record in records(source):
-        if columns is None:
-            columns = AFS_COLUMNS if set(AFS_COLUMNS) <= set(record) else PAIR_COLUMNS
-            columns = columns if scored or columns[2] in record else columns[:2]
-        for number, name in enumerate(columns):
-            if name not in record:
-                has = f"this row has {', '.join(record) or 'none'}"
-                needs = f"pairs need the columns {', '.join(columns)}"
-                message = f"no column {name!r}{nearest(name, list(record))}; {has}; {needs}{hint}"
-                raise DataError(source.name, message, line=line)
-            if record[name] is None:
-                raise DataError(source.name, f"{name} is null", line=line)
-            if number < 2 and not isinstance(record[name], str):
-                raise DataError(source.name, f"{name} is {record[name]!r}, expected a text", line=line)
-        score = _score(record[columns[2]], source.name, line) if len(columns) > 2 else None
-        yield record[columns[0]], record[columns[1]], score
-
-
-def scored_pairs(source: Source) -> Iterator[tuple[str, str, float]]:
-    """Yield both sentences and the score of each row of a table, which must have scores."""
-    return ((first, second, score) for first, second, score in pair_rows(source) if score is not None)
-
-
-def _score(value: Any, file: str, line: int) -> float:
-    with suppress(TypeError, ValueError):
-        if math.isfinite(score := float(value)):
-            return score
-    raise DataError(file, f"the score {value!r} is not a number", line=line)
 
 
 @dataclass(frozen=True, eq=False)
