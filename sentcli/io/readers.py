@@ -6,14 +6,12 @@ progress bars and file headers know the number of rows.
 
 from __future__ import annotations
 
-import math
 import mmap
 import tempfile
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +20,7 @@ from typing import IO, Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError, nearest
+from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, Column, cast, check_held, kinds_of, merged, name_of
 from sentcli.io.sources import FORMATS, Source, is_id, kind_of, lines_and_places, records
 
