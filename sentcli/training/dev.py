@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, Task
-from sentcli.evaluation.labelled_data import SetTask, load_tasks
+from sentcli.evaluation.labelled_data import LEAST_OF_A_CLASS, SetTask, load_tasks
 from sentcli.evaluation.labelled_similarity import ScoredTask
 from sentcli.evaluation.labelled_tasks import LabelledTask, TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
@@ -113,7 +113,7 @@ def _sample(task: Task, limit: int, start: str) -> Task:
     if isinstance(task, SetTask) and len(task.data.queries) > limit:
         return replace(task, data=sampled(task.data, _rows(len(task.data.queries), limit), start))
     if isinstance(task, TableTask) and len(task.table) > limit:
-        return replace(task, table=task.table.of_rows(_rows(len(task.table), limit)))
+        return replace(task, table=task.table.of_rows(_rows(len(task.table), limit, task.table.values)))
     if isinstance(task, ScoredTask) and len(pairs := task.similarity.subsets[0]) > limit:
         rows = _rows(len(pairs), limit)
         first, second = ([column[row] for row in rows] for column in (pairs.first, pairs.second))
@@ -122,9 +122,22 @@ def _sample(task: Task, limit: int, start: str) -> Task:
     return task
 
 
-def _rows(total: int, limit: int) -> list[int]:
-    """Return the rows of the sample, which is the same in every run."""
-    return sorted(np.random.default_rng(SAMPLE_SEED).permutation(total)[:limit].tolist())
+def _rows(total: int, limit: int, classes: Sequence[Any] | None = None) -> list[int]:
+    """Return the rows of the sample, which is the same in every run.
+
+    Args:
+        total: the number of all rows.
+        limit: the size of the sample; with `classes` it may be a little larger.
+        classes: the label of each row: each has its share of the sample, and enough rows to be scored.
+    """
+    rows = np.random.default_rng(SAMPLE_SEED).permutation(total)
+    if classes is None:
+        return sorted(rows[:limit].tolist())
+    labels = np.array(classes)[rows]
+    of_class = [rows[labels == label] for label in np.unique(labels)]
+    return sorted(
+        row for own in of_class for row in own[: max(LEAST_OF_A_CLASS, round(limit * len(own) / total))].tolist()
+    )
 
 
 def identity(sets: Sequence[DevSet]) -> str | None:

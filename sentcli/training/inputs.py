@@ -14,7 +14,7 @@ from sentcli.training.dev import DevSet, read_dev
 from sentcli.training.leaks import leaked_rows, without_rows
 from sentcli.training.pairs import read_adjacent, read_anchors, read_pairs
 from sentcli.training.run_folder import check_run_folder
-from sentcli.training.task_text import read_task_text
+from sentcli.training.task_text import PAIRS, read_task_text
 
 if TYPE_CHECKING:
     from sentcli.methods import Method
@@ -116,7 +116,7 @@ def _check_data_options(request: TrainRequest, method: Method) -> None:
         raise InputError(f"--text-of is for methods that take plain text; {method.name} takes pairs here")
     if request.hold_out is not None and reads != "scores" and request.text_of is None:
         raise InputError("--hold-out leaves out scored pairs, which --method sts-regression and --text-of pairs read")
-    if request.pair_fields is not None and reads not in ("pairs", "scores"):
+    if request.pair_fields is not None and reads not in ("pairs", "scores") and request.text_of != PAIRS:
         raise InputError(f"--pair-fields names the columns of pairs, and {method.name} takes single texts here")
 
 
@@ -136,5 +136,6 @@ def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences
     if reads == "adjacent":
         return read_adjacent(files, text_field=request.text_field, subset=subset), None
     if request.text_of is not None:
-        return read_task_text(request.text_of, files, subset=subset, hold_out=request.hold_out), None
+        fields, hold_out = request.pair_fields, request.hold_out
+        return read_task_text(request.text_of, files, fields=fields, subset=subset, hold_out=hold_out), None
     return read_corpus(files, text_field=request.text_field, subset=subset), None

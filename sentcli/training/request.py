@@ -98,7 +98,8 @@ class TrainRequest:
     def default_method(self) -> Method:
         """Return the method with its defaults for this data, of which the columns tell whether it is labelled pairs."""
         method = get_method(self.method, self.stage)
-        if method.fit is not None or method.views.reads != "sentences" or not self.data:
+        takes_text = method.fit is None and method.views.reads == "sentences" and self.text_of is None
+        if not takes_text or not self.data:
             return method
         negatives = columns_of_negatives(self.data, self.pair_fields)
         return method if negatives is None else method.on_pairs(negatives)

@@ -16,7 +16,12 @@ PAIRS = "pairs"
 
 
 def read_task_text(
-    name: str, data: Sequence[str], *, subset: Subset | None = None, hold_out: str | None = None
+    name: str,
+    data: Sequence[str],
+    *,
+    fields: str | None = None,
+    subset: Subset | None = None,
+    hold_out: str | None = None,
 ) -> TrainingSentences:
     """Read the distinct sentences of some tasks without their labels, as IS-BERT's paper does ("IS-BERT-task").
 
@@ -27,11 +32,12 @@ def read_task_text(
         name: ``pairs`` for the pairs that `read_pairs` reads, or transfer tasks such as ``MR,CR``. A task with a test
             set gives its training sentences, one that is tested by cross-validation gives all.
         data: for tasks, a SentEval ``data/downstream`` folder.
+        fields: other names of the columns of pairs, as ``A,B,SCORE``.
         subset: which of the sentences, or of the pairs, are trained on.
         hold_out: which pairs are left out, as for `read_pairs`.
     """
     if name == PAIRS:
-        corpus, _ = read_pairs(data, subset=subset, hold_out=hold_out)
+        corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
         subset, texts = None, [*corpus.sentences, *corpus.partners[0]]
     elif len(data) != 1 or hold_out is not None:
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")

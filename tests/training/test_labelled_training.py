@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -190,6 +189,15 @@ def test_pairs_are_trained_at_the_models_own_length(invoke, tiny_bert, pairs, tm
     assert json.loads((tmp_path / "n" / "sentcli.json").read_text())["settings"]["max_length"] == 16
 
 
+def test_columns_of_scored_pairs_are_named_for_both_stages(invoke, tiny_bert, tmp_path):
+    rows = [(f"the {n}", f"a {NOUNS[i - 3]} sat", i % 5) for i, n in enumerate(NOUNS)]
+    data = table(tmp_path / "scored.csv", ("x", "y", "z"), rows)
+    options = ("--pair-fields", "x,y,z", "--after", "simcse", "--batch-size", 6, "--max-steps", 1)
+    stages = ("--set", "before.max_steps=1", "--set", "before.batch_size=6")
+    train(invoke, data, tiny_bert, tmp_path / "m", *options, *stages, method="sts-regression")
+    assert (tmp_path / "m-simcse" / "model.safetensors").exists() and (tmp_path / "m" / "model.safetensors").exists()
+
+
 def test_adjacent_texts_are_pairs_within_a_document(invoke, tiny_bert, tmp_path):
     from sentcli.training.pairs import read_adjacent
 
@@ -302,10 +310,14 @@ def test_a_sample_of_rows_is_as_large_as_asked_for(invoke, tiny_bert, tmp_path):
         "pairs.csv": (("anchor", "positive"), [(f"a {i}", f"b {i}") for i in range(40)]),
         "triplets.csv": (("anchor", "positive", "negative"), [(f"a {i}", f"b {i}", f"c {i}") for i in range(40)]),
     }
+    texts = [(f"{'good' if i % 3 else 'bad'} {i}", "good" if i % 3 else "bad") for i in range(90)]
+    data["labels.csv"] = (("text", "label"), texts)
     files = [str(table(tmp_path / name, *content)) for name, content in data.items()]
     sets = [DevSet(task.name, "", "", task) for task in load_tasks(files, draws=0)]
-    sizes = Counter(dev.task.described.split()[0] for dev in limited(sets, 15, str(tiny_bert)))
-    assert sizes == {"15": 4}
+    samples = {dev.name: dev.task.described.split()[0] for dev in limited(sets, 30, str(tiny_bert))}
+    assert samples == dict.fromkeys(("scored.csv", "binary.csv", "pairs.csv", "triplets.csv"), "30") | {
+        "labels.csv": "32"
+    }
 
 
 @pytest.mark.parametrize(
