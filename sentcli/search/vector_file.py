@@ -51,7 +51,7 @@ class StoredVectors:
         arrays, settings = read(path)
         for array in arrays:
             if array.ndim != 2 or array.dtype.kind not in "fiu":
-                shape = f"an array {list(array.shape)} of {array.dtype}"
+                shape = f"an array {array.shape} of {array.dtype}"
                 raise DataError(path, f"{shape}; vectors are numbers [rows, dimensions]")
             for start in range(0, len(array), AT_A_TIME):
                 if not np.isfinite(array[start : start + AT_A_TIME]).all():

@@ -153,7 +153,7 @@ def test_a_spoiled_record_is_told(invoke, encoded, settings, words):
     ("name", "content", "words"),
     [
         ("a.npy", b"\x93NUMPY nothing", "not a NumPy array"),
-        ("a.npy", None, "an array [3] of float32; vectors are numbers [rows, dimensions]"),
+        ("a.npy", None, "an array (3,) of float32; vectors are numbers [rows, dimensions]"),
         ("a.safetensors", b"x" * 99, "not a readable safetensors file"),
         ("a.parquet", b"PAR1 and PAR1", "not a readable Parquet file"),
     ],
