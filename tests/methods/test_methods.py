@@ -25,6 +25,9 @@ from tests.conftest import save_backbone
 WORDS = "embeddings.word_embeddings.weight"
 PAPERS = ("simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse")
 TRAINED = tuple(name for name, method in METHODS.items() if method.fit is None)
+SCORED = {name: method for name, method in METHODS.items() if method.views.reads == "scores"}
+"""The methods that read scored pairs; their objectives have the scores of pairs as labels."""
+OF_SCORES = {objective for method in SCORED.values() for objective in method.objectives}
 
 
 @pytest.fixture
@@ -249,7 +252,7 @@ def test_one_line_and_blank_corpora(invoke, tiny_bert, tmp_path):
             assert message in result.stderr
 
 
-@pytest.mark.parametrize("method", [name for name in TRAINED if name != "sts-regression"])
+@pytest.mark.parametrize("method", [name for name in TRAINED if name not in SCORED])
 def test_every_method_trains_a_tiny_bert(invoke, tiny_bert, text, tmp_path, sentences, method):
     result = train(invoke, method, tiny_bert, text, tmp_path / "m", "-v")
     assert ("warm-up of 250 steps is not over" in " ".join(result.stderr.split())) == (method == "micse")
@@ -315,7 +318,7 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
 
     corpus = read_corpus([str(text)])
     for method in TRAINED:
-        if objective in METHODS[method].objectives or "regression" in (objective, *METHODS[method].objectives):
+        if objective in METHODS[method].objectives or method in SCORED or objective in OF_SCORES:
             continue
         extra = {"ami": [("ami.layers", "0:2")], "rtd": [("generator", "self")]}.get(objective, [])
         own = {
@@ -577,9 +580,9 @@ def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences
     train(invoke, "sts-regression", tmp_path / "is", pairs, tmp_path / "both")
     assert SentenceEncoder.load(tmp_path / "both").spec.pooling == "cnn+mean"
     for rows, message in [
-        ('{"sentence1": "a", "score": 1}\n', "pairs need the columns"),
+        ('{"sentence1": "a", "score": 1}\n', "no column 'sentence2'"),
         ('{"sentence1": "a", "sentence2": "b", "score": "high"}\n', "not a number"),
-        ("", "no pair"),
+        ("", "the table is empty"),
     ]:
         (tmp_path / "bad.jsonl").write_text(rows)
         result = train(invoke, "sts-regression", tiny_bert, tmp_path / "bad.jsonl", tmp_path / "x", check=2)
@@ -624,7 +627,7 @@ def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text
         with torch.no_grad():
             model.second.backbone.embeddings.word_embeddings.weight.add_(1)
         second = model.second.backbone.embeddings.word_embeddings.weight.clone()
-        BestKeeper(model, None, None, None).restore_best()
+        BestKeeper(model, None, None, None, method.settings, None).restore_best()
         kept[keep] = torch.equal(model.encoder.backbone.embeddings.word_embeddings.weight, second)
     assert kept == {"first": False, "second": True, "best": True}
 
@@ -633,6 +636,7 @@ def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text
 @pytest.mark.parametrize("best_step", [0, 10])
 def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_step):
     """The folder's weights are those of the encoder and the step that had the best score."""
+    from sentcli.training.dev import DevSet
     from sentcli.training.loop import BestKeeper
     from sentcli.training.run_folder import RunFolder
 
@@ -645,7 +649,8 @@ def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_ste
     def score(encoder):
         return {"dev_spearman": scores[id(encoder)] + (5 if step == best_step else 0)}
 
-    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), score, None)
+    dev = DevSet("STSBenchmark", "spearman", "dev_spearman", None)
+    keeper = BestKeeper(model, RunFolder(tmp_path / "m"), score, None, method.settings, dev)
     snapshots = {}
     for step in (0, 10):
         with torch.no_grad():
