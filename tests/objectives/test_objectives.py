@@ -153,6 +153,21 @@ alone = info_nce(*whole, texts=torch.tensor([[0, 1, 2, 3, 0, 5, 6, 7]] * 2))
 torch.testing.assert_close(mine_of_two / 2, alone)
 for part, full in ((a, c), (b, d)):  # data parallelism averages gradients over the processes
     torch.testing.assert_close(part.grad / 2, full.grad[mine])
+triplets = torch.randn(3, 8, 6, generator=generator, dtype=torch.float64)
+texts = torch.arange(24).view(3, 8)
+texts[2, 1] = texts[1, 6]  # a hard negative of the first process is a positive of the second
+def of_triplets(rows, **options):
+    leaves = [x[rows].clone().requires_grad_() for x in triplets]
+    hard = {"hard_negatives": leaves[2][None], "hard_negative_weight": 2.0}
+    value = info_nce(leaves[0], leaves[1], texts=texts[:, rows], **hard, **options)
+    value.backward()
+    return value.detach(), leaves
+mine_of_two, parts = of_triplets(mine, cross_device=True)
+alone, wholes = of_triplets(slice(0, 8))
+dist.all_reduce(mine_of_two)
+torch.testing.assert_close(mine_of_two / 2, alone)
+for part, full in zip(parts, wholes):
+    torch.testing.assert_close(part.grad / 2, full.grad[mine])
 dist.destroy_process_group()
 """
 
