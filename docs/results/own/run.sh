@@ -1,31 +1,32 @@
 #!/bin/sh
 # Train on data of one's own, and score before and after: docs/studies/own-data.md.
-#   SENTCLI_DATA=... docs/results/own/run.sh DIR
+#   SENTCLI_DATA=... docs/results/own/run.sh DIR [START...]
+# A run whose line stands here is not made again; remove the line, or the file, to make its model.
 set -eu
-out=$1
 here=$(cd "$(dirname "$0")" && pwd)
-python "$here/split.py" "$SENTCLI_DATA" "$out/data"
+out=$1
+shift
+mkdir -p "$out"
 cd "$out"
+[ -d data ] || python "$here/split.py" "$SENTCLI_DATA" data
 
-run() { # start pooling name method rate steps every
-    sentcli train --method "$4" -m "$1" --pooling "$2" --data "data/$3-train.csv" --dev "data/$3-dev.csv" \
-        --batch-size 64 --learning-rate "$5" --max-steps "$6" --eval-every "$7" --seeds 42,43 --no-leak \
-        --save-every 0 -o "$1-$3" --results "$here/$1-$3.jsonl"
+run() { # start name method rate steps every
+    sentcli train --method "$3" -m "$1" $pooling --data "data/$2-train.csv" --dev "data/$2-dev.csv" \
+        --batch-size 64 --learning-rate "$4" --max-steps "$5" --eval-every "$6" --seeds 42,43 --no-leak \
+        --save-every 0 -o "$1-$2" --results "$here/$1-$2.jsonl"
+    sentcli evaluate "data/$2-test.csv" -m "$1" -m "$1-$2/seed=42" -m "$1-$2/seed=43" $scored \
+        --group "trained=*seed=*" --json "$here/$1-$2-test.json"
+    sentcli sts-eval -m "$1" -m "$1-$2/seed=42" -m "$1-$2/seed=43" $scored --data "$SENTCLI_DATA/senteval" \
+        --json "$here/$1-$2-sts.json"
 }
 
-run sentcli-bert-mini mean quora simcse 1e-4 180 60
-run sentcli-bert-mini mean mrpc online-contrastive 5e-5 110 55
-run sentcli-bert-mini mean sick simcse 1e-4 30 15
-run minilm own quora simcse 2e-5 180 60
-run minilm own mrpc online-contrastive 2e-5 110 55
-run minilm own sick simcse 2e-5 30 15
-
-for start in sentcli-bert-mini minilm; do
-    pooling=$([ "$start" = minilm ] || echo "--pooling mean")
-    for name in quora mrpc sick; do
-        sentcli evaluate "data/$name-test.csv" -m "$start" -m "$start-$name/seed=42" -m "$start-$name/seed=43" \
-            $pooling --group "trained=*seed=*" --json "$here/$start-$name-test.json"
-        sentcli sts-eval -m "$start" -m "$start-$name/seed=42" -m "$start-$name/seed=43" $pooling \
-            --data "$SENTCLI_DATA/senteval" --json "$here/$start-$name-sts.json"
-    done
+for start in ${*:-sentcli-bert-mini minilm}; do
+    if [ "$start" = minilm ]; then
+        pooling="--pooling own" scored="" rate=2e-5 # a model's own pooling is what evaluations take unasked
+    else
+        pooling="--pooling mean" scored="--pooling mean" rate=1e-4
+    fi
+    run "$start" quora simcse $rate 180 60
+    run "$start" sick simcse $rate 30 15
+    run "$start" mrpc online-contrastive 2e-5 110 55
 done
