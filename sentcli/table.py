@@ -81,9 +81,9 @@ class Table:
             return str(value)
         if math.isinf(value):
             return "\N{INFINITY}" if value > 0 else f"{MINUS}\N{INFINITY}"
-        text = format(value, self.formats.get(name, ",d" if isinstance(value, int) else self.number))
-        deviation = self.deviations.get((row, name))
-        text = text if deviation is None else f"{text} \N{PLUS-MINUS SIGN} {deviation:.2f}"
+        pattern = self.formats.get(name, ",d" if isinstance(value, int) else self.number)
+        text, deviation = format(value, pattern), self.deviations.get((row, name))
+        text = text if deviation is None else f"{text} \N{PLUS-MINUS SIGN} {format(deviation, pattern)}"
         return text.replace("-", MINUS)
 
     def rank(self, row: int, column: str | int) -> Literal["", "best", "second"]:

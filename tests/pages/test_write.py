@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -222,3 +223,11 @@ def test_figures_stand_beside_markdown_and_latex(tmp_path):
     assert "](<a-figures/plot.png>)" in (tmp_path / "a.md").read_text("utf-8")
     with pytest.raises(InputError, match="the suffix chooses"):
         check_suffix(tmp_path / "d.pdf")
+
+
+def test_a_deviation_has_the_decimals_of_its_mean():
+    from sentcli.table import Table
+
+    table = Table("scores", ["model", "MRR@10"], [["ours", 0.7942]], formats={"MRR@10": ".4f"})
+    table = replace(table, deviations={(0, "MRR@10"): 0.0008})
+    assert table.shown(0, "MRR@10") == "0.7942 ± 0.0008"
