@@ -10,7 +10,7 @@ from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead, NoHead
 from sentcli.methods.modules import CNN, Fit, Twin
 from sentcli.methods.settings import Settings
-from sentcli.methods.views import VIEWS, Copies, Pairs, ViewMaker
+from sentcli.methods.views import VIEWS, Copies, LabelledPairs, ViewMaker
 from sentcli.objectives import OBJECTIVES, InBatchNegatives, Objective
 
 RESERVED = {
@@ -85,7 +85,9 @@ class Method:
         }
         settings = replace(self.settings, max_length=PAIR_LENGTH)
         head = NoHead() if isinstance(self.head, MLPHead) else self.head
-        return replace(self, views=Pairs(negatives=negatives), objectives=objectives, head=head, settings=settings)
+        return replace(
+            self, views=LabelledPairs(negatives=negatives), objectives=objectives, head=head, settings=settings
+        )
 
     def describe(self, *, changed_only: bool = False) -> dict[str, Any]:
         """Return the name and all settings except the shared ones, for reports and model cards.

@@ -153,7 +153,7 @@ def _columns(rows: list[int], corpus: TrainingText) -> BatchTexts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs(ViewMaker):
+class LabelledPairs(ViewMaker):
     """An anchor, its positive and perhaps hard negatives as views; the data has to be a table of these."""
 
     negatives: Count = 0
@@ -230,7 +230,7 @@ VIEWS: dict[str, type[ViewMaker]] = {
     "span-mask": SpanMask,
     "random-pairs": RandomPairs,
     "scored-pairs": ScoredPairs,
-    "pairs": Pairs,
+    "pairs": LabelledPairs,
     "adjacent": Adjacent,
     "crops": Crops,
 }

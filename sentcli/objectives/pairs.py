@@ -125,23 +125,20 @@ class CoSENT(Objective, name="cosent"):
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
         assert views.labels is not None
-        return ranking_loss(
-            functional.cosine_similarity(views.pooled[0], views.pooled[1], dim=-1), views.labels, self.scale
-        )
+        return ranking_loss(self.similarities(views.pooled[0], views.pooled[1]), views.labels, self.scale)
+
+    def similarities(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return the similarity of each pair ``[B]``, given their vectors ``[B, d]``."""
+        return functional.cosine_similarity(first, second, dim=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnglE(Objective, name="angle"):
+class AnglE(CoSENT, name="angle"):
     """`ranking_loss` of the `angle_similarity` of pairs."""
 
-    scale: Positive = 20.0
-
-    needs_scores: ClassVar[bool] = True
-
-    def __call__(self, views: Views) -> Tensor:
-        """Return the loss."""
-        assert views.labels is not None
-        return ranking_loss(angle_similarity(views.pooled[0], views.pooled[1]), views.labels, self.scale)
+    def similarities(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return the similarity of each pair ``[B]``, given their vectors ``[B, d]``."""
+        return angle_similarity(first, second)
 
 
 def online_contrastive_loss(first: Tensor, second: Tensor, labels: Tensor, margin: float = 0.5) -> Tensor:

@@ -21,7 +21,7 @@ AT_A_TIME = 4096
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SimilarPairs:
     """Pairs of rows, the most similar first, each once."""
 
     first: Positions
@@ -36,7 +36,7 @@ class Pairs:
     """The number of rows with `MOST` or more such neighbours, of which the nearest are here."""
 
 
-def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None] = lambda rows: None) -> Pairs:
+def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None] = lambda rows: None) -> SimilarPairs:
     """Return all pairs of different rows with at least the similarity `least`, as far as the search finds them.
 
     Args:
@@ -67,7 +67,7 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
     low, high = np.minimum(first, second), np.maximum(first, second)
     _, once = np.unique(low * rows + high, return_index=True)
     best = once[np.lexsort((high[once], low[once], -similarities[once]))]
-    return Pairs(low[best], high[best], similarities[best], nearest, crowded)
+    return SimilarPairs(low[best], high[best], similarities[best], nearest, crowded)
 
 
 def _nothing() -> tuple[Positions, Positions, npt.NDArray[np.float32]]:
@@ -82,7 +82,7 @@ def _without_own(hits: Neighbours, own: Positions) -> Neighbours:
     return Neighbours(np.take_along_axis(hits.positions, order, 1), np.take_along_axis(scores, order, 1))
 
 
-def groups_of(pairs: Pairs, rows: int) -> Positions:
+def groups_of(pairs: SimilarPairs, rows: int) -> Positions:
     """Return the group of each row ``[rows]``: rows that a chain of pairs connects; -1 for a row in no pair.
 
     Groups are numbered from 0, the largest first, and groups of equal size in the order of their first rows.
@@ -99,7 +99,7 @@ def groups_of(pairs: Pairs, rows: int) -> Positions:
     return np.where(sizes[inverse] > 1, number[inverse], -1)
 
 
-def recall_of(pairs: Pairs, blocks: Blocks, least: float) -> tuple[float, int]:
+def recall_of(pairs: SimilarPairs, blocks: Blocks, least: float) -> tuple[float, int]:
     """Return the share of the exact pairs of random rows that were found, and the number of these rows.
 
     Args:

@@ -91,11 +91,7 @@ def _fields(request: TrainRequest, file: str) -> str | None:
 
 def tested_texts(task: LabelledTask) -> Sequence[str]:
     """Return the texts that a model should not have been trained on: those of a table, or the queries of a set."""
-    if isinstance(task, SetTask):
-        return list(task.data.queries.values())
-    if isinstance(task, TableTask):
-        return [text for column in task.table.texts for text in column]
-    return task.texts
+    return list(task.data.queries.values()) if isinstance(task, SetTask) else task.all_texts
 
 
 def limited(sets: Sequence[DevSet], limit: int, start: str) -> tuple[DevSet, ...]:

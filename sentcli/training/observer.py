@@ -85,6 +85,12 @@ def dev_scores(results: Mapping[str, Any]) -> DevScores | None:
     return DevScores(*STSB_DEV, start, best, results.get("best_step", 0), final)
 
 
+def with_dev_scores(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return results with ``start``, ``best``, ``best_step`` and ``final``, if the run had a dev set."""
+    dev = dev_scores(results)
+    return {**results, **({} if dev is None else vars(dev))}
+
+
 @dataclass(frozen=True)
 class TrainResult:
     """The results of a run."""

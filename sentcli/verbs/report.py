@@ -268,11 +268,10 @@ def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[st
 
 def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of a run with the scores on the dev set that decides, before its end those of its metrics."""
-    from sentcli.training.observer import dev_scores
+    from sentcli.training.observer import with_dev_scores
 
     if results:
-        dev = dev_scores(results)
-        return {**results, **(vars(dev) if dev is not None else {})}
+        return with_dev_scores(results)
     so_far: dict[str, Any] = {"steps": metrics.steps[-1]["step"] if metrics.steps else 0}
     key = next((key for line in metrics.evaluations for key in line if key.startswith("dev_")), None)
     steps, scores = metrics.column(key) if key else ([], [])

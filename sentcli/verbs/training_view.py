@@ -183,19 +183,11 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
 
 def _mean_and_sd(summary: Summary, key: str) -> str:
     """Return ``84.02 ± 0.13``; a dash where there is no number."""
-    mean, spread = _value(summary.mean, key), _value(summary.sd, key)
-    if mean is None:
-        return "-"
-    if key == "best_step":
-        return f"{mean:.0f}"
-    dev = summary.runs[0].get("dev") if key in ("start", "best", "final") else None
-    digits = 2 if dev is None or dev["metric"] == "spearman" else 4
-    return f"{mean:.{digits}f}{'' if spread is None or key == 'start' else f' ± {spread:.{digits}f}'}"
+    from sentcli.training.observer import STSB_DEV, dev_scores, shown, with_dev_scores
 
-
-def _value(results: Mapping[str, Any], key: str) -> Any:
-    """Return a result; ``start``, ``best`` and ``final`` are scores on the dev set that decides."""
-    if key in ("start", "best", "final"):
-        own = results.get("dev")
-        return own[key] if own else results.get(f"{key}_dev_spearman")
-    return results.get(key)
+    mean, spread = (with_dev_scores(values).get(key) for values in (summary.mean, summary.sd))
+    if mean is None or key == "best_step":
+        return "-" if mean is None else f"{mean:.0f}"
+    dev = dev_scores(summary.runs[0])
+    metric = dev.metric if dev is not None and key in vars(dev) else STSB_DEV[1]
+    return shown(metric, mean) + ("" if spread is None or key == "start" else f" ± {shown(metric, spread)}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sentcli.search.corpus import RowsInMemory, RowsOnDisk
-    from sentcli.search.pairs import Pairs
+    from sentcli.search.pairs import SimilarPairs
     from sentcli.search.searcher import Searcher
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
@@ -135,7 +135,7 @@ class Duplicates:
         top: pairs and groups that tables list.
     """
 
-    def __init__(self, rows: RowsInMemory | RowsOnDisk, pairs: Pairs, least: float, top: int) -> None:
+    def __init__(self, rows: RowsInMemory | RowsOnDisk, pairs: SimilarPairs, least: float, top: int) -> None:
         import numpy as np
         import pandas as pd
 
