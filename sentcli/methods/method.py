@@ -10,7 +10,7 @@ from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead, NoHead
 from sentcli.methods.modules import CNN, Fit, Twin
 from sentcli.methods.settings import Settings
-from sentcli.methods.views import VIEWS, Copies, LabelledPairs, ViewMaker
+from sentcli.methods.views import VIEWS, Copies, ViewMaker
 from sentcli.objectives import OBJECTIVES, InBatchNegatives, Objective
 
 RESERVED = {
@@ -18,8 +18,8 @@ RESERVED = {
     *("step", "loss", "learning_rate", "grad_norm", "sentences_per_second"),
 }
 """The names that no objective can have, because settings, reports or metrics use them."""
-PAIR_LENGTH = 256
-"""The greatest length of labelled pairs in training unless the user says another, in tokens."""
+TEXT_LENGTH = 256
+"""The greatest length in training of views that are different texts, unless the user says another, in tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,23 +71,18 @@ class Method:
             return replace(self, objectives={**self.objectives, name: value})
         return replace(self, **{name: value})
 
-    def on_pairs(self, negatives: int) -> Method:
-        """Return the method with its defaults for labelled pairs.
+    def on_texts(self, views: ViewMaker) -> Method:
+        """Return the method with its defaults for views that are different texts, such as labelled pairs.
 
-        There is no MLP head, which would be new and is left out in encoding; the pairs teach the vector itself.
-
-        Args:
-            negatives: the number of hard negatives of each anchor.
+        There is no MLP head, which would be new and is left out in encoding; the texts teach the vector itself.
         """
         objectives = {
             name: replace(objective, mask_duplicates=True) if isinstance(objective, InBatchNegatives) else objective
             for name, objective in self.objectives.items()
         }
-        settings = replace(self.settings, max_length=PAIR_LENGTH)
+        settings = replace(self.settings, max_length=TEXT_LENGTH)
         head = NoHead() if isinstance(self.head, MLPHead) else self.head
-        return replace(
-            self, views=LabelledPairs(negatives=negatives), objectives=objectives, head=head, settings=settings
-        )
+        return replace(self, views=views, objectives=objectives, head=head, settings=settings)
 
     def describe(self, *, changed_only: bool = False) -> dict[str, Any]:
         """Return the name and all settings except the shared ones, for reports and model cards.

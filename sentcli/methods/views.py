@@ -50,6 +50,11 @@ class ViewMaker(Bounded):
     one_sentence: ClassVar[bool] = True
     """Whether all views show one sentence, perhaps with changes."""
 
+    @classmethod
+    def different_texts(cls) -> bool:
+        """Return whether the views are different texts that belong together, without a score."""
+        return not cls.one_sentence and cls.reads != "scores"
+
     @property
     def count(self) -> int:
         """The number of views of a sentence."""

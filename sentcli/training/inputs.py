@@ -81,7 +81,7 @@ def _check_objectives(method: Method) -> None:
         raise InputError(
             f"{scored[0]} needs scored pairs, which --method sts-regression (or --set views=scored-pairs) reads"
         )
-    if views.one_sentence or views.reads == "scores":
+    if not views.different_texts():
         return
     if of_one := [name for name, objective in terms if objective.one_sentence]:
         raise InputError(

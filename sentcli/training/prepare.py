@@ -207,7 +207,7 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
     """
     length = method.settings.max_length
     own = position_limit(encoder.spec, encoder.hf_tokenizer.pad_token_id)
-    different_texts = not method.views.one_sentence and method.views.reads != "scores"
+    different_texts = method.views.different_texts()
     if different_texts:
         own = min(filter(None, (own, encoder.spec.max_length)), default=None)
     is_default = length == request.default_method().settings.max_length

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.methods import Method, configure, get_method
+from sentcli.methods.views import VIEWS, LabelledPairs
 from sentcli.model.spec import check_pooling
 from sentcli.training.data import Subset
 from sentcli.training.pairs import columns_of_negatives
@@ -96,13 +97,21 @@ class TrainRequest:
         return method
 
     def default_method(self) -> Method:
-        """Return the method with its defaults for this data, of which the columns tell whether it is labelled pairs."""
+        """Return the method with its defaults for this data and the views that are asked for.
+
+        The columns of the data tell whether it is labelled pairs.
+        """
         method = get_method(self.method, self.stage)
         takes_text = method.fit is None and method.views.reads == "sentences" and self.text_of is None
         if not takes_text or not self.data:
             return method
         negatives = columns_of_negatives(self.data, self.pair_fields)
-        return method if negatives is None else method.on_pairs(negatives)
+        if negatives is not None:
+            return method.on_texts(LabelledPairs(negatives=negatives))
+        recipe = () if self.recipe is None else self.recipe.assignments
+        asked = [value for key, value in (*recipe, *self.assignments) if key == "views"]
+        kind = VIEWS.get(str(asked[-1])) if asked else None
+        return method if kind is None or not kind.different_texts() else method.on_texts(kind())
 
     def with_subset(self, method: Method) -> TrainRequest:
         """Return the request with the subset that is trained on, given the configured method; see `Subset.settled`."""
