@@ -231,9 +231,9 @@ def test_crops_train(invoke, tiny_bert, tmp_path):
 @pytest.mark.parametrize("views", ["crops", "adjacent"])
 def test_texts_that_belong_together_have_the_length_of_the_model_and_no_head(invoke, minilm, tmp_path, views):
     text = tmp_path / "documents.txt"
-    text.write_text("".join(f"{'the cat sat on a red mat ' * 16}{n}\n" for n in NOUNS[:2]))
+    text.write_text("".join(f"{'the cat sat on a red mat ' * 16}{n}\n" for n in NOUNS[:3]))
     options = ("--set", f"views={views}", "--batch-size", 2, "--max-steps", 1)
-    options += ("--set", "shortest=0.9", "--set", "longest=0.95") if views == "crops" else ()
+    options += ("--set", "longest=0.95", "--set", "shortest=0.9") if views == "crops" else ()
     assert "tokens (--max-length)" not in said(train(invoke, text, minilm, tmp_path / "m", *options))
     assert not (tmp_path / "m" / "training_head").exists()
 
