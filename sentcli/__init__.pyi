@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder as SentenceEncoder
 from sentcli.verbs.evaluate import OwnEvaluation as OwnEvaluation
+from sentcli.verbs.hits import Hits as Hits
 from sentcli.verbs.kinds.shared import Analysis as Analysis
 from sentcli.verbs.outcome import Outcome as Outcome
 from sentcli.verbs.report import Reported as Reported
-from sentcli.verbs.retrieve_corpus import Hits as Hits
 from sentcli.verbs.scoring import Evaluation as Evaluation
 
 __version__: str
@@ -368,6 +368,8 @@ def retrieve(
     rescore: str | None = None,
     text_field: str = 'text',
     id_field: str | None = None,
+    where: str | None = None,
+    count_by: str | None = None,
     hits: str | None = None,
     beir: list[Path] | Path | str | list[str] | None = None,
     split: str | None = None,
@@ -412,6 +414,8 @@ def retrieve(
         rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
+        where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'" (docs/retrieve.md).
+        count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several times.
         split: Split of the qrels; default: test, but dev of msmarco.

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from sentcli.io.digests import file_digest
 from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
 from sentcli.printable import escaped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Vectors = npt.NDArray[Any]
 """``[rows, dim]`` of one of the types of DTYPES."""
@@ -142,9 +145,7 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
 
         def write(block: Block, vectors: Vectors) -> None:
             arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
-            for name, kind in plan.column_types.items():
-                values = block.columns[name]
-                arrays.append(pa.array(map(_as_text, values) if pa.types.is_string(kind) else values, kind))
+            arrays += [arrow_column(block.columns[name], kind) for name, kind in plan.column_types.items()]
             if with_vectors:
                 flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), element)
                 arrays.append(pa.FixedSizeListArray.from_arrays(flat, plan.dimension))
@@ -159,6 +160,13 @@ def _json(value: Any) -> str:
     except ValueError:  # NaN and the infinities, which JSON does not have, become null
         plain = json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
         return json.dumps(plain, ensure_ascii=False)
+
+
+def arrow_column(values: Sequence[Any], kind: Any) -> pa.Array:
+    """Return the values of a column as an array of an Arrow type; text holds other values as JSON."""
+    import pyarrow as pa
+
+    return pa.array(map(_as_text, values) if pa.types.is_string(kind) else values, kind)
 
 
 def _as_text(value: Any) -> str | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest, one_line
-from sentcli.search.exact import Blocks, Neighbours, Similarity, check_width, prepared, require_faiss
+from sentcli.search.exact import Blocks, Mask, Neighbours, Similarity, check_width, prepared, require_faiss
 
 FLAT = "flat"
 KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
@@ -244,8 +244,13 @@ class FaissIndex:
         except RuntimeError as error:
             raise InputError(f"rows cannot be added to this kind of index ({_why(error)})") from error
 
-    def search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
+    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
         """Return about the `k` nearest rows of each query ``[queries, dim]``; position -1 where none was found.
+
+        Args:
+            queries: their vectors.
+            k: the number of rows.
+            mask: the rows that may be found ``[rows]``; None stands for all.
 
         Raises:
             InputError: if the queries have another dimension.
@@ -253,13 +258,32 @@ class FaissIndex:
         check_width(queries, self.index.d, "query")
         if not len(self) or not len(queries):
             return Neighbours.none(len(queries))
-        if self.on_cpu is not None and min(k, len(self)) > GPU_HITS:
-            return self.on_cpu.search(queries, k)
-        scores, positions = self.index.search(prepared(queries, self.similarity), min(k, len(self)))
+        if self.on_cpu is not None and (min(k, len(self)) > GPU_HITS or mask is not None):
+            return self.on_cpu.search(queries, k, mask)
+        wanted = {} if mask is None else {"params": _selecting(self.index, mask)}
+        scores, positions = self.index.search(prepared(queries, self.similarity), min(k, len(self)), **wanted)
         return Neighbours(positions, scores)
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
+
+
+def _selecting(index: Any, mask: Mask) -> Any:
+    """Return the search parameters of an index of faiss that leave it as it is, but find chosen rows alone."""
+    faiss = require_faiss()
+    index = faiss.downcast_index(index)
+    if isinstance(index, faiss.IndexPreTransform):
+        return faiss.SearchParametersPreTransform(index_params=_selecting(index.index, mask))
+    if isinstance(index, faiss.IndexRefine):
+        inner = _selecting(index.base_index, mask)
+        return faiss.IndexRefineSearchParameters(k_factor=index.k_factor, base_index_params=inner)
+    bits = np.packbits(mask, bitorder="little")
+    selector = faiss.IDSelectorBitmap(bits)
+    if isinstance(index, faiss.IndexIVF):
+        return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
+    if isinstance(index, faiss.IndexHNSW):
+        return faiss.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
+    return faiss.SearchParameters(sel=selector)
 
 
 def _why(error: Exception) -> str:

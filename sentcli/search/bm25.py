@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, nearest, one_line, required
 from sentcli.io.json_files import contents, decode
-from sentcli.search.exact import Neighbours
+from sentcli.search.exact import Mask, Neighbours
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
 FACTS = "bm25.json"
@@ -68,8 +68,13 @@ class BM25:
             index.index(words, create_empty_token=False, show_progress=False)
         return cls(index, len(words.ids), k1, b, language)
 
-    def search(self, queries: Sequence[str], k: int) -> Neighbours:
+    def search(self, queries: Sequence[str], k: int, mask: Mask | None = None) -> Neighbours:
         """Return the best documents of each query; of equal scores, the first document comes first.
+
+        Args:
+            queries: their texts.
+            k: the number of documents.
+            mask: the documents that may be found ``[documents]``; None stands for all. Their scores do not change.
 
         Returns:
             ``[queries, min(k, documents)]``, with position -1 and score 0 where fewer documents share a word with the
@@ -84,7 +89,7 @@ class BM25:
             for row, tokens in enumerate(map(self._index.get_tokens_ids, words), start):
                 if tokens:
                     scores = self._index.get_scores_from_ids(tokens)
-                    best = _best(scores, k)
+                    best = _best(scores if mask is None else np.where(mask, scores, 0), k)
                     hits.positions[row, : len(best)], hits.scores[row, : len(best)] = best, scores[best]
         return hits
 

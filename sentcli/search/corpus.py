@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,15 @@ from sentcli.io.atomic import regular
 from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_source
+from sentcli.io.writers import arrow_column
 from sentcli.search.bm25 import BM25
-from sentcli.search.exact import Neighbours
+from sentcli.search.conditions import Condition
+from sentcli.search.exact import Mask, Neighbours
 from sentcli.search.fusion import Way, depth, fuse
 from sentcli.search.searcher import Searcher, SmallerSearch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EMBEDDING = "embedding"
 """The column of the vectors in files that `encode` wrote."""
@@ -43,6 +49,8 @@ class RowsInMemory:
     rows: list[Document]
     had_vectors: bool = False
     """Whether the file has a column of vectors, which was left out."""
+    column_types: dict[str, Any] = field(default_factory=dict)
+    """The Arrow type of each column besides id and text."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -54,6 +62,19 @@ class RowsInMemory:
     def texts(self) -> Iterator[str]:
         """Yield every text, in order."""
         return (row.text for row in self.rows)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of all columns by name."""
+        return _schema(self.column_types)
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns, as tables of Arrow."""
+        import pyarrow as pa
+
+        columns = {"id": [row.id for row in self.rows], "text": [row.text for row in self.rows]}
+        columns |= {name: [row.columns[name] for row in self.rows] for name in self.column_types}
+        yield pa.table({name: arrow_column(columns[name], self.schema[name]) for name in names})
 
 
 class RowsOnDisk:
@@ -124,10 +145,57 @@ class RowsOnDisk:
         return len(self) - len(np.unique(hashes))
 
     def _column(self, name: str) -> Iterator[str]:
+        return (value for table in self.tables([name]) for value in table[name].to_pylist())
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of all columns by name, without the vectors."""
+        with reading(self.paths[0]):
+            schema = _parquet().read_schema(self.paths[0])
+        return {field.name: field.type for field in schema if field.name != EMBEDDING}
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns, as tables of Arrow.
+
+        Raises:
+            DataError: if a file is damaged.
+        """
+        import pyarrow as pa
+
         for path in self.paths:
             with reading(path):
-                for batch in _parquet().ParquetFile(path).iter_batches(columns=[name]):
-                    yield from batch[name].to_pylist()
+                for batch in _parquet().ParquetFile(path).iter_batches(columns=list(names)):
+                    yield pa.Table.from_batches([batch])
+
+
+def _schema(columns: Mapping[str, Any]) -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {"id": pa.string(), "text": pa.string(), **columns}
+
+
+def matching(rows: RowsInMemory | RowsOnDisk, condition: Condition) -> Mask:
+    """Tell which rows of a corpus meet a condition ``[n]``."""
+    met = [condition.matches(table) for table in rows.tables(condition.columns)]
+    return np.concatenate(met) if met else np.zeros(0, np.bool_)
+
+
+def counted(rows: RowsInMemory | RowsOnDisk, column: str, mask: Mask | None) -> list[tuple[Any, int]]:
+    """Count the rows with each value of a column, the most frequent value first.
+
+    Args:
+        rows: of a corpus.
+        column: its name.
+        mask: the rows that are counted ``[n]``; None stands for all.
+    """
+    counts: Counter[Any] = Counter()
+    first = 0
+    for table in rows.tables([column]):
+        values = table[column] if mask is None else table[column].filter(mask[first : first + len(table)])
+        first += len(table)
+        for entry in values.value_counts().to_pylist():
+            counts[entry["values"]] += entry["counts"]
+    return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0] is None, str(entry[0])))
 
 
 def _parquet() -> Any:
@@ -164,7 +232,8 @@ def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:
     ]
     if not rows:
         raise DataError(names[0], "the file is empty: there is nothing to search")
-    return RowsInMemory(rows, EMBEDDING in surveyed.column_types)
+    types = {name: surveyed.column_types[name] for name in columns}
+    return RowsInMemory(rows, EMBEDDING in surveyed.column_types, types)
 
 
 @dataclass(frozen=True)
@@ -192,6 +261,8 @@ class Corpus:
     rows: RowsInMemory | RowsOnDisk
     searcher: Searcher | SmallerSearch | None = None
     bm25: BM25 | None = None
+    mask: Mask | None = None
+    """The documents that may be found ``[n]``; None stands for all."""
 
     def search(
         self,
@@ -214,10 +285,10 @@ class Corpus:
         hits = dense = by_words = Neighbours.none(len(queries))
         if way != "bm25":
             assert self.searcher is not None and vectors is not None
-            hits = dense = self.searcher.search(vectors, candidates)
+            hits = dense = self.searcher.search(vectors, candidates, self.mask)
         if way != "dense":
             assert self.bm25 is not None
-            hits = by_words = self.bm25.search(queries, candidates)
+            hits = by_words = self.bm25.search(queries, candidates, self.mask)
         if way in ("rrf", "weighted"):
             hits = fuse(way, dense, by_words, k, dense_weight)
         is_hit = hits.positions >= 0

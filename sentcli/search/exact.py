@@ -19,6 +19,8 @@ from sentcli.errors import DataError, InputError, required
 from sentcli.io.dataset import Shard
 
 Vectors = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+"""Which rows of a corpus may be found ``[n]``."""
 Similarity = Literal["cosine", "dot"]
 UNIT = 4e-6
 """How far a squared length may be from 1 in float32 for the vector to count as a unit vector."""
@@ -159,6 +161,13 @@ class Blocks:
             begin = max(first - (int(end) - len(array)), 0)
             for start in range(begin, len(array), rows):
                 yield self._numbers(array[start : start + rows])
+
+    def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+        """Yield the rows from position `first` on for which `mask` ``[n]`` is true, of at most `rows` at a time."""
+        for block in self.since(first, rows):
+            is_chosen = mask[first : first + len(block)]
+            yield block if is_chosen.all() else block[is_chosen]
+            first += len(block)
 
     def _numbers(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         """Return rows as they are, or their bits as 1 and -1."""

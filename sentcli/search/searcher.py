@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import Blocks, Neighbours, Similarity, Vectors, merge, not_own, prepared
+from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Similarity, Vectors, merge, not_own, prepared
 
 HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
@@ -23,6 +23,8 @@ RESCORED = 100
 """The least number of rows that are compared exactly where an index holds codes."""
 FULL_RESCORED = 10
 """How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
+EXACT_SHARE, EXACT_ROWS = 0.1, 50_000
+"""Where a condition leaves a smaller share or a smaller number of the rows of an index, they are searched exactly."""
 K = 10
 """The number of hits by which an index is compared with exact search."""
 SAMPLE = 1000
@@ -50,16 +52,22 @@ class Searcher:
     device: str = "cpu"
     """The device of exact search."""
 
-    def search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
+    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``; position -1 where an index found fewer.
+
+        Args:
+            queries: their vectors.
+            k: the number of rows.
+            mask: the rows that may be found ``[n]``; None stands for all. An index that finds too few of them is not
+                relied on: their number decides whether it is asked at all, and what it lacks is searched exactly.
 
         Raises:
             InputError: if the queries have another dimension.
         """
-        k = min(k, len(self.blocks))
+        k = min(k, len(self.blocks) if mask is None else int(np.count_nonzero(mask)))
         size = max(HELD // max(self._candidates(k), 1), 1)
         starts = range(0, max(len(queries), 1), size)
-        parts = [self._search(queries[start : start + size], k) for start in starts]
+        parts = [self._search(queries[start : start + size], k, mask) for start in starts]
         return Neighbours(
             np.concatenate([hits.positions for hits in parts]), np.concatenate([hits.scores for hits in parts])
         )
@@ -68,22 +76,33 @@ class Searcher:
         """Return how many rows the indexes have to find for `k` hits."""
         return max(k * self.recipe.rescore, RESCORED) if self.recipe.rescore else k
 
-    def _search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
+    def _search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
         indexed = sum(map(len, self.parts))
-        use_index = k < indexed  # an index is no help for finding all its rows, and a graph may not reach every one
-        lists = [self._approximate(queries, k)] if use_index else []
+        left = indexed if mask is None else int(np.count_nonzero(mask[:indexed]))
+        use_index = k < left  # an index is no help for finding all its rows, and a graph may not reach every one
+        if mask is not None and left < max(EXACT_SHARE * indexed, EXACT_ROWS):
+            use_index = False
+        lists = [self._approximate(queries, k, mask)] if use_index else []
+        if use_index and mask is not None and (lacking := (lists[0].positions < 0).any(axis=1)).any():
+            found = self._exact(queries[lacking], k, 0, mask)
+            lists[0].positions[lacking], lists[0].scores[lacking] = found.positions, found.scores
         first = indexed if use_index else 0
         if first < len(self.blocks):
-            unindexed = self.blocks.since(first, exact.BLOCK)
-            best = exact.search(queries, unindexed, k, similarity=self.similarity, device=self.device)
-            lists.append(Neighbours(best.positions + first, best.scores))
+            lists.append(self._exact(queries, k, first, mask))
         return merge(lists, k) if lists else Neighbours.none(len(queries))
 
-    def _approximate(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
+    def _exact(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
+        """Compare queries with all rows from position `first` on that may be found."""
+        rows = self.blocks.since(first, BLOCK) if mask is None else self.blocks.chosen(mask, first, BLOCK)
+        best = exact.search(queries, rows, k, similarity=self.similarity, device=self.device)
+        positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
+        return Neighbours(positions + first, best.scores)
+
+    def _approximate(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
         candidates = self._candidates(k)
         first, best = 0, Neighbours.none(len(queries))
         for part in self.parts:
-            hits = part.search(queries, candidates)
+            hits = part.search(queries, candidates, None if mask is None else mask[first : first + len(part)])
             shifted = Neighbours(np.where(hits.positions < 0, -1, hits.positions + first), hits.scores)
             best = merge([best, shifted], candidates)
             first += len(part)
@@ -129,16 +148,16 @@ class SmallerSearch:
         """The similarity of query and row."""
         return self.searcher.similarity
 
-    def search(self, queries: npt.NDArray[np.generic], k: int) -> Neighbours:
+    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
         fitted = self.fit(queries.astype(np.float32, copy=False))
         if self.full is None:
-            return self.searcher.search(fitted, k)
+            return self.searcher.search(fitted, k, mask)
         parts = [Neighbours.none(0)]
         candidates = max(k * FULL_RESCORED, RESCORED)
         size = max(HELD // candidates, 1)
         for start in range(0, len(queries), size):
-            hits = self.searcher.search(fitted[start : start + size], candidates)
+            hits = self.searcher.search(fitted[start : start + size], candidates, mask)
             asked = prepared(queries[start : start + size], self.similarity)
             parts.append(merge([self.full.rescored(asked, hits, self.similarity)], k))
         parts = parts[1:] or parts
@@ -163,7 +182,7 @@ def build(kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Simi
         return Searcher([], recipe, blocks, similarity)
     index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity)
     index.train(blocks)
-    for block in blocks.since(0, exact.BLOCK):
+    for block in blocks.since(0, BLOCK):
         index.add(block)
     searcher = Searcher([index], recipe, blocks, similarity)
     tune(searcher, sample(blocks, similarity))
@@ -189,7 +208,7 @@ def sample(blocks: Blocks, similarity: Similarity, queries: Vectors | None = Non
     own, vectors = blocks.sample(SAMPLE) if queries is None else (None, queries)
     vectors = prepared(vectors, similarity)
     began = time.perf_counter()
-    best = exact.search(vectors, blocks.since(0, exact.BLOCK), K + 1, similarity=similarity)
+    best = exact.search(vectors, blocks.since(0, BLOCK), K + 1, similarity=similarity)
     rate = len(vectors) / max(time.perf_counter() - began, 1e-9)
     scores = best.scores[:, :K] if own is None else best.scores[not_own(best.positions, own)].reshape(len(own), -1)
     if not scores.size:

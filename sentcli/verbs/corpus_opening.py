@@ -10,7 +10,7 @@ from sentcli.errors import InputError
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.bm25 import BM25
-    from sentcli.search.corpus import Corpus
+    from sentcli.search.corpus import Corpus, RowsInMemory
     from sentcli.search.fusion import Way
     from sentcli.search.searcher import Searcher, SmallerSearch
     from sentcli.search.store import Store
@@ -128,18 +128,14 @@ def _words(stored: Store | VectorFile, language: str | None) -> BM25:
 
 
 def opened_file(
-    options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
+    rows: RowsInMemory, options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
 ) -> tuple[Corpus, dict[str, Any]]:
-    """Encode a file of texts and return what `opened` returns for vectors."""
+    """Encode the rows of a file of texts and return what `opened` returns for vectors."""
     from sentcli.encoder.announce import warn_truncated
-    from sentcli.io.readers import ReadOptions
     from sentcli.search import searcher as searching
     from sentcli.search.bm25 import BM25, LANGUAGE
-    from sentcli.search.corpus import Corpus, read_rows
+    from sentcli.search.corpus import Corpus
 
-    if options.rescore is not None:
-        raise InputError(f"--rescore goes with a --corpus of smaller vectors; {options.corpus} holds texts")
-    rows = read_rows([str(options.corpus)], ReadOptions(options.text_field, options.id_field))
     if repeated := len(rows) - len({row.id for row in rows.rows}):
         console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
     bm25 = None if way == "dense" else BM25.build(rows.texts(), language=search.language or LANGUAGE)

@@ -80,6 +80,9 @@ class CorpusOptions:
         rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
+        where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'"
+            (docs/retrieve.md).
+        count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """
 
@@ -91,6 +94,8 @@ class CorpusOptions:
     rescore: Annotated[str | None, Flag(metavar="FILE|DIR")] = None
     text_field: str = "text"
     id_field: str | None = None
+    where: Annotated[str | None, Flag(metavar="CONDITION")] = None
+    count_by: Annotated[str | None, Flag(metavar="COLUMN")] = None
     hits: Annotated[str | None, Flag(metavar="FILE")] = None
 
 

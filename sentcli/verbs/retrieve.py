@@ -10,8 +10,9 @@ from annotated_doc import Doc
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.hits import Hits
 from sentcli.verbs.options import MODEL_HELP, CorpusOptions, Overwrite, PairOptions, SearchOptions, SetOptions
-from sentcli.verbs.retrieve_corpus import Hits, search_corpus
+from sentcli.verbs.retrieve_corpus import search_corpus
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 
@@ -80,7 +81,11 @@ def _check_combination(
     other_rule = pairs.exclude != PairOptions().exclude
     rules: list[tuple[str, Any, dict[str, Any]]] = [
         ("--beir", sets.beir, {"--split": sets.split} | _flags(sets, "run", "from_run", "per_query")),
-        ("--corpus", corpus.corpus, _flags(corpus, "texts", "rescore", "query", "queries", "hits", "id_field")),
+        (
+            "--corpus",
+            corpus.corpus,
+            _flags(corpus, "texts", "rescore", "query", "queries", "hits", "id_field", "where", "count_by"),
+        ),
         ("--queries", corpus.queries, _flags(corpus, "query_format")),
         ("--in-domain", pairs.in_domain, {"--pair-fields": pairs.pair_fields, "--exclude": other_rule}),
         ("--beir or --corpus", not pairs.in_domain, {"--index": search.index, "--search": fused}),

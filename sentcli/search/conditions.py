@@ -1,0 +1,316 @@
+"""Conditions on the columns of a corpus, ``--where "rating >= 4 and lang = 'en'"``: a small part of SQL.
+
+sqlglot parses the text. What is allowed becomes a tree of `Test`, `All` and `Either` in which only tests are negated,
+so that a test on a missing value is never met, as in SQL, whoever computes it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import InputError, nearest, required
+from sentcli.io.column_types import TEXT, name_of, types
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "like", "null"]
+INVERSE: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+MIRRORED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", ">=": "<=", ">": "<", "<=": ">="}
+COMPUTE = {"=": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+"""The functions of Arrow that compare."""
+ALLOWED = "=, <>, <, <=, >, >=, AND, OR, NOT, IN (...), BETWEEN, LIKE and IS NULL on columns and literals"
+NOT_ALLOWED = f"is not allowed here, but {ALLOWED}"
+PARTS = {"this", "expression", "expressions", "low", "high", "negate"}
+"""The parts that a node of sqlglot may have; it parses more than is allowed here."""
+LARGEST = 2**63
+"""From where on a whole number is none of int64."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test of one column; a row whose value is missing (null or NaN) meets none but ``null``."""
+
+    column: str
+    operator: Operator
+    value: Any = None
+    """A literal; of ``in`` a tuple of literals, of ``like`` a pattern with % and _, of ``null`` nothing."""
+    negated: bool = False
+    """Whether ``in``, ``like`` or ``null`` is negated."""
+    kind: str = TEXT
+    """The type of the column, by the names of ``--types``."""
+
+    def inverted(self) -> Test:
+        """Return the test that is met by the values that do not meet this one."""
+        if self.operator in INVERSE:
+            return replace(self, operator=INVERSE[self.operator])
+        return replace(self, negated=not self.negated)
+
+
+@dataclass(frozen=True)
+class All:
+    """Several conditions that all have to be met."""
+
+    parts: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Either:
+    """Several conditions of which one has to be met."""
+
+    parts: tuple[Tree, ...]
+
+
+Tree = Test | All | Either
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition that was read and checked against the columns of a corpus."""
+
+    text: str
+    """As the user wrote it."""
+    tree: Tree
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns, each once."""
+        return sorted({test.column for test in tests(self.tree)})
+
+    def matches(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+        """Tell which rows of a table that has its columns meet the condition ``[rows]``."""
+        import pyarrow.dataset as ds
+
+        met = ds.dataset(table).to_table(columns={"met": _expression(self.tree)})["met"]
+        is_met: npt.NDArray[np.bool_] = met.fill_null(False).to_numpy()
+        return is_met
+
+
+def tests(tree: Tree) -> list[Test]:
+    """Return all tests of a tree, from left to right."""
+    return [tree] if isinstance(tree, Test) else [test for part in tree.parts for test in tests(part)]
+
+
+def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condition:
+    """Read a condition.
+
+    Args:
+        text: in the part of SQL that `ALLOWED` describes. Names that are no plain words stand in double quotes.
+        schema: the Arrow types of the corpus's columns by name.
+        corpus: the name of the corpus, for errors.
+
+    Raises:
+        InputError: with the place, for anything else, an unknown column, or a literal of another type than its column.
+        MissingExtraError: if sqlglot is not installed.
+    """
+    sqlglot = required("sqlglot", "sqlglot", "cpu", "--where")
+    try:
+        parsed = sqlglot.parse(text)
+        if len(parsed) != 1 or parsed[0] is None:
+            raise InputError(f"--where {text!r}: give one condition, of {ALLOWED}")
+        tree = _Reader(text, sqlglot.exp, schema, corpus).tree(parsed[0])
+    except sqlglot.errors.SqlglotError as error:
+        raise InputError(f"--where {text!r}: {_place(error)}; it takes {ALLOWED}") from error
+    except RecursionError as error:
+        raise InputError("--where: the condition is nested too deeply") from error
+    return Condition(text, tree)
+
+
+def check_column(name: str, schema: Mapping[str, Any], corpus: str) -> None:
+    """Refuse a column that a corpus does not have.
+
+    Raises:
+        InputError: which lists those that it has, with their types.
+    """
+    if name not in schema:
+        there = ", ".join(f"{column} ({name_of(kind)})" for column, kind in schema.items())
+        raise InputError(f"{corpus} has no column {name!r}{nearest(name, list(schema))}; it has {there}")
+
+
+def _place(error: Exception) -> str:
+    """Return what sqlglot could not read, and where."""
+    for found in getattr(error, "errors", ()):
+        return f"cannot be read at character {found['col']}, {found['highlight']!r}"
+    return "cannot be read"
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Turns the tree of sqlglot into a `Tree`, and refuses what is not allowed."""
+
+    text: str
+    exp: Any
+    schema: Mapping[str, Any]
+    corpus: str
+
+    def kind(self, column: str) -> str:
+        """Return the type of a column, by the names of ``--types``."""
+        return name_of(self.schema[column])
+
+    def tree(self, node: Any, *, negated: bool = False) -> Tree:
+        """Return the tree of a node; `negated` moves a NOT down to the tests."""
+        exp, kind = self.exp, type(node)
+        if {key for key, value in node.args.items() if value} - PARTS:
+            self.refuse(node, NOT_ALLOWED)
+        negated = negated != bool(node.args.get("negate"))  # NOT LIKE
+        if kind is exp.Paren:
+            return self.tree(node.this, negated=negated)
+        if kind is exp.Not:
+            return self.tree(node.this, negated=not negated)
+        if kind in (exp.And, exp.Or):
+            parts = tuple(self.tree(part, negated=negated) for part in node.flatten())
+            return All(parts) if (kind is exp.And) != negated else Either(parts)
+        if kind is exp.Between:
+            low = self.comparison(node, node.this, ">=", node.args["low"])
+            high = self.comparison(node, node.this, "<=", node.args["high"])
+            return Either((low.inverted(), high.inverted())) if negated else All((low, high))
+        test = self.test(node)
+        return test.inverted() if negated else test
+
+    def test(self, node: Any) -> Test:
+        """Return the test of one column."""
+        exp, kind = self.exp, type(node)
+        comparisons: dict[Any, Operator] = {
+            exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+        }  # fmt: skip
+        if kind in comparisons:
+            return self.comparison(node, node.this, comparisons[kind], node.expression)
+        if kind is exp.In and node.expressions:
+            name = self.column(node.this)
+            values = tuple(self.literal(value, name) for value in node.expressions)
+            if self.kind(name) == "int":
+                values = tuple(value for value in values if isinstance(value, int))  # no int equals 3.5
+            return Test(name, "in", values, kind=self.kind(name))
+        if kind is exp.Like:
+            return self.like(node)
+        if kind is exp.Is and type(node.expression) is exp.Null:
+            name = self.column(node.this)
+            return Test(name, "null", kind=self.kind(name))
+        if kind is exp.Column and self.kind(self.column(node)) == "bool":
+            return Test(self.column(node), "=", True, kind="bool")
+        self.refuse(node, NOT_ALLOWED)
+
+    def comparison(self, node: Any, left: Any, operator: Operator, right: Any) -> Test:
+        """Return a comparison of a column and a literal, or of a literal and a column."""
+        if type(left) is not self.exp.Column and type(right) is self.exp.Column:
+            left, operator, right = right, MIRRORED[operator], left
+        if type(right) is self.exp.Column:
+            self.refuse(node, "compares two columns; a text stands in single quotes")
+        if type(right) is self.exp.Null:
+            self.refuse(node, "is never met: write IS NULL or IS NOT NULL")
+        name = self.column(left)
+        value = self.literal(right, name)
+        if self.kind(name) == "bool" and operator not in ("=", "!="):
+            self.refuse(node, f"orders {name}, which is true or false")
+        return Test(name, operator, value, kind=self.kind(name))
+
+    def like(self, node: Any) -> Test:
+        """Return a test of a text's pattern."""
+        name = self.column(node.this)
+        if self.kind(name) != TEXT:
+            self.refuse(node, f"is for text, and {name} is {self.kind(name)}")
+        pattern = self.literal(node.expression, name)
+        if "\\" in pattern:
+            self.refuse(node, "has a backslash: % and _ cannot be escaped")
+        return Test(name, "like", pattern)
+
+    def column(self, node: Any) -> str:
+        """Return the name of a column that is there."""
+        if type(node) is not self.exp.Column or type(node.this) is not self.exp.Identifier or node.args.get("table"):
+            self.refuse(node, f"is no column of the corpus: it takes {ALLOWED}")
+        name: str = node.this.this
+        check_column(name, self.schema, self.corpus)
+        return name
+
+    def literal(self, node: Any, column: str) -> Any:
+        """Return the value of a literal, as the type of its column."""
+        exp, kind, sign = self.exp, self.kind(column), 1
+        if type(node) is exp.Neg:
+            node, sign = node.this, -1
+        is_text = type(node) is exp.Literal and node.is_string and sign == 1
+        is_number = type(node) is exp.Literal and not node.is_string
+        is_bool = type(node) is exp.Boolean and sign == 1
+        if not (is_text or is_number or is_bool):
+            self.refuse(node, f"is no number, text in single quotes, true or false: it takes {ALLOWED}")
+        fits = {"int": is_number, "float": is_number, "bool": is_bool}.get(kind, is_text)
+        if not fits:
+            wanted = {"int": "a number", "float": "a number", "bool": "true or false", TEXT: "a text"}
+            self.refuse(node, f"does not compare with {column}, which is {kind}: write {wanted.get(kind, 'a date')}")
+        if is_bool:
+            return bool(node.this)
+        if is_number:
+            return sign * self.number(node)
+        return node.this if kind == TEXT else self.time(node, column, kind)
+
+    def number(self, node: Any) -> int | float:
+        """Return a number; whole ones stay whole, so that none of their digits is lost."""
+        try:
+            value = int(node.this) if node.this.isdigit() else float(node.this)
+        except ValueError:
+            self.refuse(node, "is not a number")
+        if not math.isfinite(value) or abs(value) >= LARGEST:
+            self.refuse(node, "is too large")
+        return int(value) if value == int(value) else value
+
+    def time(self, node: Any, column: str, kind: str) -> datetime.date:
+        """Return a date, or a point in time; without an offset it is taken for UTC where the column is of UTC."""
+        try:
+            if kind == "date":
+                return datetime.date.fromisoformat(node.this)
+            value = datetime.datetime.fromisoformat(node.this)
+        except ValueError:
+            example = "'2024-01-31'" if kind == "date" else "'2024-01-31' or '2024-01-31 18:30:00'"
+            self.refuse(node, f"is no {kind}, as {column} is: write {example}")
+        if kind == "timestamp-utc":
+            is_local = value.tzinfo is None
+            return value.replace(tzinfo=datetime.UTC) if is_local else value.astimezone(datetime.UTC)
+        if value.tzinfo is not None:
+            self.refuse(node, f"has an offset from UTC, and the times of {column} have none")
+        return value
+
+    def refuse(self, node: Any, why: str) -> NoReturn:
+        """Raise an error with the part of the text that a node stands for, and its place."""
+        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        place = f" at character {min(starts) + 1}" if starts else ""
+        raise InputError(f"--where {self.text!r}: {node.sql()}{place} {why}")
+
+
+def _expression(tree: Tree) -> pc.Expression:
+    """Return a tree as an expression of Arrow, which is null or false where it is not met."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(tree, (All, Either)):
+        first, *others = map(_expression, tree.parts)
+        for other in others:
+            first = first & other if isinstance(tree, All) else first | other
+        return first
+    field, value, kind = pc.field(tree.column), tree.value, types()[tree.kind][0]
+    if tree.kind == "float":  # NaN is a missing value, too
+        field = pc.if_else(pc.is_nan(field), pa.scalar(None, kind), field)
+    match tree.operator:
+        case "null":
+            return field.is_valid() if tree.negated else field.is_null()
+        case "in":
+            within = field.isin(pa.array(value, kind))
+            return field.is_valid() & ~within if tree.negated else within
+        case "like":
+            like = pc.match_substring_regex(field, _pattern(value))
+            return ~like if tree.negated else like
+    scalar = pa.scalar(value) if tree.kind == "int" else pa.scalar(value, kind)  # an int may be compared with 3.5
+    return getattr(pc, COMPUTE[tree.operator])(field, scalar)
+
+
+def _pattern(like: str) -> str:
+    """Return a pattern of LIKE as a regular expression; `match_like` of Arrow does not find an empty text by ``%``."""
+    parts = {"%": ".*", "_": "."}
+    return rf"\A(?s:{''.join(parts.get(letter) or re.escape(letter) for letter in like)})\z"

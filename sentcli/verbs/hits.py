@@ -1,0 +1,113 @@
+"""The hits of searching a corpus: as tables, as JSON, and the counts of ``--count-by``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.printable import safe
+from sentcli.table import Table
+from sentcli.verbs.outcome import Outcome
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sentcli.search.corpus import Hit
+
+SHOWN = 20
+"""Queries whose hits are printed as tables."""
+COUNTED = 20
+"""Values of a column that are printed with their counts."""
+SNIPPET = 300
+"""Characters of a hit's text that a table shows."""
+LEAST_LETTERS = 4
+"""A word of the query is marked in the hits if it has so many letters."""
+
+
+@dataclass
+class Hits(Outcome):
+    """The hits of all queries, or of the first ones if all are written to a file."""
+
+    written: bool = False
+    """Whether the hits are written to a file."""
+    printed: list[tuple[str, list[Hit]]] = field(default_factory=list, repr=False)
+    """The first queries with their hits, which `show` prints."""
+    queries: int = 0
+    """The number of queries."""
+    counts: dict[str, Any] = field(default_factory=dict)
+    """The column of ``--count-by``, its values, and the number of rows with each."""
+
+    def count(self, column: str, values: Sequence[tuple[Any, int]]) -> None:
+        """Keep how many rows have each value of a column, as a table and for the JSON."""
+        rows = [{column: "(none)" if value is None else str(value), "rows": count} for value, count in values]
+        more = len(rows) - COUNTED
+        notes = [f"{more:,} more values are in the JSON (--json)."] if more > 0 else []
+        self.tables = [Table.of_rows(f"rows by {column}", rows[:COUNTED], formats={"rows": ",d"}, notes=notes)]
+        found = [{"value": value, "rows": count} for value, count in values]
+        self.counts = {"column": column, "values": json.loads(json.dumps(found, default=str))}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object, with the counts of ``--count-by`` if they were asked for."""
+        return super().to_dict() | ({"counts": self.counts} if self.counts else {})
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each hit: query, rank, id, score, text."""
+        import pandas as pd
+
+        return pd.DataFrame([{"query": result["query"], **hit} for result in self.results for hit in result["hits"]])
+
+    def show(self) -> None:
+        """Print the counts, and the hits of the first queries, unless all are written to a file."""
+        super().show()
+        if self.written:
+            return
+        for query, hits in self.printed:
+            print_hits(query, hits)
+        if self.queries > SHOWN:
+            console.note(f"the hits of {SHOWN} of {self.queries} queries are shown; --hits FILE or --json FILE has all")
+
+    def write_pages(self, files: Sequence[Path]) -> None:
+        """Raise an InputError, because there are no scores."""
+        raise InputError("--report goes with --beir or --in-domain: hits have no scores")
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame()._repr_html_())
+
+
+def print_hits(query: str, hits: Sequence[Hit]) -> None:
+    """Print the hits of a query: rank, id, score, and the beginning of the text with the words of the query marked."""
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    table = Grid(title=Text(safe(query)), title_justify="left")
+    table.add_column("rank", justify="right")
+    table.add_column("id", overflow="fold")
+    table.add_column("score", justify="right")
+    table.add_column("text", overflow="fold", ratio=1)
+    words = _word_pattern(query)
+    for hit in hits:
+        text = Text(safe(_short(hit.row.text)))
+        for name, value in hit.row.columns.items():
+            if value is not None and value != "":
+                text.append(f"\n{safe(name)}: {safe(_short(str(value)))}", "dim")
+        if words is not None:
+            text.highlight_regex(words, "bold yellow")
+        table.add_row(str(hit.rank), Text(safe(hit.row.id)), f"{hit.score:.4f}", text)
+    console.output().print(table)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SNIPPET else f"{text[:SNIPPET].rstrip()} [...]"
+
+
+def _word_pattern(query: str) -> re.Pattern[str] | None:
+    """Return a pattern of the longer words of a query, also with other endings; None if there are no such words."""
+    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= LEAST_LETTERS}
+    longest_first = sorted(words, key=lambda word: (-len(word), word))
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\w*", re.IGNORECASE) if words else None

@@ -1,0 +1,281 @@
+"""`retrieve --where` and `--count-by`: the same rows as SQL, in every corpus that can be searched."""
+
+import datetime
+import json
+import sqlite3
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentcli.errors import InputError
+from sentcli.search import searcher as searching
+from sentcli.search.conditions import parse_condition
+from tests.search.conftest import clustered
+
+pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
+pytest.importorskip("sqlglot", reason="conditions come with the extra sentcli[cpu]")
+DAY = datetime.date(2024, 1, 1)
+TYPES = {
+    "n": pa.int64(), "x": pa.float64(), "t": pa.string(), "ok": pa.bool_(), "day": pa.date32(),
+    "at": pa.timestamp("us"), "utc": pa.timestamp("us", "UTC"), "two words": pa.string(),
+}  # fmt: skip
+
+
+# What a condition means: SQLite says
+
+
+def rows_of_sqlite(condition, rows):
+    """The numbers of the rows that meet a condition in SQLite, whose dates are text."""
+    base = sqlite3.connect(":memory:")
+    base.execute("pragma case_sensitive_like = on")
+    base.execute("create table c (i integer, n integer, x real, t text, ok integer, day text)")
+    base.executemany("insert into c values (?, ?, ?, ?, ?, ?)", [(i, *row) for i, row in enumerate(rows)])
+    return [i for (i,) in base.execute(f"select i from c where {condition} order by i")]
+
+
+LITERALS = {
+    "n": st.integers(-3, 3).map(str) | st.sampled_from(["0.5", "-1.5", "1e0"]),
+    "x": st.sampled_from(["-1.5", "0", "0.5", "2"]),
+    "t": st.sampled_from(["''", "'a'", "'b'", "'A'", "'ab'", "'it''s'", "'é'"]),
+    "day": st.sampled_from(["'2023-12-31'", "'2024-01-01'", "'2024-02-29'"]),
+}
+VALUES = {
+    "n": st.none() | st.integers(-3, 3),
+    "x": st.none() | st.sampled_from([-1.5, 0.0, 0.5, 2.0]),
+    "t": st.none() | st.sampled_from(["", "a", "b", "A", "ab", "it's", "é", "a\nb", "a.+ #b", "x\\"]),
+    "ok": st.none() | st.booleans(),
+    "day": st.none() | st.sampled_from([datetime.date(2023, 12, 31), DAY, datetime.date(2024, 2, 29)]),
+}
+
+PATTERNS = ["'%'", "'a%'", "'_'", "'%b'", "'a_b'", "'%é%'", "''", "'_t''s'", "'%.+ #%'", "'(a|b)'"]
+
+
+@st.composite
+def leaves(draw):
+    column = draw(st.sampled_from([*LITERALS, "ok"]))
+    negation = draw(st.sampled_from(["", "not "]))
+    if column == "ok":
+        return draw(st.sampled_from(["ok", "ok = true", "ok <> true", "false = ok", f"ok is {negation}null"]))
+    literal = LITERALS[column]
+    kinds = ["compare", "mirrored", "between", "in", "null", *(["like"] if column == "t" else [])]
+    match draw(st.sampled_from(kinds)):
+        case "compare":
+            return f"{column} {draw(st.sampled_from(['=', '<>', '!=', '<', '<=', '>', '>=']))} {draw(literal)}"
+        case "mirrored":
+            return f"{draw(literal)} {draw(st.sampled_from(['=', '<>', '<', '>=']))} {column}"
+        case "between":
+            return f"{column} {negation}between {draw(literal)} and {draw(literal)}"
+        case "in":
+            return f"{column} {negation}in ({', '.join(draw(st.lists(literal, min_size=1, max_size=3)))})"
+        case "like":
+            return f"t {negation}like {draw(st.sampled_from(PATTERNS))}"
+    return f"{column} is {negation}null"
+
+
+CONDITIONS = st.recursive(
+    leaves(),
+    lambda part: st.one_of(
+        part.map(lambda a: f"not ({a})"),
+        st.tuples(part, st.sampled_from(["and", "or"]), part).map(lambda three: "({} {} {})".format(*three)),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(condition=CONDITIONS, rows=st.lists(st.tuples(*VALUES.values()), max_size=8))
+def test_a_condition_means_what_it_means_in_sql(condition, rows):
+    columns = zip(*rows, strict=True) if rows else [()] * len(VALUES)
+    table = pa.table({name: pa.array(column, TYPES[name]) for name, column in zip(VALUES, columns, strict=True)})
+    met = parse_condition(condition, TYPES, "corpus").matches(table)
+    plain = [tuple(str(v) if isinstance(v, datetime.date) else v for v in row) for row in rows]
+    assert np.flatnonzero(met).tolist() == rows_of_sqlite(condition, plain)
+
+
+@pytest.mark.parametrize(
+    ("condition", "met"),
+    [
+        ("at >= '2024-01-01 02:00'", [2, 3]),
+        ("at < '2024-01-02'", [0, 1, 2, 3]),
+        ("utc = '2024-01-01T02:00+01:00'", [1]),
+        ("utc = '2024-01-01 01:00'", [1]),
+        ("x is null", [1, 2]),
+        ("not x <> 7", []),
+        ("\"two words\" like 'b%'", [1]),
+        ("n in (" + ", ".join(map(str, range(3, 3000))) + ")", [3]),
+    ],
+)
+def test_times_nan_names_and_long_lists(condition, met):
+    hours = [datetime.datetime(2024, 1, 1, hour) for hour in range(4)]
+    columns = {"n": range(4), "x": [1.0, float("nan"), None, 2.0], "at": hours, "utc": hours, "two words": "abcd"}
+    table = pa.table({name: pa.array(list(values), TYPES[name]) for name, values in columns.items()})
+    assert np.flatnonzero(parse_condition(condition, TYPES, "c").matches(table)).tolist() == met
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("m = 1", "corpus has no column 'm'.* it has n (int), x (float), t (text)"),
+        ("n = 'one'", "'one' at character 5 does not compare with n, which is int: write a number"),
+        ("t > 3", "3 at character 5 does not compare with t, which is text: write a text"),
+        ("day > 'yesterday'", "'yesterday' at character 7 is no date, as day is: write '2024-01-31'"),
+        ("at > '2024-01-01T00:00+02:00'", "has an offset from UTC"),
+        ("ok > true", "orders ok, which is true or false"),
+        ("n like '1%'", "is for text, and n is int"),
+        ("t like 'a\\%'", "% and _ cannot be escaped"),
+        ("t = NULL", "is never met: write IS NULL"),
+        ("t = n", "compares two columns; a text stands in single quotes"),
+        ('t = "a"', "compares two columns; a text stands in single quotes"),
+        ("n >", "cannot be read at character 3"),
+        ("n = 1 n = 2", "cannot be read at character 9, .=."),
+        ("", "give one condition"),
+        ("n = 1; drop table c", "give one condition"),
+        ("length(t) > 3", "at character 1 is no column of the corpus"),
+        ("n in (select 1)", "is not allowed here"),
+        ("n in ()", "is not allowed here"),
+        ("t ilike 'A'", "is not allowed here"),
+        ("t like 'a' escape '!'", "is not allowed here"),
+        ("t", "t at character 1 is not allowed here"),
+        ("n = 1 union select 2", "cannot be read|is not allowed"),
+        ("case when ok then ok end", "is not allowed here"),
+        ("n + 1 = 2", "is no column of the corpus"),
+        ("n = 9223372036854775808", "is too large"),
+        ("c.n = 1", "c.n at character 1 is no column of the corpus"),
+        ("not " * 5000 + "ok", "nested too deeply"),
+    ],
+)  # fmt: skip
+def test_what_is_no_condition_is_refused_with_the_place(condition, message):
+    pattern = message.replace("(", r"\(").replace(")", r"\)")
+    with pytest.raises(InputError, match=pattern):
+        parse_condition(condition, TYPES, "corpus")
+
+
+# Search among the rows that are left
+
+
+def shared(found, exact):
+    """The share of the exact neighbours that were found."""
+    pairs = zip(found.positions.tolist(), exact.positions.tolist(), strict=True)
+    return np.mean([len(set(some) & set(best)) / len(best) for some, best in pairs])
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf", "ivfpq", "sq8", "OPQ4,IVF16,PQ4x4,RFlat", "PCA8,Flat"])
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.9])
+def test_the_best_of_the_rows_that_are_left_are_found(kind, share, monkeypatch):
+    monkeypatch.setattr(searching, "EXACT_ROWS", 100)
+    vectors, queries = clustered(4000, 16), clustered(40, 16, seed=1)
+    mask = np.random.default_rng(0).random(len(vectors)) < share
+    search = searching.build(kind, vectors)
+    found = search.search(queries, 10, mask)
+    left = np.flatnonzero(mask)
+    assert found.positions.shape == (40, min(10, len(left)))
+    assert mask[found.positions].all()
+    if not len(left):
+        return
+    exact = searching.build("flat", vectors)
+    recall = shared(found, exact.search(queries, 10, mask))
+    of_all = shared(search.search(queries, 10), exact.search(queries, 10))
+    assert recall == 1 if share < 0.1 else recall >= of_all - 0.1
+    among = searching.build("flat", vectors[mask]).search(queries, 10).positions
+    assert np.array_equal(exact.search(queries, 10, mask).positions, left[among])
+
+
+def test_an_index_that_reaches_too_few_rows_is_helped_out(monkeypatch):
+    monkeypatch.setattr(searching, "EXACT_ROWS", 0)
+    monkeypatch.setattr(searching, "EXACT_SHARE", 0)
+    vectors = clustered(4000, 16)
+    search = searching.build("hnsw", vectors)
+    search.set({"efSearch": 16})
+    mask = np.zeros(len(vectors), bool)
+    mask[::200] = True
+    found = search.search(clustered(20, 16, seed=1), 15, mask)
+    assert (found.positions >= 0).all() and mask[found.positions].all()
+    assert all(len(set(row)) == 15 for row in found.positions.tolist())
+
+
+# The commands
+
+ROWS = [
+    {"id": f"d{i}", "text": f"the {noun} is {colour}", "rating": rating, "lang": lang, "date": date}
+    for i, (noun, colour, rating, lang, date) in enumerate(
+        [
+            ("cat", "red", 1, "en", "2024-01-03"), ("dog", "red", 5, "en", "2023-05-03"),
+            ("cat", "blue", 2, "de", None), ("fish", "red", None, "en", "2024-03-01"),
+            ("bird", "green", 4, None, "2024-02-01"), ("cow", "red", 4, "fr", "2022-01-01"),
+        ]
+    )
+]  # fmt: skip
+CONDITION = "rating >= 4 and lang <> 'de' or date > '2024-02-15'"
+MET = {"d1", "d3", "d5"}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "reviews.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def found(done):
+    return {hit["id"] for hit in json.loads(done.stdout)["results"][0]["hits"]}
+
+
+@pytest.mark.parametrize("name", ["reviews.jsonl", "vectors", "vectors.parquet", "reviews.npy", "reviews.safetensors"])
+@pytest.mark.parametrize("way", ["dense", "bm25", "rrf", "weighted"])
+def test_every_corpus_and_way_takes_a_condition(invoke, corpus, tiny_bert, name, way):
+    path = corpus.parent / name
+    if path != corpus:  # the texts of vectors alone lie beside them
+        invoke("encode", corpus, "-o", path, "-m", tiny_bert, check=0)
+    model = () if way == "bm25" else ("-m", tiny_bert)
+    words = ("--corpus", path, "--query", "red green blue", "--search", way, "--json", "-", *model)
+    condition = CONDITION.replace("2024-02-15", "2024-02-15")
+    done = invoke("retrieve", *words, "--where", condition, check=0)
+    assert found(done) == MET
+    protocol = json.loads(done.stdout)["protocol"]
+    assert protocol["where"] == condition and protocol["rows_searched"] == len(MET)
+
+
+def test_an_index_takes_a_condition(invoke, corpus, tiny_bert):
+    invoke("index", corpus, "-o", corpus.parent / "v", "-m", tiny_bert, "--type", "hnsw", check=0)
+    done = invoke("retrieve", "--corpus", corpus.parent / "v", "--query", "red", "--where", CONDITION, "--json", "-")
+    assert found(done) == MET
+
+
+def test_dates_of_a_csv_file_are_dates(invoke, tmp_path, tiny_bert):
+    table = tmp_path / "t.csv"
+    table.write_text("id,text,date,rating\na,the cat,2024-01-03,1\nb,the dog,2023-01-03,\n")
+    words = ("--query", "cat", "--json", "-", "-m", tiny_bert, "--where")
+    assert found(invoke("retrieve", "--corpus", table, *words, "date < '2023-06-01'", check=0)) == {"b"}
+    assert found(invoke("retrieve", "--corpus", table, *words, "rating is null", check=0)) == {"b"}
+
+
+def test_a_condition_that_no_row_meets_gives_no_hits(invoke, corpus, tiny_bert):
+    done = invoke(
+        "retrieve", "--corpus", corpus, "--query", "x", "--where", "rating > 9", "-m", tiny_bert, "--json", "-"
+    )
+    assert done.exit_code == 0 and found(done) == set()
+    assert "0 of 6 rows meet the condition" in done.stderr
+
+
+def test_a_bad_condition_is_refused_before_anything_is_encoded(invoke, corpus, tmp_path):
+    failed = invoke(
+        "retrieve", "--corpus", corpus, "--query", "x", "--where", "ratng > 3", "-m", tmp_path / "no", check=2
+    )
+    assert (
+        "has no column 'ratng' (did you mean 'rating'?); it has id (text), text (text), rating (int)" in failed.stderr
+    )
+    assert "--where goes with --corpus" in invoke("retrieve", "--beir", tmp_path, "--where", "a = 1", check=2).stderr
+
+
+def test_rows_are_counted_by_a_column(invoke, corpus):
+    done = invoke(
+        "retrieve", "--corpus", corpus, "--count-by", "lang", "--where", "rating is not null", "--json", "-", check=0
+    )
+    counts = json.loads(done.stdout)["counts"]
+    assert counts["column"] == "lang"
+    assert [(each["value"], each["rows"]) for each in counts["values"]] == [("en", 2), ("de", 1), ("fr", 1), (None, 1)]
+    assert "rows by lang" in invoke("retrieve", "--corpus", corpus, "--count-by", "lang", check=0).stdout
+    assert "has no column 'x'" in invoke("retrieve", "--corpus", corpus, "--count-by", "x", check=2).stderr
