@@ -361,6 +361,7 @@ def retrieve(
     model: list[str] | str | None = None,
     *,
     corpus: str | None = None,
+    collection: str | None = None,
     query: list[str] | str | None = None,
     queries: str | None = None,
     query_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
@@ -406,7 +407,8 @@ def retrieve(
 
     Args:
         model: A model folder, a short name (sentcli doctor lists them), or a hub id; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
-        corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors, npy.
+        corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors, npy; or a collection of Milvus.
+        collection: The collection of --corpus milvus:URI.
         query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
@@ -466,6 +468,9 @@ def index(
     text_field: str = 'text',
     id_field: str | None = None,
     append: bool = False,
+    to: str | None = None,
+    collection: str | None = None,
+    prune: bool = False,
     query_prompt: str | None = None,
     doc_prompt: str | None = None,
     pooling: str | None = None,
@@ -496,6 +501,9 @@ def index(
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
         append: Add the rows of INPUT to the directory and its index.
+        to: Write into Milvus instead: milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
+        collection: The name of the collection.
+        prune: Delete rows of the collection that are not in INPUT.
         query_prompt: Text in front of each query; default: the model's own.
         doc_prompt: Text in front of each document; default: the model's own.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.

@@ -166,10 +166,11 @@ def arrow_column(values: Sequence[Any], kind: Any) -> pa.Array:
     """Return the values of a column as an array of an Arrow type; text holds other values as JSON."""
     import pyarrow as pa
 
-    return pa.array(map(_as_text, values) if pa.types.is_string(kind) else values, kind)
+    return pa.array(map(as_text, values) if pa.types.is_string(kind) else values, kind)
 
 
-def _as_text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
+    """Return a value of a column of texts: as it is, or as JSON."""
     if value is None or isinstance(value, str):
         return value
     return _json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)

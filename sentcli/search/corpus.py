@@ -291,13 +291,17 @@ class Corpus:
             hits = by_words = self.bm25.search(queries, candidates, self.mask)
         if way in ("rrf", "weighted"):
             hits = fuse(way, dense, by_words, k, dense_weight)
-        is_hit = hits.positions >= 0
-        distinct = np.unique(hits.positions[is_hit]).tolist()  # a row may be a hit of several queries
-        rows = dict(zip(distinct, self.rows.take(distinct), strict=True))
-        return [
-            [
-                Hit(rank, float(score), rows[int(position)])
-                for rank, (score, position) in enumerate(zip(scores[found], positions[found], strict=True), 1)
-            ]
-            for scores, positions, found in zip(hits.scores, hits.positions, is_hit, strict=True)
+        distinct = np.unique(hits.positions[hits.positions >= 0]).tolist()  # a row may be a hit of several queries
+        return ranked(hits, dict(zip(distinct, self.rows.take(distinct), strict=True)))
+
+
+def ranked(found: Neighbours, rows: Mapping[int, Document]) -> list[list[Hit]]:
+    """Return the hits of each query, given the documents by their positions."""
+    is_hit = found.positions >= 0
+    return [
+        [
+            Hit(rank, float(score), rows[int(position)])
+            for rank, (score, position) in enumerate(zip(scores[kept], positions[kept], strict=True), 1)
         ]
+        for scores, positions, kept in zip(found.scores, found.positions, is_hit, strict=True)
+    ]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Queries whose hits are printed as tables."""
+TOP_K = 10
+"""Hits of each query unless another number is given."""
 COUNTED = 20
 """Values of a column that are printed with their counts."""
 SNIPPET = 300

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from annotated_types import Ge, Le
+from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import DocPrompt, IdField, OptionalModel, Overwrite, QueryPrompt, TextField
+from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions, recall_table
+from sentcli.verbs.options import DocPrompt, OptionalModel, Overwrite, QueryPrompt
 from sentcli.verbs.outcome import Outcome
 from sentcli.verbs.retrieve_corpus import read_queries
 
@@ -30,42 +28,6 @@ if TYPE_CHECKING:
 WORDS = "bm25"
 
 
-@dataclass(frozen=True)
-class IndexOptions:
-    """The kind of the index and its settings.
-
-    Attributes:
-        type: flat (exact), hnsw, ivf, ivfpq, sq8, bm25, or a faiss factory string such as IVF4096,Flat.
-        recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
-        set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
-        queries: Measure with these queries, instead of rows of the corpus.
-        similarity: Similarity of query and document.
-        file_rows: Rows in one file of the index; default: about 4 GiB.
-        language: Language of bm25: english, or another that Snowball stems, or none.
-    """
-
-    type: Annotated[str, Flag(metavar="KIND")] = "flat"
-    recall: Annotated[float, Ge(0.01), Le(1)] = 0.95
-    set: Annotated[list[str] | None, Flag(metavar="KEY=N")] = None
-    queries: Annotated[str | None, Flag(metavar="FILE")] = None
-    similarity: Literal["cosine", "dot"] = "cosine"
-    file_rows: Annotated[int | None, Ge(1)] = None
-    language: str | None = None
-
-
-@dataclass(frozen=True)
-class TextOptions:
-    """How files of text are read, which are encoded before they are indexed.
-
-    Attributes:
-        append: Add the rows of INPUT to the directory and its index.
-    """
-
-    text_field: TextField = "text"
-    id_field: IdField = None
-    append: bool = False
-
-
 @verb("index")
 def index(
     inputs: Annotated[list[str], Flag(metavar="INPUT...", positional=True)],
@@ -74,6 +36,7 @@ def index(
     model: OptionalModel = None,
     check: bool = False,
     text: Annotated[TextOptions, Group("Input")] = TextOptions(),
+    database: Annotated[DatabaseOptions, Group("Database")] = DatabaseOptions(),
     query_prompt: QueryPrompt = None,
     doc_prompt: DocPrompt = None,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
@@ -97,23 +60,21 @@ def index(
       sentcli index more.jsonl -o documents -m minilm --type hnsw --append
       sentcli index documents --type ivfpq --recall 0.98 --queries questions.txt -m minilm
       sentcli index documents --type bm25
+      sentcli index documents --to milvus:reviews.db --collection reviews
     """  # noqa: D301
     from sentcli.search.index import IndexRequest
 
     settings = dict(map(_setting, what.set or []))
+    if database.to is not None:
+        from sentcli.verbs.index_collection import index_collection
+
+        _check_database(what, output, query_prompt, text, check=check)
+        return index_collection(inputs, what, database, model, text, doc_prompt, options, overwrite=overwrite)
+    if database != DatabaseOptions():
+        raise InputError("--collection and --prune go with --to milvus:URI")
     folder = Path(inputs[0]) if len(inputs) == 1 and Path(inputs[0]).is_dir() else None
     _check_usage(folder, output, model, text, check=check)
-    if what.type == WORDS:
-        vector_options = {
-            "--set": settings,
-            "--queries": what.queries,
-            "--file-rows": what.file_rows,
-            "--query-prompt": query_prompt,
-        }
-        if misplaced := [name for name, value in vector_options.items() if value]:
-            raise InputError(f"{misplaced[0]} is of vectors; --type bm25 has none")
-    elif what.language is not None:
-        raise InputError("--language goes with --type bm25")
+    _check_words(what, settings, query_prompt)
     if check:
         return _check(Path(inputs[0]))
 
@@ -134,6 +95,33 @@ def index(
         what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
     )
     return _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, append=text.append)
+
+
+def _check_words(what: IndexOptions, settings: dict[str, int], query_prompt: str | None) -> None:
+    """Refuse options of vectors for an index of words, and the other way round."""
+    if what.type == WORDS:
+        vector_options = {
+            "--set": settings,
+            "--queries": what.queries,
+            "--file-rows": what.file_rows,
+            "--query-prompt": query_prompt,
+        }
+        if misplaced := [name for name, value in vector_options.items() if value]:
+            raise InputError(f"{misplaced[0]} is of vectors; --type bm25 has none")
+    elif what.language is not None:
+        raise InputError("--language goes with --type bm25")
+
+
+def _check_database(
+    what: IndexOptions, output: Path | None, query_prompt: str | None, text: TextOptions, *, check: bool
+) -> None:
+    """Refuse options of indexes that stand beside the vectors."""
+    others = {
+        **{"--set": what.set, "--queries": what.queries, "--file-rows": what.file_rows, "-o": output},
+        **{"--query-prompt": query_prompt, "--append": text.append, "--check": check},
+    }
+    if wrong := [name for name, value in others.items() if value]:
+        raise InputError(f"{wrong[0]} does not go with --to: the rows and the index are in the database")
 
 
 def _check_usage(
@@ -222,7 +210,9 @@ def _index_vectors(
         "rows": len(store.rows),
         "size_bytes": manifest.bytes,
     }
-    return outcome.finish(results, [_recall_table(manifest)] if manifest.recall is not None else [])
+    return outcome.finish(
+        results, [recall_table(manifest.kind, manifest.recall)] if manifest.recall is not None else []
+    )
 
 
 def _encode(
@@ -293,23 +283,6 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
     if manifest.rows > GROWN * manifest.built_for:
         console.warn(f"the index was made for {manifest.built_for} rows: build it again with --overwrite")
     return manifest
-
-
-def _recall_table(manifest: IndexManifest) -> Table:
-    """Return recall and speed at each search parameter that was tried."""
-    measured = manifest.recall or {}
-    parameter, recall = measured["parameter"] or "search", f"recall@{measured['k']}"
-    rows = [
-        {
-            parameter: f"{point['effort'] or ''}{' (used)' if point == measured['chosen'] else ''}",
-            recall: point["recall"],
-            "queries/s": point["queries_per_second"],
-        }
-        for point in measured["points"]
-    ]
-    rows.append({parameter: "exact", recall: 1.0, "queries/s": measured["exact_queries_per_second"]})
-    note = f"Recall against exact search of {measured['queries']} {measured['of']}."
-    return Table.of_rows(manifest.kind, rows, formats={recall: ".4f", "queries/s": ",.0f"}, notes=[note])
 
 
 def _check(folder: Path) -> Outcome:

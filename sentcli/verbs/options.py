@@ -72,7 +72,8 @@ class CorpusOptions:
 
     Attributes:
         corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors,
-            npy.
+            npy; or a collection of Milvus.
+        collection: The collection of --corpus milvus:URI.
         query: Text to search for; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
@@ -86,7 +87,8 @@ class CorpusOptions:
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """
 
-    corpus: Annotated[str | None, Flag(metavar="FILE|DIR")] = None
+    corpus: Annotated[str | None, Flag(metavar="FILE|DIR|milvus:URI")] = None
+    collection: Annotated[str | None, Flag(metavar="NAME")] = None
     query: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
     queries: Annotated[str | None, Flag(metavar="FILE")] = None
     query_format: Format | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,21 +15,23 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.printable import escaped
-from sentcli.verbs.hits import SHOWN, Hits
+from sentcli.verbs.hits import SHOWN, TOP_K, Hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
     from sentcli.search.corpus import Corpus, Hit, RowsInMemory, RowsOnDisk
     from sentcli.search.exact import Mask
+    from sentcli.search.milvus import CollectionCorpus
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
     from sentcli.verbs.options import CorpusOptions, SearchOptions
 
+    Opened = tuple[Corpus | CollectionCorpus | None, SentenceEncoder | None, str]
+    """A corpus, None if only rows are counted; the encoder of the queries, if the way needs one; and their prompt."""
+
 QUERIES_AT_A_TIME = 4096
 """Queries that are encoded and searched together."""
-TOP_K = 10
-"""Hits of each query unless another number is given."""
 
 
 def search_corpus(
@@ -51,56 +53,43 @@ def search_corpus(
         overwrite: replace a file of hits.
         keep_all: return all hits, even if they are written to a file.
     """
-    from sentcli.search.exact import require_faiss
-
     _check_usage(models, options, search, overwrite=overwrite)
-    way, top_k = search.ways[0], search.top_k or TOP_K
     queries = _queries(options)
-    outcome, encoder = Hits("retrieve", "bm25"), None
+    outcome = Hits("retrieve", "bm25")
     outcome.ran_on("cpu", "fp32")
-    stored, rows, open_corpus = _read(options)
-    mask = _chosen(rows, options, outcome)
-    if not queries:
-        outcome.finish([], outcome.tables)
-        return outcome
-    if way != "bm25":
-        require_faiss()
-        encoder = _encoder(models, options, stored, load_options)
-        outcome.model = encoder.model
-        outcome.ran_on(encoder.backend.device, encoder.backend.precision)
-    corpus, choices = open_corpus(search=search, encoder=encoder, way=way)
-    corpus = replace(corpus, mask=mask)
-    if top_k > len(corpus.rows):
-        console.detail(f"--top-k {top_k}: there are {len(corpus.rows)} rows")
-    outcome.protocol |= _protocol(corpus, choices, search, encoder, top_k)
-    if encoder is not None and search.query_length is not None:
-        encoder = encoder.with_max_length(search.query_length)
-    outcome.written, outcome.queries = options.hits is not None, len(queries)
-    found = _found(corpus, queries, search, encoder, choices.get("query_prompt", ""))
-    results = []
-    with console.counting("searching", len(queries)) as progress, _lines(options.hits) as lines:
-        for number, (key, text, hits) in enumerate(found):
-            result = {"query": text, "hits": [hit.to_dict() for hit in hits]}
-            result = result if key is None else {"id": key, **result}
-            if keep_all or number < SHOWN:
-                results.append(result)
-            if lines is not None:
-                lines(json.dumps(result, ensure_ascii=False, default=str) + "\n")
-            elif number < SHOWN:
-                outcome.printed.append((text, hits))
-            progress(1)
+    open_corpus: Callable[..., AbstractContextManager[Opened]] = _open
+    if str(options.corpus).startswith("milvus:"):
+        from sentcli.verbs.retrieve_collection import open_collection as open_corpus
+    results: list[dict[str, Any]] = []
+    opening = open_corpus(models, options, search, load_options, outcome, counts_only=not queries)
+    with opening as (corpus, encoder, prompt):
+        if corpus is not None:
+            outcome.written, outcome.queries = options.hits is not None, len(queries)
+            with console.counting("searching", len(queries)) as progress, _lines(options.hits) as lines:
+                for number, (key, text, hits) in enumerate(_found(corpus, queries, search, encoder, prompt)):
+                    result = {"query": text, "hits": [hit.to_dict() for hit in hits]}
+                    result = result if key is None else {"id": key, **result}
+                    if keep_all or number < SHOWN:
+                        results.append(result)
+                    if lines is not None:
+                        lines(json.dumps(result, ensure_ascii=False, default=str) + "\n")
+                    elif number < SHOWN:
+                        outcome.printed.append((text, hits))
+                    progress(1)
     outcome.finish(results, outcome.tables)
     return outcome
 
 
 def _found(
-    corpus: Corpus,
+    corpus: Corpus | CollectionCorpus,
     queries: Sequence[tuple[str | None, str]],
     search: SearchOptions,
     encoder: SentenceEncoder | None,
     prompt: str,
 ) -> Iterator[tuple[str | None, str, list[Hit]]]:
     """Yield the id, the text and the hits of each query."""
+    if encoder is not None and search.query_length is not None:
+        encoder = encoder.with_max_length(search.query_length)
     for start in range(0, len(queries), QUERIES_AT_A_TIME):
         block = queries[start : start + QUERIES_AT_A_TIME]
         texts = [text for _, text in block]
@@ -110,21 +99,55 @@ def _found(
             yield key, text, hits
 
 
-def _read(options: CorpusOptions) -> tuple[Store | VectorFile | None, RowsInMemory | RowsOnDisk, Callable[..., Any]]:
-    """Return stored vectors if the corpus is some, its rows, and what opens it as a `Corpus` when there is a model."""
+@contextmanager
+def _open(
+    models: Sequence[str],
+    options: CorpusOptions,
+    search: SearchOptions,
+    load_options: LoadOptions,
+    outcome: Hits,
+    *,
+    counts_only: bool,
+) -> Iterator[tuple[Corpus | None, SentenceEncoder | None, str]]:
+    """Open a file or a directory, and set the facts of the outcome.
+
+    Yields:
+        The corpus, or None if no query is to be searched; the encoder of the queries, if the way needs one; and their
+        prompt.
+    """
     from sentcli.io.readers import ReadOptions
     from sentcli.search.corpus import read_rows
+    from sentcli.search.exact import require_faiss
     from sentcli.search.vector_file import open_stored
     from sentcli.verbs.corpus_opening import opened, opened_file
 
+    way, encoder = search.ways[0], None
     read_options = ReadOptions(options.text_field, options.id_field)
     stored = open_stored(str(options.corpus), options.texts, read_options)
-    if stored is not None:
-        return stored, stored.rows, partial(opened, stored, rescore=options.rescore)
-    if options.rescore is not None:
-        raise InputError(f"--rescore goes with a --corpus of smaller vectors; {options.corpus} holds texts")
-    rows = read_rows([str(options.corpus)], read_options)
-    return None, rows, partial(opened_file, rows, options)
+    rows: RowsInMemory | RowsOnDisk
+    opening: Callable[..., tuple[Corpus, dict[str, Any]]]
+    if stored is None:
+        if options.rescore is not None:
+            raise InputError(f"--rescore goes with a --corpus of smaller vectors; {options.corpus} holds texts")
+        rows = read_rows([str(options.corpus)], read_options)
+        opening = partial(opened_file, rows, options)
+    else:
+        rows, opening = stored.rows, partial(opened, stored, rescore=options.rescore)
+    mask = _chosen(rows, options, outcome)
+    if counts_only:
+        yield None, None, ""
+        return
+    if way != "bm25":
+        require_faiss()
+        encoder = _encoder(models, options, stored, load_options)
+        outcome.model = encoder.model
+        outcome.ran_on(encoder.backend.device, encoder.backend.precision)
+    corpus, choices = opening(search=search, encoder=encoder, way=way)
+    top_k = search.top_k or TOP_K
+    if top_k > len(corpus.rows):
+        console.detail(f"--top-k {top_k}: there are {len(corpus.rows)} rows")
+    outcome.protocol |= _protocol(corpus, choices, search, encoder, top_k)
+    yield replace(corpus, mask=mask), encoder, choices.get("query_prompt", "")
 
 
 def _chosen(rows: RowsInMemory | RowsOnDisk, options: CorpusOptions, outcome: Hits) -> Mask | None:

@@ -1,0 +1,409 @@
+"""Collections of Milvus, as a corpus: a file of Milvus Lite, a server, a cluster or Zilliz, all through one client.
+
+A collection has the fields ``id``, ``text``, ``embedding``, one for each column, `WORDS` (the words of the text, made
+by Milvus's BM25 function) and `HASH`. How its vectors were made stands in its property `RECORD`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import InputError, SentcliError, nearest, one_line, required
+from sentcli.io.column_types import TEXT
+from sentcli.io.readers import Block
+from sentcli.search import ann
+from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
+from sentcli.search.corpus import Document, Hit, ranked
+from sentcli.search.exact import Neighbours, Similarity, Vectors
+from sentcli.search.fusion import Way, depth, fuse
+from sentcli.search.milvus_rows import (
+    HASH,
+    ID,
+    LONGEST,
+    TEXTS,
+    VECTORS,
+    WORDS,
+    Record,
+    shortened,
+    stored_value,
+    value_of,
+)  # fmt: skip
+from sentcli.search.origin import Origin
+
+SCHEME = "milvus:"
+RECORD = "sentcli"
+"""The property of a collection that holds its `Record`, as JSON."""
+KINDS = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
+"""The indexes of Milvus for the kinds of `index --type`."""
+NOT_IN_A_FILE = ["ivfpq"]
+"""The kinds that Milvus Lite does not have."""
+EFFORT = {"hnsw": "ef", "ivf": "nprobe", "ivfpq": "nprobe", "sq8": "nprobe"}
+"""The search parameter of each kind that is not exact."""
+METRICS: dict[Similarity, str] = {"cosine": "COSINE", "dot": "IP"}
+MOST = 16_384
+"""The most hits of a query in Milvus."""
+ROWS = 500
+"""How many rows are sent or asked for at a time: some MB."""
+SECONDS = 20
+"""How long a server may take to answer."""
+
+
+@contextmanager
+def answering(name: str) -> Iterator[None]:
+    """Turn errors of Milvus inside the block into one message that names the collection."""
+    from pymilvus.exceptions import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        raise SentcliError(f"{name}: Milvus says: {one_line(error.message or error)}") from error
+
+
+def is_file(address: str) -> bool:
+    """Whether an address is of Milvus Lite."""
+    return re.match(r"(https?|tcp|unix)://", address.removeprefix(SCHEME)) is None
+
+
+@contextmanager
+def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
+    """Yield a client; a file is free for other processes after the block.
+
+    Args:
+        address: ``milvus:`` and a file that ends in .db, or the address of a server, such as
+            ``milvus:http://localhost:19530``. ``MILVUS_TOKEN`` of the environment is its token, or user:password.
+        to_write: make a file that is missing.
+
+    Raises:
+        InputError: if there is no such place, or it does not answer.
+        MissingExtraError: if pymilvus or milvus-lite is not installed.
+    """
+    place = address.removeprefix(SCHEME)
+    is_server = not is_file(address)
+    if "@" in place.partition("?")[0] and is_server:
+        raise InputError("an address of Milvus with a password would stand in logs: set MILVUS_TOKEN=user:password")
+    if not is_server and not place.endswith(".db"):
+        raise InputError(f"{address}: give a file that ends in .db, or http://HOST:PORT")
+    pymilvus = required("pymilvus", "pymilvus", "milvus", "Milvus")
+    if not is_server:
+        required("milvus_lite", "milvus-lite", "milvus", "Milvus in a file")
+        if to_write:
+            Path(place).resolve().parent.mkdir(parents=True, exist_ok=True)
+        elif not Path(place).exists():
+            raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
+    for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print what is raised as well
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        client = pymilvus.MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=SECONDS)
+    except Exception as error:
+        why = "does not answer" if is_server else "cannot be opened; another process may have it open"
+        raise InputError(f"{address} {why} ({one_line(error)})") from error
+    try:
+        yield client
+    finally:
+        client.close()
+        if not is_server:
+            from milvus_lite.server_manager import server_manager_instance
+
+            server_manager_instance.release_server(place)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection that is there."""
+
+    client: Any
+    name: str
+    address: str
+    record: Record
+
+    @property
+    def title(self) -> str:
+        """The address and the name, for messages."""
+        return f"{self.address} {self.name}"
+
+    @classmethod
+    def find(cls, client: Any, address: str, name: str) -> Collection | None:
+        """Return a collection, or None if there is none of that name.
+
+        Raises:
+            InputError: if sentcli has not made it, or its record is damaged.
+        """
+        title = f"{address} {name}"
+        with answering(title):
+            if not client.has_collection(name):
+                return None
+            properties = client.describe_collection(name).get("properties", {})
+            client.load_collection(name)
+        if RECORD not in properties:
+            raise InputError(f"{title} was not made by sentcli index; choose another --collection")
+        return cls(client, name, address, Record.read(properties[RECORD], title))
+
+    @classmethod
+    def open(cls, client: Any, address: str, name: str) -> Collection:
+        """Return a collection.
+
+        Raises:
+            InputError: as for `find`, or if there is none of that name.
+        """
+        found = cls.find(client, address, name)
+        if found is None:
+            with answering(address):
+                names = sorted(client.list_collections())
+            has = f"it has {', '.join(names)}" if names else "it has none"
+            raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; {has}")
+        return found
+
+    @classmethod
+    def create(cls, client: Any, address: str, name: str, record: Record, rows: int) -> Collection:
+        """Make an empty collection.
+
+        Args:
+            client: from `connect`.
+            address: its address.
+            name: letters, digits and underscores.
+            record: what the collection will say about itself.
+            rows: about how many rows it will have, which decides the number of clusters.
+        """
+        from pymilvus import DataType, Function, FunctionType
+
+        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field(ID, DataType.VARCHAR, max_length=LONGEST, is_primary=True)
+        analyzer = _analyzer(record.language)
+        schema.add_field(TEXTS, DataType.VARCHAR, max_length=LONGEST, enable_analyzer=True, analyzer_params=analyzer)
+        schema.add_field(VECTORS, DataType.FLOAT_VECTOR, dim=record.dimension)
+        schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
+        schema.add_field(HASH, DataType.VARCHAR, max_length=32)
+        numbers = {"int": DataType.INT64, "float": DataType.DOUBLE, "bool": DataType.BOOL}
+        for field_name, kind in record.columns.values():
+            length = {} if kind in numbers else {"max_length": LONGEST}
+            schema.add_field(field_name, numbers.get(kind, DataType.VARCHAR), nullable=True, **length)
+        schema.add_function(Function(WORDS, FunctionType.BM25, [TEXTS], [WORDS]))
+        indexes = client.prepare_index_params()
+        kind, parameters = KINDS[record.kind], _parameters(record.kind, rows, record.dimension)
+        metric = METRICS[record.similarity]
+        indexes.add_index(VECTORS, index_type=kind, metric_type=metric, params=parameters)
+        words = {"bm25_k1": K1, "bm25_b": B}
+        indexes.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=words)
+        properties = {RECORD: json.dumps(asdict(record), ensure_ascii=False)}
+        with answering(f"{address} {name}"):
+            client.create_collection(name, schema=schema, index_params=indexes, properties=properties)
+        return cls(client, name, address, record)
+
+    def with_record(self, **changes: Any) -> Collection:
+        """Write changes of the record, and return the collection with them."""
+        record = replace(self.record, **changes)
+        with answering(self.title):
+            properties = {RECORD: json.dumps(asdict(record), ensure_ascii=False)}
+            self.client.alter_collection_properties(self.name, properties=properties)
+        return replace(self, record=record)
+
+    @cached_property
+    def origin(self) -> Origin:
+        """What the record says about how the vectors were made."""
+        return Origin.of(self.title, self.record.settings)
+
+    def count(self, condition: str = "") -> int:
+        """Return the number of rows that meet a condition of `filter_of`."""
+        with answering(self.title):
+            answer = self.client.query(
+                self.name, filter=condition, output_fields=["count(*)"], consistency_level="Strong"
+            )
+        return int(answer[0]["count(*)"])
+
+    def hashes(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the `content_hash` of each of these rows that is there."""
+        return {row[ID]: row[HASH] for row in self.fields(ids, [HASH])}
+
+    def upsert(self, block: Block, vectors: npt.NDArray[np.generic], hashes: Sequence[str]) -> int:
+        """Write rows, which replace those with the same ids.
+
+        Args:
+            block: the rows.
+            vectors: their vectors ``[rows, dim]``.
+            hashes: their `content_hash`.
+
+        Returns:
+            How many of the texts were cut, because Milvus takes `LONGEST` bytes.
+        """
+        cut = 0
+        wide: Vectors = np.ascontiguousarray(vectors, np.float32)
+        for start in range(0, len(block), ROWS):
+            rows = []
+            for i in range(start, min(start + ROWS, len(block))):
+                text = shortened(block.texts[i])
+                cut += text != block.texts[i]
+                row = {ID: block.ids[i], TEXTS: text, VECTORS: wide[i], HASH: hashes[i]}
+                for name, (field_name, kind) in self.record.columns.items():
+                    row[field_name] = stored_value(block.columns[name][i], kind)
+                rows.append(row)
+            with answering(self.title):
+                self.client.upsert(self.name, rows)
+        return cut
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete rows."""
+        for start in range(0, len(ids), ROWS):
+            with answering(self.title):
+                self.client.delete(self.name, ids=list(ids[start : start + ROWS]))
+
+    def rows(self, fields: Sequence[str], condition: str = "") -> Iterator[list[dict[str, Any]]]:
+        """Yield some fields of all rows that meet a condition, some rows at a time."""
+        with answering(self.title):
+            iterator = self.client.query_iterator(
+                self.name, batch_size=ROWS, filter=condition, output_fields=[ID, *fields]
+            )
+            while batch := iterator.next():
+                yield list(batch)
+            iterator.close()
+
+    def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
+        """Count the rows that meet a condition with each value of a column, the most frequent value first."""
+        field_name, kind = {ID: (ID, TEXT), TEXTS: (TEXTS, TEXT), **self.record.columns}[column]
+        counts: Counter[Any] = Counter()
+        for batch in self.rows([field_name], condition):
+            counts.update(row.get(field_name) for row in batch)
+        found = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0] is None, str(entry[0])))
+        return [(value_of(value, kind), count) for value, count in found]
+
+    def nearest(
+        self, vectors: Vectors, k: int, condition: str = "", efforts: Mapping[str, int] | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """Return the ids and similarities of the `k` nearest rows of each query ``[queries, dim]``.
+
+        Args:
+            vectors: of the queries.
+            k: the number of rows.
+            condition: one of `filter_of`.
+            efforts: search parameters instead of those of the record.
+        """
+        chosen = self.record.efforts if efforts is None else efforts
+        wanted = {name: max(value, k) if name == "ef" else value for name, value in chosen.items()}
+        return self._search(VECTORS, list(vectors), k, condition, {"params": wanted})
+
+    def by_words(self, queries: Sequence[str], k: int, condition: str = "") -> list[list[tuple[str, float]]]:
+        """Return the ids and BM25 scores of the best `k` rows of each query."""
+        found = self._search(WORDS, list(queries), k, condition, {})
+        return [[(key, abs(score)) for key, score in hits] for hits in found]  # Lite gives them with a minus
+
+    def _search(
+        self, field_name: str, queries: list[Any], k: int, condition: str, parameters: dict[str, Any]
+    ) -> list[list[tuple[str, float]]]:
+        found: list[list[tuple[str, float]]] = []
+        for start in range(0, len(queries), ROWS):
+            with answering(self.title):
+                answer = self.client.search(
+                    self.name,
+                    queries[start : start + ROWS],
+                    anns_field=field_name,
+                    limit=k,
+                    filter=condition,
+                    output_fields=[ID],
+                    search_params=parameters,
+                    consistency_level="Strong",
+                )
+            found += [[(hit[ID], float(hit["distance"])) for hit in hits] for hits in answer]
+        return found
+
+    def fields(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield some fields of the rows with these ids that are there."""
+        for start in range(0, len(ids), ROWS):
+            with answering(self.title):
+                part = list(ids[start : start + ROWS])
+                rows = self.client.get(self.name, ids=part, output_fields=[ID, *names])
+            yield from rows
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return rows by their ids."""
+        names = {field_name: (name, kind) for name, (field_name, kind) in self.record.columns.items()}
+        documents = {}
+        for row in self.fields(ids, [TEXTS, *names]):
+            columns = {name: value_of(row.get(field_name), kind) for field_name, (name, kind) in names.items()}
+            documents[row[ID]] = Document(row[ID], row[TEXTS], columns)
+        return documents
+
+    def flush(self) -> None:
+        """Wait until all rows are on disk and in the index."""
+        with answering(self.title):
+            self.client.flush(self.name)
+            self.client.load_collection(self.name)
+
+    def drop(self) -> None:
+        """Delete the collection."""
+        with answering(self.title):
+            self.client.drop_collection(self.name)
+
+
+def _parameters(kind: str, rows: int, dimension: int) -> dict[str, int]:
+    """Return the building parameters of an index, as those of `ann.recipe`."""
+    if kind == "hnsw":
+        return {"M": 32, "efConstruction": 200}
+    if kind == "flat":
+        return {}
+    clusters = max(min(2 ** round(math.log2(4 * math.sqrt(max(rows, 1)))), rows // ann.LEAST), 1)
+    if kind != "ivfpq":
+        return {"nlist": clusters}
+    parts = max(m for m in range(1, max(dimension // 8, 1) + 1) if dimension % m == 0)
+    return {"nlist": clusters, "m": parts, "nbits": 8}
+
+
+def _analyzer(language: str) -> dict[str, Any]:
+    """Return how Milvus splits texts into words."""
+    filters: list[Any] = ["lowercase"]
+    if language == LANGUAGE:
+        filters.append({"type": "stop", "stop_words": ["_english_"]})
+    if language != NO_LANGUAGE:
+        filters.append({"type": "stemmer", "language": language})
+    return {"tokenizer": "standard", "filter": filters}
+
+
+@dataclass(frozen=True)
+class CollectionCorpus:
+    """The rows of a collection that meet a condition, to be searched as `corpus.Corpus` is."""
+
+    collection: Collection
+    condition: str = ""
+    """A filter of Milvus; empty stands for all rows."""
+
+    def search(
+        self, way: Way, queries: Sequence[str], vectors: Vectors | None, k: int, dense_weight: float = 0.5
+    ) -> list[list[Hit]]:
+        """Return the best hits of each query, at most `k`; the arguments are those of `corpus.Corpus.search`."""
+        candidates = min(depth([way], k), MOST)
+        found: list[list[list[tuple[str, float]]]] = []
+        if way != "bm25":
+            assert vectors is not None
+            found.append(self.collection.nearest(vectors, candidates, self.condition))
+        if way != "dense":
+            found.append(self.collection.by_words(queries, candidates, self.condition))
+        numbers: dict[str, int] = {}  # fusion and hits go by numbers
+        parts = [_neighbours(hits_by_query, numbers) for hits_by_query in found]
+        hits = parts[0] if len(parts) == 1 else fuse(way, parts[0], parts[1], k, dense_weight)
+        ids = list(numbers)
+        needed = np.unique(hits.positions[hits.positions >= 0]).tolist()
+        rows = self.collection.documents([ids[number] for number in needed])
+        return ranked(hits, {number: rows[ids[number]] for number in needed})
+
+
+def _neighbours(hits_by_query: list[list[tuple[str, float]]], numbers: dict[str, int]) -> Neighbours:
+    """Return hits with a number for each id, which stand in `numbers`."""
+    width = max(map(len, hits_by_query), default=0)
+    positions = np.full((len(hits_by_query), width), -1, np.int64)
+    scores = np.zeros(positions.shape, np.float32)
+    for query, hits in enumerate(hits_by_query):
+        for place, (key, score) in enumerate(hits):
+            positions[query, place], scores[query, place] = numbers.setdefault(key, len(numbers)), score
+    return Neighbours(positions, scores)

@@ -1,0 +1,158 @@
+"""What a collection of Milvus says about itself, and how rows and conditions are written for Milvus."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from sentcli.errors import InputError
+from sentcli.io.column_types import TEXT, types
+from sentcli.io.writers import as_text
+from sentcli.search.bm25 import LANGUAGE
+from sentcli.search.conditions import All, Either, Tree
+from sentcli.search.exact import Similarity
+
+ID, TEXTS, VECTORS, WORDS, HASH = "id", "text", "embedding", "sentcli_words", "sentcli_hash"
+"""The fields that every collection has."""
+LONGEST = 65_535
+"""The most bytes of a text in Milvus."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a collection says about itself."""
+
+    settings: dict[str, Any]
+    """How the vectors were made, as `Origin` reads it."""
+    dimension: int
+    similarity: Similarity
+    columns: dict[str, tuple[str, str]]
+    """The field and the type of each column, the type by the names of ``--types``."""
+    language: str = LANGUAGE
+    kind: str = "flat"
+    """One of `KINDS`."""
+    efforts: dict[str, int] = field(default_factory=dict)
+    """The search parameter that was chosen by the recall."""
+    recall: dict[str, Any] | None = None
+    """What was measured against exact search."""
+    format: Literal[1] = 1
+
+    @classmethod
+    def read(cls, text: str, collection: str) -> Record:
+        """Read the JSON of a record.
+
+        Raises:
+            InputError: if it is damaged.
+        """
+        try:
+            return TypeAdapter(cls).validate_json(text)
+        except ValidationError as error:
+            raise InputError(f"{collection}: its record is damaged; make the collection again") from error
+
+    def schema(self) -> dict[str, Any]:
+        """Return the Arrow types of the columns by name."""
+        text = types()[TEXT][0]
+        return {ID: text, TEXTS: text, **{name: types()[kind][0] for name, (_, kind) in self.columns.items()}}
+
+    def differences(self, other: Record) -> list[str]:
+        """Return what keeps rows of another record out of a collection of this one."""
+        own = ("dimension", "similarity", "language", "kind")
+        facts: list[tuple[str, Any, Any]] = [(key, getattr(self, key), getattr(other, key)) for key in own]
+        keys = ("model_fingerprint", "pooling", "normalize", "max_length", "prompt", "truncate_dim")
+        facts += [(key, self.settings.get(key), other.settings.get(key)) for key in keys]
+        kinds = {name: kind for name, (_, kind) in self.columns.items()}
+        others = {name: kind for name, (_, kind) in other.columns.items()}
+        facts += [(f"column {name}", kinds.get(name), others.get(name)) for name in {**kinds, **others}]
+        return [f"{name} {there!r} there, {here!r} here" for name, there, here in facts if there != here]
+
+
+def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return a field of Milvus for each column: its name, or where Milvus has no such names, one like it.
+
+    Args:
+        columns: the type of each column, by the names of ``--types``.
+    """
+    fields: dict[str, tuple[str, str]] = {}
+    taken = {ID, TEXTS, VECTORS, WORDS, HASH}
+    for name, kind in columns.items():
+        plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+        plain = plain if re.match(r"[A-Za-z_]", plain) else f"column_{plain}"
+        while plain.lower() in taken:
+            plain += "_"
+        taken.add(plain.lower())
+        fields[name] = (plain, kind)
+    return fields
+
+
+def content_hash(text: str, columns: Sequence[Any]) -> str:
+    """Return what tells whether a row has changed."""
+    content = json.dumps([text, *columns], ensure_ascii=False, default=str)
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def shortened(text: str) -> str:
+    """Return a text, cut to what Milvus takes."""
+    encoded = text.encode()
+    return text if len(encoded) <= LONGEST else encoded[:LONGEST].decode(errors="ignore")
+
+
+def stored_value(value: Any, kind: str) -> Any:
+    """Return a value of a column as Milvus keeps it; dates and times are texts that sort as they do."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if kind == "timestamp-utc":
+        value = value.astimezone(datetime.UTC)
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(timespec="microseconds")
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if kind == "float":
+        return float(value)
+    return shortened(as_text(value) or "") if kind == TEXT else value
+
+
+def value_of(value: Any, kind: str) -> Any:
+    """Return a value that `stored_value` made as it was."""
+    if value is None or kind not in ("date", "timestamp", "timestamp-utc"):
+        return value
+    return (datetime.date if kind == "date" else datetime.datetime).fromisoformat(value)
+
+
+def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
+    """Return a condition as a filter of Milvus, which is met by the same rows as in Arrow.
+
+    Args:
+        tree: in which only tests are negated.
+        columns: the field and the type of each column.
+    """
+    if isinstance(tree, (All, Either)):
+        joined = (" and " if isinstance(tree, All) else " or ").join(filter_of(part, columns) for part in tree.parts)
+        return f"({joined})"
+    name = columns[tree.column][0] if tree.column in columns else tree.column
+    always = name in (ID, TEXTS)  # Milvus has a value for each row
+    match tree.operator:
+        case "null" if always:
+            return f"{ID} {'not in' if tree.negated else 'in'} []"
+        case "null":
+            return f"{name} is {'not ' if tree.negated else ''}null"
+        case "in":
+            values = ", ".join(_literal(value, tree.kind) for value in tree.value)
+            test = f"{name} {'not in' if tree.negated else 'in'} [{values}]"
+        case "like":
+            test = f"{name} like {_literal(tree.value, TEXT)}"
+            test = f"not ({test})" if tree.negated else test
+        case _:
+            test = f"{name} {'==' if tree.operator == '=' else tree.operator} {_literal(tree.value, tree.kind)}"
+    return f"({test})" if always else f"({name} is not null and {test})"
+
+
+def _literal(value: Any, kind: str) -> str:
+    return json.dumps(stored_value(value, kind), ensure_ascii=False)

@@ -1,0 +1,286 @@
+"""``index --to``: write a corpus into a collection of Milvus, and measure its index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli import console
+from sentcli.bounds import one_of
+from sentcli.errors import InputError
+from sentcli.io.readers import Block
+from sentcli.model.options import LoadOptions
+from sentcli.verbs.outcome import Outcome
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.search.milvus import Collection
+    from sentcli.search.milvus_rows import Record
+    from sentcli.search.origin import Origin
+    from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions
+
+VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
+"""Returns the vectors ``[n, dim]`` of some rows of a block."""
+BLOCK_ROWS = 8192
+"""Rows that are read and encoded together."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is written into a collection: rows, and their vectors when they are needed."""
+
+    rows: int
+    record: Record
+    ids: Callable[[], Iterator[str]]
+    """Yields the id of each row."""
+    blocks: Callable[[], Iterator[tuple[Block, VectorsOf]]]
+    """Yields rows, each block with a function that returns the vectors of some of them."""
+
+
+def index_collection(
+    inputs: Sequence[str],
+    what: IndexOptions,
+    database: DatabaseOptions,
+    model: str | None,
+    text: TextOptions,
+    doc_prompt: str | None,
+    options: LoadOptions,
+    *,
+    overwrite: bool,
+) -> Outcome:
+    """Write the rows that are new or have changed into a collection, and measure its recall.
+
+    Raises:
+        InputError: if the corpus or the collection cannot be used, before anything is encoded or written.
+    """
+    from sentcli.search import milvus
+    from sentcli.search.exact import require_faiss
+
+    name = _collection_name(database)
+    missing = milvus.NOT_IN_A_FILE if milvus.is_file(str(database.to)) else []
+    one_of("--type of a collection", what.type, [kind for kind in milvus.KINDS if kind not in missing])
+    require_faiss()  # for the exact search that an index is measured against
+    outcome = Outcome("index")
+    outcome.ran_on("cpu", "fp32")
+    address = str(database.to)
+    written = _stored(inputs, what, model, doc_prompt, options)
+    if written is None:
+        written = _texts(inputs, what, address, name, model, text, doc_prompt, options)
+    hashes = np.sort(np.fromiter(map(hash, written.ids()), np.int64, written.rows))
+    if repeated := len(hashes) - len(np.unique(hashes)):
+        raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
+    with milvus.connect(address, to_write=True) as client:
+        collection = milvus.Collection.find(client, address, name)
+        if collection is not None and overwrite:
+            collection.drop()
+            collection = None
+        if collection is None:
+            collection = milvus.Collection.create(client, address, name, written.record, written.rows)
+        elif changed := collection.record.differences(written.record):
+            raise InputError(f"{collection.title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
+        results = _write(collection, written)
+        results["deleted"] = _prune(collection, hashes, prune=database.prune)
+        collection.flush()
+        results["rows"] = collection.count()
+        collection = _tuned(collection, what.recall)
+    outcome.model = str(written.record.settings.get("model") or model)
+    record = collection.record
+    outcome.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
+    outcome.protocol |= record.settings
+    console.note(
+        f"{collection.title}: {results['written']:,} rows written, {results['unchanged']:,} were there, "
+        f"{results['deleted']:,} deleted; it has {results['rows']:,}"
+    )
+    facts = {"to": address, "collection": name, "kind": record.kind, "recall": record.recall, **results}
+    if record.recall is None:
+        return outcome.finish(facts)
+    from sentcli.verbs.index_options import recall_table
+
+    return outcome.finish(facts, [recall_table(record.kind, record.recall)])
+
+
+def _collection_name(database: DatabaseOptions) -> str:
+    from sentcli.search.milvus import SCHEME
+
+    if not str(database.to).startswith(SCHEME):
+        raise InputError(f"--to {database.to}: give milvus: and a file, as milvus:reviews.db, or a server")
+    if database.collection is None:
+        raise InputError("--to needs --collection NAME")
+    if not re.fullmatch(r"[A-Za-z_]\w{0,254}", database.collection, re.ASCII):
+        raise InputError(f"--collection {database.collection}: letters, digits and underscores, no digit first")
+    return database.collection
+
+
+def _record(settings: dict[str, Any], dimension: int, what: IndexOptions, schema: dict[str, Any]) -> Record:
+    from sentcli.io.column_types import name_of
+    from sentcli.search.bm25 import LANGUAGE
+    from sentcli.search.milvus_rows import Record, fields_of
+
+    kinds = {name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}
+    return Record(
+        settings=settings,
+        dimension=dimension,
+        similarity=what.similarity,
+        columns=fields_of(kinds),
+        language=what.language or LANGUAGE,
+        kind=what.type,
+    )
+
+
+def _stored(
+    inputs: Sequence[str], what: IndexOptions, model: str | None, doc_prompt: str | None, options: LoadOptions
+) -> Written | None:
+    """Return the rows of a directory or file that `encode` wrote; None for files of texts."""
+    from sentcli.encoder.announce import load_encoder
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.vector_file import open_stored
+
+    stored = open_stored(inputs[0], None, ReadOptions()) if len(inputs) == 1 else None
+    if stored is None:
+        return None
+    origin = stored.origin
+    if origin.output_dtype in ("int8", "binary"):
+        raise InputError(f"{inputs[0]} holds vectors in {origin.output_dtype}: give the full ones")
+    origin.check_similarity(what.similarity)
+    encoder = load_encoder(model, options) if model is not None else None
+    if encoder is not None:
+        origin.check_encoder(
+            encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, stored.blocks.dimension
+        )
+    settings = _settings_of(origin, encoder)
+
+    def vectors_of(first: int, chosen: Sequence[int]) -> npt.NDArray[np.generic]:
+        return stored.blocks.take(np.array(chosen, np.int64) + first)
+
+    def blocks() -> Iterator[tuple[Block, VectorsOf]]:
+        first = 0
+        names = list(stored.rows.schema)
+        for table in stored.rows.tables(names):
+            for start in range(0, len(table), BLOCK_ROWS):
+                columns = table.slice(start, BLOCK_ROWS).to_pydict()
+                block = Block(columns.pop("id"), columns.pop("text"), columns)
+                yield block, partial(vectors_of, first)
+                first += len(block)
+
+    def ids() -> Iterator[str]:
+        return (key for table in stored.rows.tables(["id"]) for key in table["id"].to_pylist())
+
+    return Written(len(stored.rows), _record(settings, stored.blocks.dimension, what, stored.rows.schema), ids, blocks)
+
+
+def _settings_of(origin: Origin, encoder: SentenceEncoder | None) -> dict[str, Any]:
+    """Return how vectors were made, as their directory or file says, or else as the encoder makes them."""
+    if origin.known:
+        keys = ("model", "model_fingerprint", "pooling", "normalize", "max_length", "prompt", "truncate_dim")
+        return {key: getattr(origin, key) for key in keys}
+    if encoder is None:
+        raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
+    return _settings(encoder, origin.prompt or "")
+
+
+def _texts(
+    inputs: Sequence[str],
+    what: IndexOptions,
+    address: str,
+    name: str,
+    model: str | None,
+    text: TextOptions,
+    doc_prompt: str | None,
+    options: LoadOptions,
+) -> Written:
+    """Return the rows of files of texts, which are encoded as they are needed."""
+    from sentcli import bulk
+    from sentcli.encoder.announce import load_encoder, warn_truncated
+    from sentcli.io.readers import ReadOptions
+    from sentcli.io.readers import blocks as read_blocks
+
+    if model is None:
+        raise InputError("files of text are encoded first: give the model with -m")
+    files = bulk.read_inputs(inputs, ReadOptions(text.text_field, text.id_field))
+    encoder = load_encoder(model, options)
+    prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
+    columns, casts = list(files.survey.column_types), files.survey.casts
+
+    def read() -> Iterator[Block]:
+        return read_blocks(files.sources, files.options, block_rows=BLOCK_ROWS, columns=columns, casts=casts)
+
+    def blocks() -> Iterator[tuple[Block, VectorsOf]]:
+        cut = lost = 0
+        for block in read():
+
+            def encode(chosen: Sequence[int], block: Block = block) -> npt.NDArray[np.generic]:
+                nonlocal cut, lost
+                vectors, stats = encoder.encode_counted([block.texts[i] for i in chosen], prompt=prompt)
+                cut, lost = cut + stats.truncated, lost + stats.tokens_lost
+                return vectors
+
+            yield block, encode
+        warn_truncated(encoder.spec.max_length, cut, lost, what="rows")
+
+    schema = dict(files.survey.column_types)
+    record = _record(_settings(encoder, prompt), encoder.dimension, what, schema)
+    return Written(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
+
+
+def _settings(encoder: SentenceEncoder, prompt: str) -> dict[str, Any]:
+    facts = encoder.describe()
+    kept = {key: facts[key] for key in ("pooling", "normalize", "max_length")}
+    return {"model": encoder.model, "model_fingerprint": encoder.fingerprint(), **kept, "prompt": prompt}
+
+
+def _write(collection: Collection, written: Written) -> dict[str, int]:
+    """Write the rows that are not there or differ, and count them."""
+    from sentcli.search.milvus_rows import LONGEST, content_hash
+
+    count = cut = 0
+    with console.counting(f"writing into {collection.name}", written.rows) as progress:
+        for block, vectors_of in written.blocks():
+            contents = zip(block.texts, *block.columns.values(), strict=True)
+            hashes = [content_hash(text, columns) for text, *columns in contents]
+            there = collection.hashes(block.ids)
+            changed = [i for i, key in enumerate(block.ids) if there.get(key) != hashes[i]]
+            if changed:
+                columns = {name: [values[i] for i in changed] for name, values in block.columns.items()}
+                part = Block([block.ids[i] for i in changed], [block.texts[i] for i in changed], columns)
+                cut += collection.upsert(part, vectors_of(changed), [hashes[i] for i in changed])
+            count += len(changed)
+            progress(len(block))
+    if cut:
+        console.warn(f"{cut} texts are longer than the {LONGEST:,} bytes of Milvus; their ends are not stored there")
+    return {"written": count, "unchanged": written.rows - count}
+
+
+def _prune(collection: Collection, hashes: npt.NDArray[np.int64], *, prune: bool) -> int:
+    """Delete rows whose id the corpus does not have, or say how many there are."""
+    surplus = collection.count() - len(hashes)
+    if surplus <= 0:
+        return 0
+    if not prune:
+        console.warn(f"{collection.title} has {surplus:,} rows that are not in this corpus; --prune deletes them")
+        return 0
+    there = [row["id"] for batch in collection.rows([]) for row in batch]
+    kept = np.isin(np.fromiter(map(hash, there), np.int64, len(there)), hashes)
+    gone = [key for key, is_kept in zip(there, kept, strict=True) if not is_kept]
+    collection.delete(gone)
+    return len(gone)
+
+
+def _tuned(collection: Collection, target: float) -> Collection:
+    """Measure the index at rising effort, and keep the least one that reaches a recall."""
+    from sentcli.search.milvus_recall import tune
+
+    if collection.record.kind == "flat":
+        return collection
+    with console.working(f"measuring {collection.record.kind}") as step:
+        measured = tune(collection, target, step)
+    chosen = measured["chosen"]
+    if chosen["recall"] < target:
+        console.warn(f"recall@{measured['k']} is {chosen['recall']:.3f}, not the {target:g} aimed at")
+    efforts = {measured["parameter"]: chosen["effort"]}
+    return collection.with_record(recall=measured, efforts=efforts)

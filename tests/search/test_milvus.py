@@ -1,0 +1,295 @@
+"""`index --to milvus:` and `retrieve --corpus milvus:`, on Milvus Lite: the hits of a directory, in a database."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.search.conftest import clustered, write_directory
+from tests.search.test_conditions import CONDITIONS, TYPES, VALUES
+from tests.search.test_search import ROWS
+
+pytest.importorskip("milvus_lite", reason="Milvus comes with the extra sentcli[milvus]")
+pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
+from sentcli.io.readers import Block
+from sentcli.search import milvus
+from sentcli.search.conditions import parse_condition
+from sentcli.search.milvus_rows import Record, fields_of, filter_of
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The options that name a collection."""
+    return f"milvus:{tmp_path / 'rows.db'}", "--collection", "rows"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    rows = [
+        {**row, "rating": number % 5, "unit price": number / 2, "added": f"2024-01-{number + 1:02d}"}
+        for number, row in enumerate(ROWS)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def write(invoke, place):
+    """A function that writes a corpus into the collection and returns the results."""
+
+    def call(corpus, *options, check=0):
+        done = invoke("index", corpus, "--to", *place, *options, "--json", "-", check=check)
+        return json.loads(done.stdout)["results"] if check == 0 else done.stderr
+
+    return call
+
+
+def hits(done):
+    return [[(hit["id"], hit["text"]) for hit in result["hits"]] for result in json.loads(done.stdout)["results"]]
+
+
+def scores(done):
+    return [[hit["score"] for hit in result["hits"]] for result in json.loads(done.stdout)["results"]]
+
+
+@pytest.mark.parametrize("source", ["texts", "directory", "corpus.parquet"])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_dense_hits_are_those_of_the_directory(invoke, write, corpus, place, tiny_bert, tmp_path, source, similarity):
+    path, model = corpus, ("-m", tiny_bert)
+    if source != "texts":
+        path, model = tmp_path / source, ()
+        invoke("encode", corpus, "-o", path, "-m", tiny_bert, check=0)
+    assert write(path, *model, "--similarity", similarity)["written"] == len(ROWS)
+    asked = ("--query", "the cat", "--query", "red fish", "--top-k", 4, "--json", "-", "--similarity", similarity)
+    expected = invoke("retrieve", "--corpus", corpus, *asked, "-m", tiny_bert, check=0)
+    found = invoke("retrieve", "--corpus", *place, *asked, check=0)
+    assert hits(found) == hits(expected)
+    assert np.allclose(scores(found), scores(expected), atol=1e-5)
+    columns = json.loads(found.stdout)["results"][0]["hits"][0]["columns"]
+    assert set(columns) == {"rating", "unit price", "added"}
+
+
+def test_words_and_fusion(invoke, write, corpus, place, tiny_bert):
+    write(corpus, "-m", tiny_bert)
+    asked = ("--query", ROWS[0]["text"], "--json", "-")
+    by_words = invoke("retrieve", "--corpus", *place, *asked, "--search", "bm25", check=0)
+    assert hits(by_words)[0][0][0] == ROWS[0]["_id"] and scores(by_words)[0][0] > 0
+    dense = invoke("retrieve", "--corpus", *place, *asked, check=0)
+    fused = invoke("retrieve", "--corpus", *place, *asked, "--search", "rrf", check=0)
+    ranks = [{key: rank for rank, (key, _) in enumerate(hits(done)[0], 1)} for done in (dense, by_words)]
+    expected = {key: sum(1 / (60 + rank[key]) for rank in ranks if key in rank) for key in ranks[0]}
+    found = dict(zip([key for key, _ in hits(fused)[0]], scores(fused)[0], strict=True))
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_only_what_changed_is_written_and_prune_deletes(invoke, write, corpus, place, tiny_bert):
+    write(corpus, "-m", tiny_bert)
+    again = write(corpus, "-m", tiny_bert)
+    assert (again["written"], again["unchanged"]) == (0, len(ROWS))
+    lines = corpus.read_text().splitlines()
+    changed = json.loads(lines[1]) | {"rating": 99}
+    corpus.write_text(
+        "\n".join(
+            [
+                lines[0],
+                json.dumps(changed),
+                '{"_id": "new", "text": "a new cat", "rating": 1, "unit price": 1.5, "added": "2024-02-01"}',
+            ]
+        )
+    )
+    kept = write(corpus, "-m", tiny_bert)
+    assert (kept["written"], kept["unchanged"], kept["deleted"], kept["rows"]) == (2, 1, 0, len(ROWS) + 1)
+    pruned = write(corpus, "-m", tiny_bert, "--prune")
+    assert (pruned["written"], pruned["deleted"], pruned["rows"]) == (0, len(ROWS) - 2, 3)
+    where = ("--where", "rating = 99", "--query", "cat", "--json", "-")
+    assert [key for key, _ in hits(invoke("retrieve", "--corpus", *place, *where, check=0))[0]] == [changed["_id"]]
+
+
+def test_conditions_and_counts(invoke, write, corpus, place, tiny_bert):
+    write(corpus, "-m", tiny_bert)
+    for condition in (
+        'rating >= 2 and "unit price" < 2.5',
+        "added between '2024-01-02' and '2024-01-03'",
+        "id in ('d1', 'd9')",
+    ):
+        asked = ("--query", "cat", "--json", "-", "--where", condition)
+        expected = invoke("retrieve", "--corpus", corpus, *asked, "-m", tiny_bert, check=0)
+        found = invoke("retrieve", "--corpus", *place, *asked, check=0)
+        assert hits(found) == hits(expected) != [[]]
+    asked = ("--count-by", "added", "--where", "rating <> 0", "--json", "-")
+    counts = [
+        json.loads(invoke("retrieve", "--corpus", where, *name, *asked, check=0).stdout)["counts"]
+        for where, name in ((corpus, ()), (place[0], place[1:]))
+    ]
+    assert counts[0] == counts[1] and len(counts[0]["values"]) > 2
+    failed = invoke("retrieve", "--corpus", *place, "--query", "x", "--where", "ratng > 3", check=2)
+    assert "has no column 'ratng' (did you mean 'rating'?)" in failed.stderr
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A collection of rows with all kinds of values, and the same rows as a table."""
+    random, rows = np.random.default_rng(0), 300
+    examples = {
+        "n": [None, *range(-3, 4)], "x": [None, -1.5, 0.0, 0.5, 2.0], "ok": [None, True, False],
+        "t": [None, "", "a", "b", "A", "ab", "it's", "é", "a\nb", "a.+ #b", "x\\", '"', "a\tb", "日本", "%", "_"],
+        "day": [None, *map(np.datetime64, ["2023-12-31", "2024-01-01", "2024-02-29"])],
+    }  # fmt: skip
+    columns = {name: [values[i] for i in random.integers(0, len(values), rows)] for name, values in examples.items()}
+    columns["day"] = [None if day is None else day.item() for day in columns["day"]]
+    address = f"milvus:{tmp_path_factory.mktemp('many') / 'm.db'}"
+    kinds = {"n": "int", "x": "float", "t": "text", "ok": "bool", "day": "date"}
+    record = Record(settings={"model": "m"}, dimension=4, similarity="cosine", columns=fields_of(kinds))
+    ids = [f"r{i:03d}" for i in range(rows)]
+    block = Block(ids, [f"text {i}" for i in range(rows)], columns)
+    table = pa.table({"id": ids, **{name: pa.array(columns[name], TYPES[name]) for name in kinds}})
+    with milvus.connect(address, to_write=True) as client:
+        collection = milvus.Collection.create(client, address, "many", record, rows)
+        collection.upsert(block, random.normal(size=(rows, 4)), ids)
+        yield collection, table
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    condition=CONDITIONS
+    | st.sampled_from(
+        [
+            "t = '\"'",
+            "t = 'x\\'",
+            "t like '%日%'",
+            "t = '%'",
+            "t in ('a\tb', '_')",
+            "id is null",
+            "id like 'r00%'",
+            "id is not null and ok",
+        ]
+    )
+)
+def test_a_condition_means_the_same_in_milvus_and_in_arrow(many, condition):
+    collection, table = many
+    parsed = parse_condition(condition, {"id": pa.string(), **TYPES}, "c")
+    met = set(np.array(table["id"].to_pylist())[parsed.matches(table)].tolist())
+    written = filter_of(parsed.tree, collection.record.columns)
+    assert {row["id"] for batch in collection.rows([], written) for row in batch} == met, written
+    assert collection.count(written) == len(met)
+    assert set(VALUES) <= set(collection.record.columns)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf", "sq8"])
+def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path, kind):
+    write_directory(tmp_path / "d", clustered(3000, 16))
+    results = write(tmp_path / "d", "--type", kind)
+    recall = results["recall"]
+    assert recall["k"] == 10 and recall["queries"] == 1000 and recall["measured_rows"] == 3000
+    assert 0.5 < recall["chosen"]["recall"] <= 1
+    with milvus.connect(place[0]) as client:
+        record = milvus.Collection.open(client, place[0], "rows").record
+    assert record.efforts == {recall["parameter"]: recall["chosen"]["effort"]}
+
+
+def test_a_killed_run_goes_on(write, place, tmp_path):
+    vectors = clustered(20_000, 16)
+    write_directory(tmp_path / "d", vectors, shard_rows=5000)
+    command = [sys.executable, "-m", "sentcli", "index", str(tmp_path / "d"), "--to", *place, "-q"]
+    running = subprocess.Popen(command)
+    deadline = time.monotonic() + 60
+    wal = tmp_path / "rows.db"
+    while time.monotonic() < deadline and sum(f.stat().st_size for f in wal.rglob("*") if f.is_file()) < 300_000:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    results = write(tmp_path / "d")
+    assert results["rows"] == 20_000
+    assert 0 < results["unchanged"] < 20_000 and results["written"] == 20_000 - results["unchanged"]
+
+
+def test_what_does_not_fit_the_collection_is_refused(invoke, write, corpus, place, tiny_bert, tiny_roberta, tmp_path):
+    write(corpus, "-m", tiny_bert)
+    message = write(corpus, "-m", tiny_roberta, check=2)
+    assert "holds other rows: model_fingerprint" in message and "--overwrite makes it anew" in message
+    assert "similarity 'cosine' there, 'dot' here" in write(corpus, "-m", tiny_bert, "--similarity", "dot", check=2)
+    assert "kind 'flat' there, 'hnsw' here" in write(corpus, "-m", tiny_bert, "--type", "hnsw", check=2)
+    write_directory(tmp_path / "other", clustered(50, 8))
+    assert "dimension 32 there, 8 here" in write(tmp_path / "other", check=2)
+    failed = invoke("retrieve", "--corpus", *place, "--query", "x", "-m", tiny_roberta, check=2)
+    assert "the vectors do not compare" in failed.stderr
+    assert write(corpus, "-m", tiny_roberta, "--overwrite")["written"] == len(ROWS)
+
+
+def test_wrong_usage_is_refused(invoke, corpus, place, tiny_bert, tmp_path):
+    def said(*arguments):
+        return invoke(*arguments, check=2).stderr
+
+    index = ("index", corpus, "-m", tiny_bert)
+    assert "--to needs --collection" in said(*index, "--to", place[0])
+    assert "give milvus: and a file" in said(*index, "--to", "qdrant:x", "--collection", "a")
+    assert "a file that ends in .db" in said(*index, "--to", f"milvus:{tmp_path}/x", "--collection", "a")
+    assert "letters, digits and underscores" in said(*index, "--to", place[0], "--collection", "a-b")
+    assert "--collection and --prune go with --to" in said("index", tmp_path, "--prune")
+    assert "-o does not go with --to" in said(*index, "--to", *place, "-o", tmp_path / "d")
+    assert "is unknown" in said(*index, "--to", *place, "--type", "IVF4,Flat")
+    assert "one of: flat, hnsw, ivf, sq8" in said(*index, "--to", *place, "--type", "ivfpq")
+    assert "does not answer" in said(*index, "--to", "milvus:http://127.0.0.1:1", "--collection", "a")
+    secret = said(*index, "--to", "milvus:http://user:secret@127.0.0.1:1", "--collection", "a")
+    assert "MILVUS_TOKEN" in secret and "secret" not in secret
+    assert "no such file" in said("retrieve", "--corpus", *place, "--query", "x")
+    assert "needs --collection" in said("retrieve", "--corpus", place[0], "--query", "x")
+    assert "an id that another row has" in said("index", _repeated(tmp_path), "-m", tiny_bert, "--to", *place)
+    invoke(*index, "--to", *place, check=0)
+    assert "has no collection 'row' (did you mean 'rows'?)" in said(
+        "retrieve", "--corpus", place[0], "--collection", "row", "--query", "x"
+    )
+    assert "at most 16,384" in said("retrieve", "--corpus", *place, "--query", "x", "--top-k", 20_000)
+    assert "--index does not go with a collection" in said(
+        "retrieve", "--corpus", *place, "--query", "x", "--index", "hnsw"
+    )
+    assert "--collection goes with --corpus" in said("retrieve", "--in-domain", corpus, "--collection", "a")
+
+
+def _repeated(folder):
+    path = folder / "twice.jsonl"
+    path.write_text('{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n')
+    return path
+
+
+def test_long_texts_are_cut_and_said(invoke, place, tiny_bert, tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_text(
+        json.dumps({"id": "long", "text": "é cat " * 20_000}) + "\n" + json.dumps({"id": "empty", "text": ""})
+    )
+    done = invoke("index", path, "-m", tiny_bert, "--to", *place, check=0)
+    assert "1 texts are longer than the 65,535 bytes of Milvus" in done.stderr
+    found = invoke("retrieve", "--corpus", *place, "--query", "cat", "--json", "-", check=0)
+    assert {key for key, _ in hits(found)[0]} == {"long", "empty"}
+
+
+def test_an_open_file_is_refused(invoke, write, corpus, place, tiny_bert):
+    write(corpus, "-m", tiny_bert)
+    program = (
+        "import sys, pymilvus; c = pymilvus.MilvusClient(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, place[0].removeprefix("milvus:")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert other.stdout.readline() == b"open\n"
+        failed = subprocess.run(
+            [sys.executable, "-m", "sentcli", "retrieve", "--corpus", *place, "--count-by", "id"],
+            capture_output=True,
+            text=True,
+        )
+        assert failed.returncode == 2 and "another process may have it open" in failed.stderr
+        assert "Traceback" not in failed.stderr
+    finally:
+        other.kill()
+        other.wait()
+    shutil.rmtree(place[0].removeprefix("milvus:"))
