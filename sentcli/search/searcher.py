@@ -23,7 +23,7 @@ RESCORED = 100
 """The least number of rows that are compared exactly where an index holds codes."""
 FULL_RESCORED = 10
 """How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
-EXACT_SHARE, EXACT_ROWS = 0.1, 50_000
+EXACT_SHARE, EXACT_ROWS = 0.1, 10_000
 """Where a condition leaves a smaller share or a smaller number of the rows of an index, they are searched exactly."""
 K = 10
 """The number of hits by which an index is compared with exact search."""
