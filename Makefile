@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-slow check docs clean
+.PHONY: install demo test test-slow test-gpu check docs clean
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed
@@ -21,10 +21,14 @@ demo: install
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh demo/run.sh
 
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not gpu" -n auto --maxprocesses 4
 
 test-slow: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow -n auto --maxprocesses 4
+
+# on a machine with a GPU, after: pip install -e '.[gpu,minilm,dev]' with a torch for it
+test-gpu:
+	python -m pytest -q -m gpu tests/gpu
 
 check: install
 	$(BIN)/ruff check .

@@ -1,0 +1,125 @@
+"""What runs on a GPU gives what the CPU gives: `make test-gpu`.
+
+`SENTCLI_TEST_DEVICE` names another device, such as cuda:1; with cpu the tests try themselves.
+"""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from sentcli import SentenceEncoder
+from sentcli.search import searcher as searching
+from sentcli.search.exact import nearest_by_torch, prepared
+from tests.search.conftest import clustered
+
+DEVICE = os.environ.get("SENTCLI_TEST_DEVICE", "cuda")
+TEXTS = [
+    f"the {noun} sat on the {colour} mat {number}"
+    for number in range(40)
+    for noun in ("cat", "dog")
+    for colour in ("red", "blue")
+]
+
+
+def is_there(device):
+    import torch
+
+    return (
+        device == "cpu"
+        or (device.startswith("cuda") and torch.cuda.is_available())
+        or (device == "mps" and torch.backends.mps.is_available())
+    )
+
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not is_there(DEVICE), reason=f"there is no device {DEVICE}"),
+]
+
+
+def cosines(first, second):
+    return np.einsum("nd,nd->n", *(side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second)))
+
+
+@pytest.mark.parametrize(("precision", "least"), [("fp32", 0.99999), ("bf16", 0.999), ("fp16", 0.9999)])
+def test_vectors_equal_those_of_the_cpu(minilm, precision, least):
+    expected = SentenceEncoder.load(minilm, backend="torch", device="cpu", precision="fp32").encode(TEXTS)
+    if DEVICE == "cpu" and precision != "fp32":
+        pytest.skip("half precision is for accelerators")
+    vectors = SentenceEncoder.load(minilm, backend="torch", device=DEVICE, precision=precision).encode(TEXTS)
+    assert vectors.dtype == np.float32 and cosines(vectors, expected).min() > least
+
+
+def test_onnxruntime_on_the_device(minilm):
+    import onnxruntime
+
+    if DEVICE != "cpu" and "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        pytest.skip("onnxruntime-gpu is not installed: pip install 'sentcli[gpu]'")
+    expected = SentenceEncoder.load(minilm, backend="torch", device="cpu").encode(TEXTS)
+    vectors = SentenceEncoder.load(minilm, backend="onnx", device=DEVICE).encode(TEXTS)
+    assert cosines(vectors, expected).min() > 0.9999
+
+
+def test_a_directory_is_encoded_and_searched(invoke, minilm, tmp_path):
+    source = tmp_path / "texts.txt"
+    source.write_text("\n".join(TEXTS))
+    on = ("-m", minilm, "--device", DEVICE)
+    invoke("encode", source, "-o", tmp_path / "v", *on, "--shard-rows", 50, check=0)
+    hits = []
+    for device in (DEVICE, "cpu"):
+        asked = ("--query", TEXTS[7], "--top-k", 3, "--json", "-", "-m", minilm, "--device", device)
+        done = invoke("retrieve", "--corpus", tmp_path / "v", *asked, check=0)
+        hits.append([hit["id"] for hit in json.loads(done.stdout)["results"][0]["hits"]])
+    assert hits[0] == hits[1] and hits[0][0] == "7"
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_search_equals_that_of_the_cpu(kind):
+    pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu] or sentcli[gpu]")
+    vectors, queries = clustered(5000, 32), clustered(30, 32, seed=1)
+    on_cpu = searching.build(kind, vectors)
+    expected = on_cpu.search(queries, 10)
+    search = searching.build(kind, vectors)
+    search.device = DEVICE
+    search.set(on_cpu.efforts)
+    search.parts = [part.on(DEVICE) for part in search.parts]
+    found = search.search(queries, 10)
+    assert np.allclose(found.scores, expected.scores, atol=1e-4)
+    mask = np.arange(len(vectors)) % 2 == 0
+    assert mask[search.search(queries, 10, mask).positions].all()
+
+
+def test_exact_search_by_torch_equals_a_sorted_product():
+    vectors, queries = (prepared(clustered(rows, 32, seed=seed), "cosine") for rows, seed in ((3000, 0), (20, 1)))
+    best = nearest_by_torch(queries, vectors, 10, DEVICE)
+    expected = np.sort(queries @ vectors.T, axis=1)[:, ::-1][:, :10]
+    assert np.allclose(best.scores, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_training_learns_and_encodes(invoke, tiny_bert, tmp_path, precision):
+    source = tmp_path / "texts.txt"
+    source.write_text("\n".join(TEXTS))
+    options = (
+        "--method",
+        "simcse",
+        "--batch-size",
+        16,
+        "--max-steps",
+        12,
+        "--learning-rate",
+        1e-3,
+        "--set",
+        f"precision={precision}",
+    )
+    output = tmp_path / "model"
+    invoke("train", "-m", tiny_bert, "--data", source, "-o", output, "--device", DEVICE, *options, check=0)
+    losses = [
+        json.loads(line)["loss"]
+        for line in (output / "metrics.jsonl").read_text().splitlines()
+        if "loss" in json.loads(line)
+    ]
+    assert np.isfinite(losses).all() and np.mean(losses[-3:]) < np.mean(losses[:3])
+    assert np.isfinite(SentenceEncoder.load(str(output), device=DEVICE, backend="torch").encode(TEXTS[:4])).all()
