@@ -22,11 +22,11 @@ chosen_and_tested() { # start set half-that-chooses half-that-tests way options.
 
 for start in ${*:-sentcli-bert-mini minilm}; do
     if [ "$start" = minilm ]; then
-        scored="" trained="--pooling own --learning-rate 2e-5 --max-steps 40 --eval-every 20"
+        sets="cacm cranfield" scored="" trained="--pooling own --learning-rate 2e-5 --max-steps 40 --eval-every 20"
     else
-        scored="--pooling mean" trained="--pooling mean --learning-rate 1e-4 --max-steps 120 --eval-every 40"
+        sets="cacm cranfield scifact" scored="--pooling mean" trained="--pooling mean --learning-rate 1e-4 --max-steps 120 --eval-every 40"
     fi
-    for set in cacm cranfield scifact; do
+    for set in $sets; do
         sentcli retrieve -m "$start" $scored --beir "$SENTCLI_DATA/retrieval/$set" --search dense,bm25,rrf --top-k 100 \
             --overwrite --run "runs/$start-$set"
         for way in titles crops; do
