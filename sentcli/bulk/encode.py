@@ -21,7 +21,7 @@ from sentcli.io.atomic import check_output, locked
 from sentcli.io.column_types import name_of
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare, load_manifest
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
-from sentcli.io.sources import Source, open_source
+from sentcli.io.sources import Source, open_sources
 from sentcli.io.writers import DatasetWriter, OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.smaller import Smaller, fit_pca
@@ -107,7 +107,7 @@ def read_inputs(
     Raises:
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
-    sources = [open_source(name, input_format) for name in names]
+    sources = open_sources(names, input_format)
     target = Path(output).resolve()
     for source in sources:
         if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":

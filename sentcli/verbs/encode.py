@@ -141,7 +141,7 @@ def encode(
         reading.text_field, reading.id_field, reading.on_null, hint, types={**types_there, **types}
     )
     parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
-    console.detail(f"{parsed_inputs.survey.rows} rows in {len(inputs)} inputs")
+    console.detail(f"{parsed_inputs.survey.rows} rows in {len(parsed_inputs.sources)} inputs")
     _check_types(parsed_inputs, types)
     outcome = Outcome("encode", model)
     encoder = load_encoder(model, replace(options, device=names[0]) if names else options)
