@@ -9,6 +9,7 @@ fsspec and the library of a store are imported when a name is used that needs th
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import shutil
 import tempfile
@@ -23,6 +24,8 @@ from urllib.parse import quote
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.atomic import DISK_FULL, require_room
+from sentcli.io.cache import cache_folder
+from sentcli.io.json_files import read_json, write_json
 from sentcli.io.remote_errors import Doing, explained, of_library, passing
 from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
 
@@ -257,3 +260,44 @@ def local_file(name: str) -> Path:
     download(name, path, file)
     _local_files[address] = file, path
     return path
+
+
+def local_folder(name: str) -> tuple[Path, set[str]]:
+    """Return the copy of a folder in the cache, and the relative names of the files that were copied now.
+
+    Files that have not changed in the store since the last copy are kept; files that are gone are deleted.
+
+    Raises:
+        InputError: if there is no such folder, or no right to read it.
+        SentcliError: if the store fails, or the disk has no room.
+    """
+    from filelock import FileLock
+
+    name = name.rstrip("/")
+    if scheme_of(name) not in STORES:
+        raise InputError(f"{name}: only folders in object stores are read ({', '.join(STORES)})")
+    files = listing(name)
+    if not files:
+        raise InputError(f"no such folder: {name}")
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    place = cache_folder("remote") / f"{PurePosixPath(name).name}-{digest}"
+    place.mkdir(parents=True, exist_ok=True)
+    remember_copy(place, name)
+    record = place.with_name(f".{place.name}.json")
+    with FileLock(place.with_name(f".{place.name}.lock")):
+        kept: dict[str, Any] = read_json(record, default={})
+        changed = {file for file, facts in files.items() if kept.get(file) != [facts.size, facts.version]}
+        changed |= {file for file in files if not (place / file).is_file()}
+        for path in [path for path in place.rglob("*") if path.is_file()]:
+            if str(path.relative_to(place).as_posix()) not in files.keys() - changed:
+                path.unlink()
+        write_json(record, {file: kept[file] for file in files.keys() - changed})
+        size = sum(files[file].size or 0 for file in changed)
+        require_room(place, size, name)
+        if size > LARGE:
+            console.note(f"{name}: {size / 1e6:,.0f} MB are copied to {place} first")
+        for file in sorted(changed):
+            (place / file).parent.mkdir(parents=True, exist_ok=True)
+            download(f"{name}/{file}", place / file, files[file])
+        write_json(record, {file: [facts.size, facts.version] for file, facts in files.items()})
+    return place, changed

@@ -89,7 +89,7 @@ def encode(
     batch_tokens: Annotated[int | None, Ge(1), Flag(panel="Model")] = None,
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
-    check: Annotated[Path | None, Flag(metavar="DIR", panel="Output")] = None,
+    check: Annotated[str | None, Flag(metavar="DIR", panel="Output")] = None,
 ) -> Outcome:
     """Turn text files into vectors: row i of the output is row i of the input.
 
@@ -250,16 +250,17 @@ def _results(summary: EncodeSummary) -> dict[str, Any]:
     }
 
 
-def _check(folder: Path) -> Outcome:
+def _check(folder: str) -> Outcome:
     """Verify a directory of shards.
 
     Raises:
         SentcliError: if something is wrong; its outcome becomes the JSON.
     """
-    from sentcli.io.dataset import check_dataset, require_whole
+    from sentcli.io.dataset_check import check_dataset, require_whole
+    from sentcli.io.folder import open_folder
 
     outcome = Outcome("encode")
-    checked = check_dataset(folder)
+    checked = check_dataset(open_folder(folder))
     outcome.model = checked.model
     outcome.finish(asdict(checked))
     try:
