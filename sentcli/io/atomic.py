@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.remote_names import scheme_of_path
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -43,6 +44,8 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
         resume: accept an output that exists.
         folder: whether the output is a folder; if it exists, it has to be one, and else a file.
     """
+    if scheme := scheme_of_path(path):
+        raise InputError(f"only directories of encode are written to {scheme}://; choose an output on this machine")
     if path.exists() and path.is_dir() != folder:
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
     if path.exists() and not overwrite and not resume:

@@ -20,6 +20,7 @@ from sentcli.io import remote
 from sentcli.io.atomic import check_output
 from sentcli.io.cache import cache_folder
 from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, read_manifest
+from sentcli.io.folder_copy import FolderCopy
 from sentcli.io.remote_names import STORES, is_remote, remember_copy, scheme_of
 
 
@@ -86,9 +87,9 @@ class RemoteFolder(Folder):
         address = address.rstrip("/")
         files, path = remote.listing(address), remote.scratch()
         remember_copy(path, address)
-        for name, file in files.items():
+        for name in files:
             if name == MANIFEST or PART.fullmatch(name):
-                remote.download(f"{address}/{name}", path / name, file)
+                remote.download(f"{address}/{name}", path / name)
         return cls(path, address, {name: file.size for name, file in files.items()})
 
     @property
@@ -131,7 +132,7 @@ class RemoteFolder(Folder):
         names = [name for name in (shard.vectors, shard.rows) if name in self.sizes]
         try:
             for name in names:
-                remote.download(f"{self.address}/{name}", self.path / name, remote.state(f"{self.address}/{name}"))
+                remote.download(f"{self.address}/{name}", self.path / name)
             yield self.path
         finally:
             for name in names:
@@ -164,20 +165,26 @@ def open_folder(name: str | Path) -> Folder:
     return RemoteFolder.open(str(name)) if is_remote(str(name)) else Folder(Path(name))
 
 
-def local_directory(name: str) -> Path:
-    """Return a directory on this machine: itself, or the copy of one in a store, which the cache keeps.
+def local_path(name: str | Path) -> Path:
+    """Return the path of a file or folder, which is a copy if it is not on this machine.
+
+    The cache keeps the copies of folders; those of files are temporary. Shards that were copied are compared with their
+    checksums.
 
     Raises:
-        InputError: if there is no such directory, or no right to read it.
-        SentcliError: if the store fails, or a shard that was copied is not the one of the manifest.
+        InputError: if there is nothing of this name elsewhere, or no right to read it.
+        SentcliError: if a host fails, or a shard that was copied is not the one of the manifest.
     """
+    name = str(name)
     if not is_remote(name):
         return Path(name)
-    copy, copied = remote.local_folder(name)
-    if (copy / MANIFEST).exists() or any(PART.fullmatch(path.name) for path in copy.iterdir()):
-        for shard in read_manifest(copy).shards:
-            if copied & {shard.vectors, shard.rows} and (problem := shard.damage(copy)):
-                for file in (shard.vectors, shard.rows):
-                    (copy / file).unlink(missing_ok=True)
-                raise SentcliError(f"{copy}: {problem}; encode with --resume makes it again")
-    return copy
+    if scheme_of(name) not in STORES or not remote.listing(name):
+        return remote.local_file(name)
+    copy = FolderCopy.open(name)
+    manifests = [path.name for path in copy.path.iterdir() if path.name == MANIFEST or PART.fullmatch(path.name)]
+    for shard in read_manifest(copy.path).shards if manifests else []:
+        if copy.copied & {shard.vectors, shard.rows} and (problem := shard.damage(copy.path)):
+            for file in (shard.vectors, shard.rows):
+                (copy.path / file).unlink(missing_ok=True)
+            raise SentcliError(f"{name}: {problem}; encode with --resume makes it again")
+    return copy.path

@@ -9,7 +9,6 @@ fsspec and the library of a store are imported when a name is used that needs th
 from __future__ import annotations
 
 import atexit
-import hashlib
 import os
 import shutil
 import tempfile
@@ -23,9 +22,7 @@ from urllib.parse import quote
 
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io.atomic import DISK_FULL, require_room
-from sentcli.io.cache import cache_folder
-from sentcli.io.json_files import read_json, write_json
+from sentcli.io.atomic import DISK_FULL, replacing, require_room
 from sentcli.io.remote_errors import Doing, explained, of_library, passing
 from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
 
@@ -40,7 +37,7 @@ VERSION = (
     "ETag", "etag", "md5Hash", "crc32c", "content_md5", "generation", "blob_id", "oid", "LastModified", "updated",
     "last_modified", "Last-Modified",
 )  # fmt: skip
-"""The facts by which stores tell that a file is still the same."""
+"""The facts by which stores tell that a file is still the same, the best first."""
 _GLOB = ("*", "[")
 
 
@@ -56,7 +53,8 @@ class RemoteFile:
     @classmethod
     def of(cls, facts: dict[str, Any]) -> RemoteFile:
         """Read what fsspec returns about a file."""
-        return cls(facts.get("size"), " ".join(f"{key}={facts[key]}" for key in VERSION if facts.get(key) is not None))
+        known = next((facts[key] for key in VERSION if facts.get(key) is not None), "")
+        return cls(facts.get("size"), str(known))
 
 
 @cache
@@ -162,22 +160,28 @@ def matching(pattern: str) -> list[str]:
     return [f"{scheme}://{name}" for name in sorted(names)]
 
 
-def download(name: str, path: Path, file: RemoteFile) -> None:
-    """Copy a file to a path.
+def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
+    """Copy a file to a path, where it appears whole; a large one is announced unless `quiet`.
+
+    Returns:
+        The state of the file in the store.
 
     Raises:
         SentcliError: if the host fails, the file changes meanwhile, or the disk has no room.
     """
+    file = state(name)
     size = file.size or 0
     require_room(path.parent, size, name)
-    if size > LARGE:
+    if size > LARGE and not quiet:
         console.note(f"{name}: {size / 1e6:,.0f} MB are copied to {path.parent} first")
-    with console.transferring(PurePosixPath(name).name) as meter:
-        if file.size is not None:
-            meter.total(file.size)
-        _ask(name, "read", lambda fs, address: fs.get_file(address, str(path), callback=_callback(meter)))
-    if (file.size is not None and path.stat().st_size != file.size) or state(name).version != file.version:
-        raise SentcliError(f"{name} has changed while it was copied; run the command again")
+    with replacing(path) as partial:
+        with console.transferring(PurePosixPath(name).name) as meter:
+            if file.size is not None:
+                meter.total(file.size)
+            _ask(name, "read", lambda fs, address: fs.get_file(address, str(partial), callback=_callback(meter)))
+        if file.size not in (None, partial.stat().st_size) or state(name) != file:
+            raise SentcliError(f"{name} has changed while it was copied; run the command again")
+    return file
 
 
 def _callback(meter: console.Transfer) -> Any:
@@ -257,47 +261,5 @@ def local_file(name: str) -> Path:
         return _local_files[address][1]
     path = scratch() / (PurePosixPath(name).name or "download")
     remember_copy(path, name)
-    download(name, path, file)
-    _local_files[address] = file, path
+    _local_files[address] = download(name, path), path
     return path
-
-
-def local_folder(name: str) -> tuple[Path, set[str]]:
-    """Return the copy of a folder in the cache, and the relative names of the files that were copied now.
-
-    Files that have not changed in the store since the last copy are kept; files that are gone are deleted.
-
-    Raises:
-        InputError: if there is no such folder, or no right to read it.
-        SentcliError: if the store fails, or the disk has no room.
-    """
-    from filelock import FileLock
-
-    name = name.rstrip("/")
-    if scheme_of(name) not in STORES:
-        raise InputError(f"{name}: only folders in object stores are read ({', '.join(STORES)})")
-    files = listing(name)
-    if not files:
-        raise InputError(f"no such folder: {name}")
-    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    place = cache_folder("remote") / f"{PurePosixPath(name).name}-{digest}"
-    place.mkdir(parents=True, exist_ok=True)
-    remember_copy(place, name)
-    record = place.with_name(f".{place.name}.json")
-    with FileLock(place.with_name(f".{place.name}.lock")):
-        kept: dict[str, Any] = read_json(record, default={})
-        changed = {file for file, facts in files.items() if kept.get(file) != [facts.size, facts.version]}
-        changed |= {file for file in files if not (place / file).is_file()}
-        for path in [path for path in place.rglob("*") if path.is_file()]:
-            if str(path.relative_to(place).as_posix()) not in files.keys() - changed:
-                path.unlink()
-        write_json(record, {file: kept[file] for file in files.keys() - changed})
-        size = sum(files[file].size or 0 for file in changed)
-        require_room(place, size, name)
-        if size > LARGE:
-            console.note(f"{name}: {size / 1e6:,.0f} MB are copied to {place} first")
-        for file in sorted(changed):
-            (place / file).parent.mkdir(parents=True, exist_ok=True)
-            download(f"{name}/{file}", place / file, files[file])
-        write_json(record, {file: [facts.size, facts.version] for file, facts in files.items()})
-    return place, changed

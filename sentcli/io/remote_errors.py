@@ -60,7 +60,7 @@ def explained(error: BaseException, name: str, doing: Doing) -> SentcliError:
         doing: what was done with it.
     """
     status, code = _status(error), _code(error)
-    kinds = {type(link).__name__ for link in _chain(error)}
+    kinds = [type(link).__name__ for link in _chain(error)]
     scheme = scheme_of(name)
     host = urlsplit(name).hostname if scheme in ("http", "https") else f"the store of {name}"
     how = CREDENTIALS.get(scheme, CREDENTIALS["https"])
@@ -73,20 +73,16 @@ def explained(error: BaseException, name: str, doing: Doing) -> SentcliError:
         return InputError(f"no right to {doing} {name}{with_code}; {how}")
     if code == "NoSuchBucket" or "bucket does not exist" in str(error):
         return InputError(f"{name}: there is no bucket {urlsplit(name).netloc!r}")
-    if kinds & {*_SILENT, *_BROKEN}:
-        return SentcliError(f"{host} does not answer ({_reason(error)})")
+    if failed := [kind for kind in kinds if kind in _SILENT]:
+        return SentcliError(f"{host} does not answer: no connection could be made ({failed[0]})")
+    if failed := [kind for kind in kinds if kind in _BROKEN]:
+        return SentcliError(f"{host} is too slow or breaks off ({failed[0]}), again after several attempts")
     if status in _5XX or status == 429:
         return SentcliError(f"{host} answers {status}, again after several attempts")
     if status in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
     text = without_secrets(" ".join(str(error).split()))[:300]
     return SentcliError(f"{name} cannot be {'read' if doing == 'read' else 'written'}: {text or type(error).__name__}")
-
-
-def _reason(error: BaseException) -> str:
-    """Return in words how a connection failed: the kind of the first cause, as FSTimeoutError is the last."""
-    *_, first = (type(link).__name__ for link in _chain(error) if type(link).__name__ in (*_SILENT, *_BROKEN))
-    return first
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

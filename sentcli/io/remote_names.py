@@ -38,6 +38,12 @@ def scheme_of(name: str) -> str:
     return name.partition("://")[0].lower()
 
 
+def scheme_of_path(path: Path) -> str | None:
+    """Return the scheme of a remote name that was taken for a path, which has made one slash of two, or None."""
+    scheme = re.match(rf"({'|'.join(SCHEMES)}):/", str(path), re.IGNORECASE)
+    return scheme[1] if scheme else None
+
+
 def public_name(name: str) -> str:
     """Return a name without user, password and query; `whole_address` knows them.
 

@@ -105,10 +105,19 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     return Source(name, path, file_format or FORMATS.get(suffix, "txt"), gzipped)
 
 
+def expanded(names: Iterable[str]) -> list[str]:
+    """Return names of inputs, with the files of a store in place of a pattern such as ``s3://bucket/folder/*.jsonl``.
+
+    Raises:
+        InputError: if there is no file for a pattern.
+        SentcliError: if the store fails.
+    """
+    return [file for name in names for file in (remote.matching(name) if is_remote(name) else [name])]
+
+
 def open_sources(names: Iterable[str], file_format: str | None = None) -> list[Source]:
-    """Find inputs as `open_source` does; ``s3://bucket/folder/*.jsonl`` stands for several."""
-    files = [file for name in names for file in (remote.matching(name) if is_remote(name) else [name])]
-    return [open_source(file, file_format) for file in files]
+    """Find inputs as `open_source` does, after `expanded`."""
+    return [open_source(file, file_format) for file in expanded(names)]
 
 
 def _refuse_binary(name: str, path: Path, suffix: str) -> None:

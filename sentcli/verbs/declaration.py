@@ -132,11 +132,23 @@ class Verb:
 
 
 def _public(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with web addresses cut to their public names, so that no output can hold a password of one."""
-    from sentcli.io.remote_names import public_names
+    """Return the values with web addresses cut to their public names, so that no output can hold a password of one.
 
-    texts = [text for value in values.values() for text in (value if isinstance(value, list | tuple) else [value])]
-    names = public_names(text for text in texts if isinstance(text, str))
+    Raises:
+        InputError: if something elsewhere is named where there can only be a path.
+    """
+    from sentcli.io.remote_names import public_names, scheme_of_path
+
+    items = [
+        (name, item)
+        for name, value in values.items()
+        for item in (value if isinstance(value, list | tuple) else [value])
+    ]
+    for name, item in items:
+        if isinstance(item, Path) and (scheme := scheme_of_path(item)):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} takes a path on this machine, which {scheme}:// is not; copy the files")
+    names = public_names(item for _, item in items if isinstance(item, str))
 
     def public(value: Any) -> Any:
         if isinstance(value, list | tuple):

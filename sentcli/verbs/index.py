@@ -98,10 +98,15 @@ def index(
       sentcli index documents --type ivfpq --recall 0.98 --queries questions.txt -m minilm
       sentcli index documents --type bm25
     """  # noqa: D301
+    from sentcli.io.folder import local_path
+    from sentcli.io.folder_copy import FolderCopy
+    from sentcli.io.remote_names import is_remote
     from sentcli.search.index import IndexRequest
+    from sentcli.search.store import INDEX, INDEXES
 
     settings = dict(map(_setting, what.set or []))
-    folder = Path(inputs[0]) if len(inputs) == 1 and Path(inputs[0]).is_dir() else None
+    directory = local_path(inputs[0]) if len(inputs) == 1 else Path()
+    folder = directory if len(inputs) == 1 and directory.is_dir() else None
     _check_usage(folder, output, model, text, check=check)
     if what.type == WORDS:
         vector_options = {
@@ -115,7 +120,7 @@ def index(
     elif what.language is not None:
         raise InputError("--language goes with --type bm25")
     if check:
-        return _check(Path(inputs[0]))
+        return _check(directory)
 
     def prepare(check: Callable[[int, int], None]) -> SentenceEncoder | None:
         if model is None:
@@ -129,11 +134,16 @@ def index(
 
     store_folder = folder or output or Path()
     if what.type == WORDS:
-        return _index_words(store_folder, what.language or "english", prepare if output is not None else None)
-    request = IndexRequest(
-        what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
-    )
-    return _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, append=text.append)
+        outcome = _index_words(store_folder, what.language or "english", prepare if output is not None else None)
+    else:
+        request = IndexRequest(
+            what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
+        )
+        outcome = _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, append=text.append)
+    if folder is not None and is_remote(inputs[0]):
+        FolderCopy(inputs[0].rstrip("/"), folder).upload(INDEXES, last=INDEX)
+        console.note(f"the index is in {inputs[0]}")
+    return outcome
 
 
 def _check_usage(
