@@ -29,7 +29,7 @@ from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_o
 T = TypeVar("T")
 PAUSES = (0.5, 1.0, 2.0)
 """The seconds before each further attempt, after those that the library of a store makes itself."""
-CONNECT, ANSWER = 10, 30
+CONNECT, ANSWER = 10, 20
 """The seconds after which a host that does not connect, or does not send, has failed."""
 LARGE = 10**8
 """A file of more bytes is announced before it is copied."""
@@ -69,7 +69,7 @@ def _filesystem(scheme: str) -> Any:
         import fsspec
 
         if scheme == "s3":
-            retries = {"mode": "standard", "total_max_attempts": 4}
+            retries = {"mode": "standard", "total_max_attempts": 3}
             options["config_kwargs"] = {"connect_timeout": CONNECT, "read_timeout": ANSWER, "retries": retries}
         elif scheme in ("http", "https"):
             import aiohttp
@@ -77,7 +77,10 @@ def _filesystem(scheme: str) -> Any:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER)
             options["client_kwargs"] = {"timeout": timeout, "trust_env": True}
             options |= {"encoded": True, "headers": {"Accept-Encoding": "identity"}}
-        return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+        system = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+        if scheme == "s3":
+            system.retries = 2  # around those of botocore: a store that hangs has failed after two minutes, not ten
+        return system
     except ImportError as error:
         library = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "hf": "huggingface-hub"}.get(scheme, "fsspec[http]")
         raise MissingExtraError(library, "remote", f"{scheme}://") from error
@@ -100,7 +103,7 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
                 raise
-            if pause is None or not passing(error):
+            if pause is None or not passing(error, hopeful=scheme_of(name) not in STORES):
                 raise explained(error, name, doing) from None
             console.detail(f"{name}: {type(error).__name__}; trying again")
         time.sleep(pause)

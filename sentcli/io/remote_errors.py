@@ -42,9 +42,16 @@ def of_library(error: BaseException) -> bool:
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in LIBRARIES
 
 
-def passing(error: BaseException) -> bool:
-    """Tell whether the same request may work a moment later."""
+def passing(error: BaseException, *, hopeful: bool) -> bool:
+    """Tell whether the same request may work a moment later.
+
+    Args:
+        error: of a library.
+        hopeful: whether to wait again for a host that was too slow; the libraries of stores have done that already.
+    """
     kinds = {type(link).__name__ for link in _chain(error)}
+    if not hopeful and any("Timeout" in kind for kind in kinds):
+        return False
     return not kinds & {*_SILENT} and (bool(kinds & {*_BROKEN}) or (_status(error) or 0) in (408, 425, 429, *_5XX))
 
 
@@ -70,7 +77,7 @@ def explained(error: BaseException, name: str, doing: Doing) -> SentcliError:
     if status == 401 or any("Credential" in kind for kind in kinds):
         return InputError(f"{name}: there are no credentials for it; {how}")
     if status == 403 or "PermissionError" in kinds:
-        return InputError(f"no right to {doing} {name}{with_code}; {how}")
+        return InputError(f"no right to {doing} {name} with the credentials of this environment{with_code}")
     if code == "NoSuchBucket" or "bucket does not exist" in str(error):
         return InputError(f"{name}: there is no bucket {urlsplit(name).netloc!r}")
     if failed := [kind for kind in kinds if kind in _SILENT]:
