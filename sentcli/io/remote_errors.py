@@ -31,7 +31,7 @@ _BROKEN = (
     "ClientOSError", "ClientPayloadError", "ConnectionClosedError", "FSTimeoutError", "IncompleteRead",
     "IncompleteReadError", "ReadTimeoutError", "ResponseStreamingError", "ServerDisconnectedError",
     "ServerTimeoutError", "SocketTimeoutError", "TimeoutError", "ReadTimeout", "ReadError", "RemoteProtocolError",
-    "ConnectionResetError", "ServiceResponseError", "FlexibleChecksumError",
+    "ConnectionResetError", "ServiceResponseError", "FlexibleChecksumError", "HTTPClientError",
 )  # fmt: skip
 """A connection broke off or was too slow: the next attempt may work."""
 _REFUSED = ("ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "RequestTimeTooSkewed")

@@ -51,7 +51,7 @@ class Store:
 
 def error(start_response, status, code):
     body = f"<Error><Code>{code}</Code><Message>of {KEY}</Message></Error>".encode()
-    start_response(status, [("Content-Type", "text/xml"), ("Content-Length", str(len(body)))])
+    start_response(status, [("Content-Type", "text/xml")])
     return [body]
 
 
@@ -84,16 +84,19 @@ def server():
         if writes and store.pause:
             time.sleep(store.pause)
         number = len(store.requests)
+        refused = None
         if store.fault == "500" or (store.fault == "some 500" and number % 3 == 0):
-            return error(start_response, "500 Internal Server Error", "InternalError")
+            refused = error(start_response, "500 Internal Server Error", "InternalError")
         if store.fault == "read-only" and writes:
-            return error(start_response, "403 Forbidden", "AccessDenied")
+            refused = error(start_response, "403 Forbidden", "AccessDenied")
         if store.fault == "other key":
-            return error(start_response, "403 Forbidden", "InvalidAccessKeyId")
+            refused = error(start_response, "403 Forbidden", "InvalidAccessKeyId")
+        if refused is not None:
+            return refused if method != "HEAD" else []
         if store.fault == "drop" and method == "GET" and number % 2 == 0:
             return dropped(inner, environ, start_response)
         if store.fault == "slow":
-            time.sleep(0.3)
+            time.sleep(0.1)
         return inner(environ, start_response)
 
     http = make_server("127.0.0.1", 0, application, threaded=True)
