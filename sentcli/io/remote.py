@@ -9,6 +9,7 @@ fsspec and the library of a store are imported when a name is used that needs th
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import tempfile
@@ -23,7 +24,7 @@ from urllib.parse import quote
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.atomic import DISK_FULL, replacing, require_room
-from sentcli.io.remote_errors import Doing, explained, of_library, passing
+from sentcli.io.remote_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
 from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
 
 T = TypeVar("T")
@@ -63,7 +64,10 @@ def _filesystem(scheme: str) -> Any:
 
     Raises:
         MissingExtraError: if a library is not installed.
+        InputError: if it lacks credentials to begin with.
     """
+    for library in LIBRARIES:  # what they log would come between our messages, and may hold what is secret
+        logging.getLogger(library).addHandler(logging.NullHandler())
     options: dict[str, Any] = {}
     try:
         import fsspec
@@ -84,6 +88,8 @@ def _filesystem(scheme: str) -> Any:
     except ImportError as error:
         library = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "hf": "huggingface-hub"}.get(scheme, "fsspec[http]")
         raise MissingExtraError(library, "remote", f"{scheme}://") from error
+    except ValueError:  # of adlfs
+        raise InputError(f"{scheme}://: there are no credentials; {CREDENTIALS.get(scheme)}") from None
 
 
 def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
@@ -100,6 +106,8 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
     for pause in (*PAUSES, None):
         try:
             return request(_filesystem(scheme_of(name)), address)
+        except SentcliError:
+            raise
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
                 raise

@@ -39,7 +39,10 @@ _REFUSED = ("ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "Inva
 
 def of_library(error: BaseException) -> bool:
     """Tell whether an error comes from the store or its library, and is no defect of sentcli."""
-    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in LIBRARIES
+    return (
+        isinstance(error, OSError | ValueError | NotImplementedError)
+        or type(error).__module__.partition(".")[0] in LIBRARIES
+    )
 
 
 def passing(error: BaseException, *, hopeful: bool) -> bool:
@@ -89,7 +92,9 @@ def explained(error: BaseException, name: str, doing: Doing) -> SentcliError:
     if status in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
     text = without_secrets(" ".join(str(error).split()))[:300]
-    return SentcliError(f"{name} cannot be {'read' if doing == 'read' else 'written'}: {text or type(error).__name__}")
+    bad_name = isinstance(error, ValueError | NotImplementedError) or "ParamValidationError" in kinds
+    kind = InputError if bad_name else SentcliError
+    return kind(f"{name} cannot be {'read' if doing == 'read' else 'written'}: {text or type(error).__name__}")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -48,18 +48,23 @@ def public_name(name: str) -> str:
     """Return a name without user, password and query; `whole_address` knows them.
 
     Raises:
-        InputError: if the name of an object holds a password, for which there is no use.
+        InputError: if the name is broken, or that of an object holds a password, for which there is no use.
     """
     if not is_remote(name):
         return name
-    scheme, _, rest = name.partition("://")
-    if scheme.lower() not in ("http", "https"):
+    scheme, rest = scheme_of(name), name.partition("://")[2]
+    if rest.startswith("/") or not rest:
+        raise InputError(f"{scheme}://: a name goes on with a bucket, a host or datasets/owner/name")
+    if scheme not in ("http", "https"):
         if ":" in rest.partition("/")[0]:
             raise InputError(f"{scheme}://...: keys and passwords do not stand in a name; they are set in variables")
-        return name
-    parts = urlsplit(name)
+        return f"{scheme}://{rest}"
+    try:
+        parts = urlsplit(name)
+    except ValueError as error:
+        raise InputError(f"{scheme}://...: no web address ({error})") from None
     host = parts.netloc.rpartition("@")[2]
-    public = urlunsplit((parts.scheme, host, parts.path, "", ""))
+    public = urlunsplit((scheme, host, parts.path, "", ""))
     if public != name:
         _addresses[public] = name
     return public

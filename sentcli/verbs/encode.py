@@ -98,8 +98,10 @@ def encode(
     with --resume and is verified with --check.
 
     Args:
-        inputs: txt, csv, tsv, jsonl or parquet files, also .gz; - is standard input.
-        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix), or - (JSON Lines).
+        inputs: txt, csv, tsv, jsonl or parquet files, also .gz, here or at s3://, gs://, az://, hf:// or https://; - is
+            standard input.
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs://
+            or az://), or - (JSON Lines).
         prompt_name: Put one of the model's prompts in front of each text, such as query.
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
@@ -113,6 +115,7 @@ def encode(
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
       sentcli encode --check corpus-vectors
+      sentcli encode "s3://bucket/*.jsonl" -o s3://bucket/vectors -m minilm
       cat sentences.txt | sentcli encode - -o - -m minilm
     """  # noqa: D301
     if check is not None:

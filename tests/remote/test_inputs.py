@@ -100,6 +100,9 @@ def test_a_broken_row_is_named_by_address_and_line_before_anything_is_encoded(st
         ("s3://corpora/in/one.json", "s3://corpora/in/one.json: a .json file is one document"),
         ("s3://corpora/in/page.bin", "s3://corpora/in/page.bin holds no texts: it is a PDF document"),
         (f"s3://{KEY}:{SECRET}@corpora/a.txt", "s3://...: keys and passwords do not stand in a name"),
+        ("s3://", "s3://: a name goes on with a bucket"),
+        ("S3://corpora/in/b.txt", "no such file: s3://corpora/in/b.txt"),
+        ("s3://not a bucket/a.txt", "s3://not a bucket/a.txt cannot be read: Parameter validation failed"),
         ("ftp://host/a.txt", "ftp://host/a.txt: unknown scheme; s3, gs, az, hf, https, http are read"),
     ],
 )
