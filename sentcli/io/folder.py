@@ -166,7 +166,7 @@ def open_folder(name: str | Path) -> Folder:
 
 
 def local_path(name: str | Path) -> Path:
-    """Return the path of a file or folder, which is a copy if it is not on this machine.
+    """Return the path of a file or folder, which is a copy if it is not on this machine; a pattern is left as it is.
 
     The cache keeps the copies of folders; those of files are temporary. Shards that were copied are compared with their
     checksums.
@@ -176,7 +176,7 @@ def local_path(name: str | Path) -> Path:
         SentcliError: if a host fails, or a shard that was copied is not the one of the manifest.
     """
     name = str(name)
-    if not is_remote(name):
+    if not is_remote(name) or remote.is_pattern(name):
         return Path(name)
     if scheme_of(name) not in STORES or not remote.listing(name):
         return remote.local_file(name)

@@ -156,19 +156,23 @@ def listing(folder: str) -> dict[str, RemoteFile]:
     return files
 
 
+def is_pattern(name: str) -> bool:
+    """Tell whether a name of a store or of the hub may stand for several files."""
+    return scheme_of(name) in (*STORES, "hf") and any(sign in name for sign in _GLOB)
+
+
 def matching(pattern: str) -> list[str]:
     """Return the names that a pattern such as ``s3://bucket/folder/*.jsonl`` stands for, in order; else the name.
 
     Raises:
         InputError: if no file matches.
     """
-    scheme = scheme_of(pattern)
-    if scheme not in (*STORES, "hf") or not any(sign in pattern for sign in _GLOB):
+    if not is_pattern(pattern):
         return [pattern]
     names: list[str] = _ask(pattern, "read", lambda fs, address: fs.glob(address))
     if not names:
         raise InputError(f"no file matches {pattern}")
-    return [f"{scheme}://{name}" for name in sorted(names)]
+    return [f"{scheme_of(pattern)}://{name}" for name in sorted(names)]
 
 
 def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:

@@ -277,7 +277,8 @@ def _check_inputs(origin: Origin, names: Sequence[str]) -> None:
     if not origin.inputs:
         return
     expected = [file.sha256 for file in origin.inputs]
-    if [file_digest(Path(name)) for name in names if Path(name).is_file()] != expected:
+    paths = [path for path in map(local_path, names) if path.is_file()]
+    if list(map(file_digest, paths)) != expected:
         was = " and ".join(file.name for file in origin.inputs)
         raise InputError(
             f"{origin.name} was encoded from {was}, and {' and '.join(names)} does not hold the same bytes (SHA-256): "

@@ -183,8 +183,8 @@ def _index_words(folder: Path, language: str, prepare: Prepare | None) -> Outcom
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
         built = store.build_words(language)
-    console.note(f"{store.folder}: {len(built)} rows in the index bm25")
-    return outcome.finish({"kind": WORDS, "index": str(store.folder), "rows": len(built)})
+    console.note(f"{store.origin.name}: {len(built)} rows in the index bm25")
+    return outcome.finish({"kind": WORDS, "index": store.origin.name, "rows": len(built)})
 
 
 def _index_vectors(
@@ -228,7 +228,7 @@ def _index_vectors(
     }
     results = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")},
-        "index": str(store.folder),
+        "index": store.origin.name,
         "rows": len(store.rows),
         "size_bytes": manifest.bytes,
     }
@@ -287,11 +287,11 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
     with console.counting(f"indexing ({request.kind})", rows) as progress:
         manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"))
     if manifest.kind == ann.FLAT:
-        console.note(f"{store.folder}: {rows} rows are searched exactly; nothing had to be built")
+        console.note(f"{store.origin.name}: {rows} rows are searched exactly; nothing had to be built")
         return manifest
     before = f" of {manifest.rows}" if added != manifest.rows else ""
     console.note(
-        f"{store.folder}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
+        f"{store.origin.name}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
         f"{manifest.bytes / 1e6:,.1f} MB"
     )
     recall = manifest.recall
@@ -333,5 +333,5 @@ def _check(folder: Path) -> Outcome:
     outcome.finish({"indexes": store.indexes, "problems": problems})
     if problems:
         raise outcome.failed("; ".join(problems) + ": build the index again with --overwrite")
-    console.note(f"{store.folder}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
+    console.note(f"{store.origin.name}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
     return outcome

@@ -156,14 +156,24 @@ class Web:
     """What a request has to send."""
     query: str | None = None
     """What a request has to ask with."""
+    heads: bool = True
+    """Whether HEAD requests are answered; an address that is signed for GET alone refuses them."""
     statuses: list = field(default_factory=list)
     """The statuses of the next GET requests; later ones have 200."""
     drops: int = 0
     """How many of the next GET requests break off in the middle."""
 
+    def status(self, authorization, query, *, with_body):
+        """The status of the answer to a request."""
+        if self.authorization not in (None, authorization):
+            return 401
+        if self.query not in (None, query) or not (with_body or self.heads):
+            return 403
+        return self.statuses.pop(0) if with_body and self.statuses else 200
+
 
 @pytest.fixture
-def web(monkeypatch):
+def web():
     pytest.importorskip("aiohttp", reason="fsspec[http] is not installed")
     told = Web("")
 
@@ -178,13 +188,8 @@ def web(monkeypatch):
             self.answer(with_body=True)
 
         def answer(self, *, with_body):
-            status, body = 200, told.body
-            if told.authorization not in (None, self.headers.get("Authorization")):
-                status, body = 401, b""
-            elif told.query not in (None, self.path.partition("?")[2]):
-                status, body = 403, b""
-            elif with_body and told.statuses:
-                status = told.statuses.pop(0)
+            status = told.status(self.headers.get("Authorization"), self.path.partition("?")[2], with_body=with_body)
+            body = told.body if status == 200 else b""
             self.send_response(status)
             self.send_header("Content-Type", told.kind)
             self.send_header("Content-Length", str(len(body)))

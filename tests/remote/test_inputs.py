@@ -185,7 +185,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(encode, tmp_pat
 
 def test_web_addresses_are_read_with_user_or_signature_and_neither_is_seen(web, invoke, tiny_bert, tmp_path):
     web.authorization = "Basic dXNlcjpoaWRkZW4tcGFzcw=="  # user:hidden-pass
-    web.query = "X-Amz-Signature=abc%2Fhidden-signature&X-Amz-Credential=hidden-key"
+    web.query, web.heads = "X-Amz-Signature=abc%2Fhidden-signature&X-Amz-Credential=hidden-key", False
     address = f"{web.url.replace('://', '://user:hidden-pass@')}/a/corpus.txt?{web.query}"
     out, report = tmp_path / "out", tmp_path / "report.json"
     done = invoke("encode", address, "-o", out, "-m", tiny_bert, "-v", "--json", report, check=0)

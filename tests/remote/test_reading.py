@@ -93,6 +93,13 @@ def test_an_unfinished_directory_and_one_that_is_not_there_are_named(store, dire
     assert "no such file: s3://corpora/none" in hits("s3://corpora/none", check=2)
 
 
+def test_a_pattern_is_a_corpus_of_texts(store, hits, rows):
+    lines = rows.read_bytes().splitlines(keepends=True)
+    store.put("texts/a.jsonl", b"".join(lines[:50]))
+    store.put("texts/b.jsonl", b"".join(lines[50:]))
+    assert hits("s3://corpora/texts/*.jsonl") == hits(rows)
+
+
 def test_a_file_of_vectors_in_a_store_is_searched(store, encode, rows, hits, tmp_path):
     encode(rows, "-o", tmp_path / "v.parquet")
     store.put("v.parquet", (tmp_path / "v.parquet").read_bytes())
