@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -244,23 +245,48 @@ def check_writable(folder: str) -> None:
         console.detail(str(error))
 
 
-_scratch: list[Path] = []
+PREFIX, LOCK = "sentcli-remote-", ".lock"
+FRESH = 60
+"""The seconds in which another process may not have locked its new folder yet."""
+_scratch: list[tuple[Path, Any]] = []
+"""The temporary folder of this process, if there is one, and its lock, which ends with the process."""
 _local_files: dict[str, tuple[RemoteFile, Path]] = {}
 
 
 def scratch() -> Path:
-    """Return a new temporary folder, which `remove_copies` deletes; TMPDIR chooses the disk."""
+    """Return a new temporary folder, which `remove_copies` deletes; TMPDIR chooses the disk.
+
+    The folders of processes that were killed are deleted.
+    """
+    from filelock import FileLock
+
     if not _scratch:
-        _scratch.append(Path(tempfile.mkdtemp(prefix="sentcli-remote-")))
+        _clear_abandoned()
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        lock = FileLock(folder / LOCK)
+        lock.acquire()
+        _scratch.append((folder, lock))
         atexit.register(remove_copies)
-    return Path(tempfile.mkdtemp(dir=_scratch[0]))
+    return Path(tempfile.mkdtemp(dir=_scratch[0][0]))
+
+
+def _clear_abandoned() -> None:
+    from filelock import FileLock, Timeout
+
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+        with suppress(OSError, Timeout):  # it belongs to someone else, or to a process that runs
+            if time.time() - lock.stat().st_mtime > FRESH:
+                with FileLock(lock, timeout=0):
+                    shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def remove_copies() -> None:
     """Delete all temporary copies."""
     _local_files.clear()
     while _scratch:
-        shutil.rmtree(_scratch.pop(), ignore_errors=True)
+        folder, lock = _scratch.pop()
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
 
 
 def local_file(name: str) -> Path:

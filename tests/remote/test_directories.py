@@ -179,7 +179,7 @@ def test_other_outputs_are_refused(store, invoke, tiny_bert, tmp_path, monkeypat
     assert not (tmp_path / "s3:").exists()
 
 
-def test_a_run_that_is_killed_resumes_to_the_same_bytes(store, variables, rows, tiny_bert, encode, local):
+def test_a_run_that_is_killed_resumes_to_the_same_bytes(store, variables, rows, tiny_bert, encode, local, tmp_path):
     store.put("rows.jsonl", rows.read_bytes())
     store.pause = 0.3
     arguments = ["encode", "s3://corpora/rows.jsonl", "-o", OUT, "--shard-rows", "30", "-m", str(tiny_bert)]
@@ -196,6 +196,9 @@ def test_a_run_that_is_killed_resumes_to_the_same_bytes(store, variables, rows, 
     store.pause = 0.0
     done = json.loads(store.get("out/manifest.json"))["rows_done"]
     assert done == 30, "the killed run was not in the middle"
+    [left] = (tmp_path / "temporary").iterdir()
+    os.utime(left / ".lock", (0, 0))  # as if the run had begun long ago
     resumed = encode("s3://corpora/rows.jsonl", "-o", OUT, *SHARDS, "--resume", "--json", "-")
     assert encoded_rows(resumed) == 60
+    assert not left.exists(), "the copies of the killed run are still there"
     assert store.contents("out") == local
