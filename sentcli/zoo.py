@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
+from sentcli.io.folder_copy import FolderCopy
+from sentcli.io.remote_names import is_remote
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,16 @@ def on_this_machine(model: str) -> bool:
 
 
 def resolve(model: str) -> tuple[Path, ZooEntry | None]:
-    """Find the folder of a model: a local directory, a short name, or a hub id.
+    """Find the folder of a model: a local directory, one in an object store, a short name, or a hub id.
 
     Nothing opens the network when the model is on this machine.
 
     Raises:
         InputError: if there is no such model, or its bytes are not the pinned ones.
-        SentcliError: if the hub cannot be reached.
+        SentcliError: if the hub or the store cannot be reached.
     """
+    if is_remote(model):
+        return FolderCopy.open(model).path, None
     path = Path(model).expanduser()
     if path.is_dir():
         _check_pin(path, zoo().get(model))

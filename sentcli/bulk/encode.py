@@ -20,8 +20,10 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked
 from sentcli.io.column_types import name_of
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare, load_manifest
+from sentcli.io.folder import open_folder
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
-from sentcli.io.sources import Source, open_source
+from sentcli.io.remote_names import is_remote
+from sentcli.io.sources import Source, open_sources
 from sentcli.io.writers import DatasetWriter, OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.smaller import Smaller, fit_pca
@@ -67,17 +69,21 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, pa
         raise InputError("--overwrite starts again, --resume and --append go on: give one of them")
     if kind == "stdout":
         return
-    path = Path(output)
     if kind == "directory":
-        _check_directory(path, part, overwrite=overwrite, resume=resume, append=append)
-    elif resume and path.exists():
+        _check_directory(output, part, overwrite=overwrite, resume=resume, append=append)
+        return
+    if is_remote(output):
+        raise InputError(f"{output}: a store takes a directory of shards (-o without a suffix), not a single file")
+    path = Path(output)
+    if resume and path.exists():
         raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
     else:
         check_output(path, overwrite=overwrite)
 
 
-def _check_directory(path: Path, part: ShardShare, *, overwrite: bool, resume: bool, append: bool) -> None:
-    names = [file.name for file in path.iterdir() if file.suffix != ".lock"] if path.is_dir() else []
+def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bool, append: bool) -> None:
+    place = open_folder(path)
+    names = [name for name in place.names() if not name.endswith(".lock")]
     if part.of > 1 and MANIFEST in names:
         raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
     others = {int(part_file[2]) for name in names if (part_file := PART.fullmatch(name))} - {part.of}
@@ -85,9 +91,9 @@ def _check_directory(path: Path, part: ShardShare, *, overwrite: bool, resume: b
         count = others.pop()
         raise InputError(f"{path} holds parts of {count} machines: go on with --shard I/{count}, or choose another -o")
     begun = part.manifest in names if part.of > 1 else bool(names)  # other machines' parts may be there
-    if path.exists() and (begun or not path.is_dir()) and not (overwrite or resume or append):
+    if place.exists and (begun or not place.path.is_dir()) and not (overwrite or resume or append):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
-    check_output(path, overwrite=overwrite, resume=True, folder=True)
+    place.check_writable(overwrite=overwrite)
     is_dataset = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)
     if names and not is_dataset:
         raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
@@ -107,7 +113,7 @@ def read_inputs(
     Raises:
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
-    sources = [open_source(name, input_format) for name in names]
+    sources = open_sources(names, input_format)
     target = Path(output).resolve()
     for source in sources:
         if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
@@ -124,8 +130,7 @@ def read_inputs(
 
 def types_of(output: str) -> dict[str, str]:
     """Return the types of the columns of a directory that is continued, by name; an empty dict if there is none."""
-    folder = Path(output)
-    if output_kind(output) != "directory" or not folder.is_dir():
+    if output_kind(output) != "directory" or not (folder := open_folder(output).path).is_dir():
         return {}
     manifests = [path for path in sorted(folder.iterdir()) if path.name == MANIFEST or PART.fullmatch(path.name)]
     return {name: name_of(kind) for name, kind in load_manifest(manifests[0]).columns.items()} if manifests else {}
@@ -256,12 +261,12 @@ def _open_output(
             yield _FileWriter(append, plan.rows)
         return
     read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
-    lock = Path(output) / f".{settings.part.manifest}.lock"
+    place = open_folder(output)
     message = f"another process encodes into {output}: wait for it, or choose another -o"
     with (
-        locked(lock, message),
+        locked(place.lock(settings.part.manifest), message),
         DatasetWriter(
-            Path(output),
+            place,
             plan,
             settings.shard_rows,
             InputGroup(inputs.described(), plan.rows, read),

@@ -27,6 +27,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import Counts
 from sentcli.io.readers import Block
+from sentcli.io.remote_names import is_remote
 from sentcli.io.writers import output_kind
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, Vectors
@@ -209,7 +210,8 @@ def encoded(
     underway: deque[_Underway] = deque()
     seen: dict[bytes, int] = {}
     shard: int | None = None
-    folder = None if output_kind(output) == "stdout" else Path(output).resolve().parent
+    elsewhere = output_kind(output) == "stdout" or is_remote(output)
+    folder = None if elsewhere else Path(output).resolve().parent
     with tempfile.TemporaryFile(dir=folder, prefix=".sentcli-spool-") as handle:
         spool = _Spool(handle)
         for block in reader:

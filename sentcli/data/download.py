@@ -10,7 +10,6 @@ import json
 import os
 import random
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli.console import Transfer
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
-from sentcli.io.atomic import DISK_FULL
+from sentcli.io.atomic import DISK_FULL, NoRoomError, require_room
 from sentcli.io.json_files import contents, decode
 from sentcli.version import __version__
 
@@ -39,27 +38,12 @@ GAIN = 2**20
 HUB = "https://huggingface.co/"
 
 
-class NoRoomError(SentcliError):
-    """The disk is full or too small, so that other sources do not help either."""
-
-
 class _Refused(Exception):
     """A source cannot give the file, and is not tried again."""
 
 
 class _Broken(Exception):
     """A source has failed, but may work in the next round."""
-
-
-def require_room(folder: Path, size: int, name: str) -> None:
-    """Check that the disk of a folder has room for so many bytes.
-
-    Raises:
-        NoRoomError: if it has less; the message says what `name` needs.
-    """
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise NoRoomError(f"{name} needs {size / 1e6:,.0f} MB below {folder}, whose disk has {free / 1e6:,.0f} MB left")
 
 
 @contextmanager

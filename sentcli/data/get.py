@@ -14,11 +14,12 @@ from filelock import FileLock, Timeout
 
 from sentcli.console import Transfer
 from sentcli.data import pins
-from sentcli.data.download import NoRoomError, connection, download, finish, require_room, shown
+from sentcli.data.download import connection, download, finish, shown
 from sentcli.data.pins import WORK, Fetched
 from sentcli.data.registry import Archive, DataSet, File, Pin, instructions, missing, redirected
 from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.atomic import NoRoomError, require_room
 
 if TYPE_CHECKING:
     import httpx2

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from sentcli.errors import InputError, nearest
 from sentcli.io.cache import cache_folder
 from sentcli.io.digests import file_digest
+from sentcli.io.remote_names import is_remote
 from sentcli.zoo import models_folder
 
 
@@ -246,6 +247,11 @@ def located(path: Path) -> Path:
     if path.exists() or path.is_absolute() or path.as_posix().partition("/")[0] not in registry():
         return path
     return locate(path.as_posix())
+
+
+def located_name(name: str) -> str:
+    """Return what `located` does as text; the name of a file elsewhere, such as ``s3://bucket/file``, is unchanged."""
+    return name if is_remote(name) else str(located(Path(name)))
 
 
 def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:

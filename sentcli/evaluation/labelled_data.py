@@ -25,7 +25,8 @@ from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, Se
 from sentcli.evaluation.scores import AVERAGE, TaskScore
 from sentcli.io.labelled import Kind, LabelledTable, range_of, read_table
 from sentcli.io.readers import pair_files
-from sentcli.io.sources import open_source
+from sentcli.io.remote_names import is_remote
+from sentcli.io.sources import expanded, open_source
 
 LEAST_ITEMS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
@@ -124,6 +125,8 @@ def load_tasks(
 
 def _expanded(file: str, kind: Kind | None) -> list[str]:
     """Return the tables in a folder, or the file or the folder in BEIR layout itself."""
+    if is_remote(file):
+        return expanded([file])
     path = Path(file) if Path(file).exists() else located(Path(canonical(file)))
     if not path.is_dir():
         return [str(path)]

@@ -12,9 +12,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, SentcliError
+from sentcli.io.remote_names import scheme_of_path
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class NoRoomError(SentcliError):
+    """The disk is full or too small, so that other sources do not help either."""
+
+
+def require_room(folder: Path, size: int, name: str) -> None:
+    """Check that the disk of a folder has room for so many bytes.
+
+    Raises:
+        NoRoomError: if it has less; the message says what `name` needs.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise NoRoomError(f"{name} needs {size / 1e6:,.0f} MB below {folder}, whose disk has {free / 1e6:,.0f} MB left")
 
 
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
@@ -28,6 +44,8 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
         resume: accept an output that exists.
         folder: whether the output is a folder; if it exists, it has to be one, and else a file.
     """
+    if scheme := scheme_of_path(path):
+        raise InputError(f"only directories of encode are written to {scheme}://; choose an output on this machine")
     if path.exists() and path.is_dir() != folder:
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
     if path.exists() and not overwrite and not resume:

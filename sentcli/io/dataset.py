@@ -12,10 +12,9 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field
 
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import InputError
 from sentcli.io.atomic import refuse_link
 from sentcli.io.digests import damage
 from sentcli.io.forms import read_json_form
@@ -214,101 +213,3 @@ def difference(old: Any, new: Any) -> str:
         return f"{old!r} there, {new!r} now"
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     return ", ".join(f"{key} {old.get(key)!r} there, {new.get(key)!r} now" for key in changed)
-
-
-@dataclass(frozen=True)
-class DatasetCheck:
-    """The result of `check_dataset`."""
-
-    rows: int
-    rows_total: int
-    shards: int
-    dimension: int
-    dtype: str
-    bytes: int
-    model: str
-    counts: Counts
-    problems: list[str]
-    remedy: str | None
-    """How a damaged dataset can be repaired."""
-
-
-def check_dataset(folder: Path) -> DatasetCheck:
-    """Read a whole dataset, and compare every file with its checksum and every shard with the manifest."""
-    if not folder.is_dir():
-        raise InputError(f"no such directory: {folder}")
-    manifest = read_manifest(folder)
-    expected, size = _expected_shards(manifest), 0
-    finished = {shard.number for shard in manifest.shards}
-    broken = {
-        number: f"shard {number} (rows {first} to {first + count - 1}) is not there"
-        for number, (first, count) in enumerate(expected)
-        if number not in finished
-    }
-    for shard in manifest.shards:
-        rows = expected[shard.number] if shard.number < len(expected) else None
-        problem = shard.damage(folder) or _misfit(folder, shard, manifest.dimension, rows)
-        if problem is not None:
-            broken[shard.number] = problem
-        else:
-            size += sum((folder / name).stat().st_size for name in (shard.vectors, shard.rows))
-    listed = {name for shard in manifest.shards for name in (shard.vectors, shard.rows)}
-    strays = sorted(p.name for p in folder.iterdir() if SHARD_FILE.fullmatch(p.name) and p.name not in listed)
-    problems = [*broken.values(), *(f"{name} belongs to no shard of the manifest" for name in strays)]
-    return DatasetCheck(
-        rows=manifest.rows_done,
-        rows_total=manifest.rows_total,
-        shards=len(manifest.shards),
-        dimension=manifest.dimension,
-        dtype=manifest.dtype,
-        bytes=size,
-        model=manifest.settings.get("model", ""),
-        counts=manifest.counts,
-        problems=problems,
-        remedy=_remedy(folder, manifest, min(broken, default=len(expected))) if problems else None,
-    )
-
-
-def require_whole(checked: DatasetCheck, folder: Path) -> None:
-    """Raise an error with the first problems of a check, if there are any."""
-    if checked.problems:
-        more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""
-        raise SentcliError(f"{folder}: {'; '.join(checked.problems[:5])}{more}; {checked.remedy}")
-
-
-def _remedy(folder: Path, manifest: Manifest, first_broken: int) -> str:
-    """Return how a dataset whose first broken shard has this number can be repaired."""
-    *earlier, _ = manifest.groups
-    if not (folder / MANIFEST).exists():
-        return "encode that part again with --shard and --resume"
-    if not earlier:
-        return "encode with --resume makes them again"
-    if first_broken >= manifest.shards_before(earlier):
-        return "encode the input that was appended last again with --append"
-    return "it was made from earlier inputs: encode all with --overwrite"
-
-
-def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
-    """Return the first row and the number of rows of every shard."""
-    expected: list[tuple[int, int]] = []
-    first, size = 0, manifest.shard_rows
-    for group in manifest.groups:
-        expected += [(first + start, min(size, group.rows - start)) for start in range(0, group.rows, size)]
-        first += group.rows
-    return expected
-
-
-def _misfit(folder: Path, shard: Shard, dimension: int, expected: tuple[int, int] | None) -> str | None:
-    """Return how the files of a shard differ from the manifest, or None if they agree."""
-    import pyarrow.parquet as pq
-
-    if expected != (shard.first_row, shard.count):
-        return f"shard {shard.number} says rows {shard.first_row} and {shard.count}, expected {expected}"
-    try:
-        shape = np.load(folder / shard.vectors, mmap_mode="r", allow_pickle=False).shape
-    except (OSError, ValueError, EOFError) as error:
-        return f"{shard.vectors} is damaged ({error})"
-    if shape != (shard.count, dimension):
-        return f"{shard.vectors} has the shape {list(shape)}"
-    count = pq.ParquetFile(folder / shard.rows).metadata.num_rows
-    return None if count == shard.count else f"{shard.rows} has {count} rows"

@@ -1,5 +1,7 @@
 """Read input files as records: txt, csv, tsv, jsonl and parquet, each also gzipped, and standard input.
 
+A name with a scheme, such as ``s3://bucket/file.jsonl``, is a file elsewhere, which is copied first; see `remote`.
+
 Every error names the file and the line.
 """
 
@@ -14,14 +16,16 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io import remote
 from sentcli.io.digests import file_digest
+from sentcli.io.remote_names import SCHEMES, is_remote, public_name
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
@@ -44,9 +48,9 @@ class Source:
     """One input file."""
 
     name: str
-    """The name that the user gave."""
+    """The name that the user gave, of a web address without password and query."""
     path: Path
-    """The file with the bytes, a temporary one for standard input."""
+    """The file with the bytes, a temporary one for standard input and for what is not on this machine."""
     format: str
     """One of the values of FORMATS."""
     gzipped: bool = False
@@ -65,17 +69,19 @@ class Source:
 
 
 def open_source(name: str, file_format: str | None = None) -> Source:
-    """Find one input; standard input and pipes are copied to a temporary file, so that they can be read twice.
+    """Find one input; what is no file on this machine is copied to a temporary one, so that it can be read twice.
 
     Args:
-        name: a path, or ``-`` for standard input.
+        name: a path, a name with one of SCHEMES, or ``-`` for standard input.
         file_format: a value of FORMATS; None takes it from the suffix. A file with an unknown suffix is plain text with
             one row in each line.
 
     Raises:
         InputError: if there is no such file.
+        SentcliError: if a host fails.
     """
-    path = Path(name)
+    name = public_name(name)
+    path = remote.local_file(name) if is_remote(name) else Path(name)
     is_pipe = path.exists() and not path.is_file() and not path.is_dir()
     if name == "-" or is_pipe:
         pipe = path.open("rb") if is_pipe else nullcontext(sys.stdin.buffer)
@@ -87,17 +93,34 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         raise InputError(f"{path} is a directory; name its files, for example {path}/*.jsonl")
     if not path.exists():
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        if "://" in name:
+            raise InputError(f"{name}: unknown scheme; {', '.join(SCHEMES)} are read")
         raise InputError(f"no such file: {path}{nearest(path.name, siblings)}")
     gzipped = path.suffix == ".gz"
     suffix = (path.with_suffix("") if gzipped else path).suffix.lower()
     if suffix == ".json" and file_format is None:
-        raise InputError(f"{path}: a .json file is one document, not rows; use JSON Lines (.jsonl)")
+        raise InputError(f"{name}: a .json file is one document, not rows; use JSON Lines (.jsonl)")
     if file_format is None and suffix not in FORMATS and not gzipped:
-        _refuse_binary(path, suffix)
+        _refuse_binary(name, path, suffix)
     return Source(name, path, file_format or FORMATS.get(suffix, "txt"), gzipped)
 
 
-def _refuse_binary(path: Path, suffix: str) -> None:
+def expanded(names: Iterable[str]) -> list[str]:
+    """Return names of inputs, with the files of a store in place of a pattern such as ``s3://bucket/folder/*.jsonl``.
+
+    Raises:
+        InputError: if there is no file for a pattern.
+        SentcliError: if the store fails.
+    """
+    return [file for name in names for file in (remote.matching(name) if is_remote(name) else [name])]
+
+
+def open_sources(names: Iterable[str], file_format: str | None = None) -> list[Source]:
+    """Find inputs as `open_source` does, after `expanded`."""
+    return [open_source(file, file_format) for file in expanded(names)]
+
+
+def _refuse_binary(name: str, path: Path, suffix: str) -> None:
     """Refuse a file that is no text, although its suffix names no other format.
 
     Raises:
@@ -109,14 +132,15 @@ def _refuse_binary(path: Path, suffix: str) -> None:
     if suffix == ".safetensors":
         kind = "a file of tensors"
     if kind is not None:
-        raise InputError(f"{path} holds no texts: it is {kind}")
+        raise InputError(f"{name} holds no texts: it is {kind}")
 
 
 _temporary_files: list[Path] = []
 
 
 def remove_temporary_files() -> None:
-    """Delete the temporary copies of standard input and pipes."""
+    """Delete the temporary copies of standard input, pipes and files elsewhere."""
+    remote.remove_copies()
     while _temporary_files:
         _temporary_files.pop().unlink(missing_ok=True)
 

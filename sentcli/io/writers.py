@@ -24,6 +24,7 @@ from sentcli.io import dataset
 from sentcli.io.atomic import replacing
 from sentcli.io.dataset import Counts, InputGroup, Manifest, Shard, ShardShare
 from sentcli.io.digests import file_digest
+from sentcli.io.folder import Folder
 from sentcli.io.json_files import write_json
 from sentcli.io.readers import Block
 from sentcli.printable import escaped
@@ -184,7 +185,7 @@ class DatasetWriter:
 
     def __init__(
         self,
-        folder: Path,
+        place: Path | Folder,
         plan: OutputPlan,
         shard_rows: int,
         inputs: InputGroup,
@@ -196,7 +197,7 @@ class DatasetWriter:
         """Find out which shards are missing.
 
         Args:
-            folder: the folder of the dataset.
+            place: the folder of the dataset, or where it lies.
             plan: the output for the rows of `inputs`.
             shard_rows: the number of rows in a shard.
             inputs: the inputs of this run.
@@ -208,7 +209,8 @@ class DatasetWriter:
         Raises:
             InputError: if the existing dataset was made from other inputs or with other settings.
         """
-        self.folder, self.plan, self.part = folder, plan, part or ShardShare()
+        self.place = place if isinstance(place, Folder) else Folder(place)
+        self.folder, self.plan, self.part = self.place.path, plan, part or ShardShare()
         self.damaged: list[str] = []
         """What is wrong with each shard that was finished and is damaged now."""
         self.manifest = Manifest(
@@ -237,8 +239,8 @@ class DatasetWriter:
         self.open_files: tuple[Write, ...] = ()
         """The functions that write the vectors and the rows of the current shard."""
         self.counts = Counts()
-        folder.mkdir(parents=True, exist_ok=True)
-        dataset.refuse_links(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        dataset.refuse_links(self.folder)
 
     def _continue(self, inputs: InputGroup, *, append: bool) -> None:
         """Take over the finished shards of the existing dataset, if it was made from the same inputs and settings."""
@@ -260,7 +262,7 @@ class DatasetWriter:
                 f"{self.folder} is unfinished ({old.rows_done} of {old.rows_total} rows): finish it with the command "
                 "that began it and --resume, then append"
             )
-        problems = {shard.number: problem for shard in old.shards if (problem := shard.damage(self.folder))}
+        problems = {shard.number: problem for shard in old.shards if (problem := self.place.damage(shard, old))}
         last = old.shards_before(old.groups[:-1])
         for number, problem in problems.items():
             if not same or number < last:
@@ -288,15 +290,15 @@ class DatasetWriter:
         share = {self.first_shard + number for number in self.share}
         finished = {shard.number for shard in self.manifest.shards}
         whole = self.part.of == 1
-        for path in list(self.folder.iterdir()):
-            partial = dataset.PARTIAL.fullmatch(path.name)
-            name = partial[1] if partial else path.name
+        for file in self.place.names():
+            partial = dataset.PARTIAL.fullmatch(file)
+            name = partial[1] if partial else file
             shard = dataset.SHARD_FILE.fullmatch(name)
             number = int(shard[1] or shard[2]) if shard else None
             own = number in share or (whole and number is not None) or name == self.part.manifest
             stale = whole and dataset.PART.fullmatch(name) is not None
             if stale or (own and (partial or (number is not None and number not in finished))):
-                path.unlink()
+                self.place.remove(file)
 
     def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
         """Append rows to their shard, and finish the shard when it is full."""
@@ -323,6 +325,7 @@ class DatasetWriter:
         self.stack.close()
         vectors, rows = names = dataset.shard_names(self.first_shard + number)
         digests = {name: file_digest(self.folder / name) for name in names}
+        self.place.publish(*names)
         first_row = self.first_row + number * self.manifest.shard_rows
         facts = asdict(self.counts)
         count = facts.pop("rows")
@@ -333,6 +336,7 @@ class DatasetWriter:
 
     def _write_manifest(self) -> None:
         write_json(self.folder / self.part.manifest, asdict(self.manifest))
+        self.place.publish(self.part.manifest)
 
     def __enter__(self) -> DatasetWriter:
         if self.missing or not (self.folder / self.part.manifest).exists():

@@ -17,7 +17,7 @@ from sentcli.errors import DataError, one_line
 from sentcli.io.atomic import regular
 from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
-from sentcli.io.sources import open_source
+from sentcli.io.sources import open_sources
 from sentcli.io.writers import arrow_column
 from sentcli.search.bm25 import BM25
 from sentcli.search.conditions import Condition
@@ -222,7 +222,7 @@ def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:
     Raises:
         DataError: for a broken row, or an empty file.
     """
-    sources = [replace(open_source(name), without=(EMBEDDING,)) for name in names]
+    sources = [replace(source, without=(EMBEDDING,)) for source in open_sources(names)]
     surveyed = survey(sources, options)
     columns = [name for name in surveyed.column_types if name != EMBEDDING]
     rows = [

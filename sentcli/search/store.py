@@ -22,6 +22,7 @@ from sentcli.io.dataset import Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
 from sentcli.io.forms import read_json_form
 from sentcli.io.json_files import write_json
+from sentcli.io.remote_names import in_names
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.bm25 import BM25
@@ -168,7 +169,7 @@ class Store:
         if done != total:
             raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
         inputs = [file for group in manifest.groups for file in group.inputs]
-        origin = Origin.of(str(folder), {**manifest.settings, "inputs": inputs})
+        origin = Origin.of(in_names(str(folder)), {**manifest.settings, "inputs": inputs})
         origin.check_numbers(to_search=to_search)
         return cls(folder, manifest, origin)
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
+from sentcli.io.folder import local_path
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
 from sentcli.search.corpus import EMBEDDING, RowsInMemory, RowsOnDisk, read_rows, reading
@@ -112,7 +113,7 @@ def open_stored(
     """Return the vectors in a directory or a file that `encode` wrote; None if it is a file of texts.
 
     Args:
-        name: the directory or file.
+        name: the directory or file, also in an object store.
         texts: see `VectorFile.open`.
         options: see `VectorFile.open`.
         to_search: whether the vectors have to be comparable with those of queries.
@@ -120,10 +121,11 @@ def open_stored(
     Raises:
         InputError: if the vectors cannot be used, or `texts` goes with none.
     """
-    if Path(name).is_dir():
-        stored: Store | VectorFile | None = Store.open(Path(name), to_search=to_search)
-    elif holds_vectors(name):
-        return VectorFile.open(Path(name), texts, options, to_search=to_search)
+    path = local_path(name) if name != "-" else Path(name)
+    if path.is_dir():
+        stored: Store | VectorFile | None = Store.open(path, to_search=to_search)
+    elif holds_vectors(str(path)):
+        return VectorFile.open(path, texts, options, to_search=to_search)
     else:
         stored = None
     if texts is not None:
@@ -137,13 +139,14 @@ def open_vectors(name: str) -> Store | StoredVectors:
     Raises:
         InputError: if there are none.
     """
-    if Path(name).is_dir():
-        return Store.open(Path(name))
-    if not holds_vectors(name):
+    path = local_path(name)
+    if path.is_dir():
+        return Store.open(path)
+    if not holds_vectors(str(path)):
         raise InputError(
             f"{name} holds no vectors: give what encode wrote, a directory, .npy, .parquet or .safetensors"
         )
-    return StoredVectors.open(Path(name))
+    return StoredVectors.open(path)
 
 
 def holds_vectors(name: str) -> bool:
@@ -274,7 +277,8 @@ def _check_inputs(origin: Origin, names: Sequence[str]) -> None:
     if not origin.inputs:
         return
     expected = [file.sha256 for file in origin.inputs]
-    if [file_digest(Path(name)) for name in names if Path(name).is_file()] != expected:
+    paths = [path for path in map(local_path, names) if path.is_file()]
+    if list(map(file_digest, paths)) != expected:
         was = " and ".join(file.name for file in origin.inputs)
         raise InputError(
             f"{origin.name} was encoded from {was}, and {' and '.join(names)} does not hold the same bytes (SHA-256): "

@@ -18,6 +18,7 @@ from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.sampled_set import sampled
 from sentcli.evaluation.stores import digest
 from sentcli.io.labelled import Kind, columns_of
+from sentcli.io.remote_names import is_remote
 from sentcli.io.sources import open_source
 from sentcli.training.observer import STSB_DEV, dev_title, shown
 
@@ -82,7 +83,7 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
 
 def _fields(request: TrainRequest, file: str) -> str | None:
     """Return the columns of ``--pair-fields`` if a file has them; it may be of another kind than the training data."""
-    if request.pair_fields is None or not Path(file).is_file():
+    if request.pair_fields is None or not (is_remote(file) or Path(file).is_file()):
         return None
     source = open_source(file)
     present = [] if source.format == "txt" else columns_of(source)

@@ -89,7 +89,7 @@ def encode(
     batch_tokens: Annotated[int | None, Ge(1), Flag(panel="Model")] = None,
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
-    check: Annotated[Path | None, Flag(metavar="DIR", panel="Output")] = None,
+    check: Annotated[str | None, Flag(metavar="DIR", panel="Output")] = None,
 ) -> Outcome:
     """Turn text files into vectors: row i of the output is row i of the input.
 
@@ -98,8 +98,10 @@ def encode(
     with --resume and is verified with --check.
 
     Args:
-        inputs: txt, csv, tsv, jsonl or parquet files, also .gz; - is standard input.
-        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix), or - (JSON Lines).
+        inputs: txt, csv, tsv, jsonl or parquet files, also .gz, here or at s3://, gs://, az://, hf:// or https://; - is
+            standard input.
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs://
+            or az://), or - (JSON Lines).
         prompt_name: Put one of the model's prompts in front of each text, such as query.
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
@@ -113,6 +115,7 @@ def encode(
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
       sentcli encode --check corpus-vectors
+      sentcli encode "s3://bucket/*.jsonl" -o s3://bucket/vectors -m minilm
       cat sentences.txt | sentcli encode - -o - -m minilm
     """  # noqa: D301
     if check is not None:
@@ -141,7 +144,7 @@ def encode(
         reading.text_field, reading.id_field, reading.on_null, hint, types={**types_there, **types}
     )
     parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
-    console.detail(f"{parsed_inputs.survey.rows} rows in {len(inputs)} inputs")
+    console.detail(f"{parsed_inputs.survey.rows} rows in {len(parsed_inputs.sources)} inputs")
     _check_types(parsed_inputs, types)
     outcome = Outcome("encode", model)
     encoder = load_encoder(model, replace(options, device=names[0]) if names else options)
@@ -250,16 +253,17 @@ def _results(summary: EncodeSummary) -> dict[str, Any]:
     }
 
 
-def _check(folder: Path) -> Outcome:
+def _check(folder: str) -> Outcome:
     """Verify a directory of shards.
 
     Raises:
         SentcliError: if something is wrong; its outcome becomes the JSON.
     """
-    from sentcli.io.dataset import check_dataset, require_whole
+    from sentcli.io.dataset_check import check_dataset, require_whole
+    from sentcli.io.folder import open_folder
 
     outcome = Outcome("encode")
-    checked = check_dataset(folder)
+    checked = check_dataset(open_folder(folder))
     outcome.model = checked.model
     outcome.finish(asdict(checked))
     try:

@@ -62,7 +62,11 @@ def index(
       sentcli index documents --type bm25
       sentcli index documents --to milvus:reviews.db --collection reviews
     """  # noqa: D301
+    from sentcli.io.folder import local_path
+    from sentcli.io.folder_copy import FolderCopy
+    from sentcli.io.remote_names import is_remote
     from sentcli.search.index import IndexRequest
+    from sentcli.search.store import INDEX, INDEXES
 
     settings = dict(map(_setting, what.set or []))
     if database.to is not None:
@@ -72,11 +76,12 @@ def index(
         return index_collection(inputs, what, database, model, text, doc_prompt, options, overwrite=overwrite)
     if database != DatabaseOptions():
         raise InputError("--collection and --prune go with --to milvus:URI")
-    folder = Path(inputs[0]) if len(inputs) == 1 and Path(inputs[0]).is_dir() else None
+    directory = local_path(inputs[0]) if len(inputs) == 1 else Path()
+    folder = directory if len(inputs) == 1 and directory.is_dir() else None
     _check_usage(folder, output, model, text, check=check)
     _check_words(what, settings, query_prompt)
     if check:
-        return _check(Path(inputs[0]))
+        return _check(directory)
 
     def prepare(check: Callable[[int, int], None]) -> SentenceEncoder | None:
         if model is None:
@@ -90,11 +95,16 @@ def index(
 
     store_folder = folder or output or Path()
     if what.type == WORDS:
-        return _index_words(store_folder, what.language or "english", prepare if output is not None else None)
-    request = IndexRequest(
-        what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
-    )
-    return _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, append=text.append)
+        outcome = _index_words(store_folder, what.language or "english", prepare if output is not None else None)
+    else:
+        request = IndexRequest(
+            what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
+        )
+        outcome = _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, append=text.append)
+    if folder is not None and is_remote(inputs[0]):
+        FolderCopy(inputs[0].rstrip("/"), folder).upload(INDEXES, last=INDEX)
+        console.note(f"the index is in {inputs[0]}")
+    return outcome
 
 
 def _check_words(what: IndexOptions, settings: dict[str, int], query_prompt: str | None) -> None:
@@ -161,8 +171,8 @@ def _index_words(folder: Path, language: str, prepare: Prepare | None) -> Outcom
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
         built = store.build_words(language)
-    console.note(f"{store.folder}: {len(built)} rows in the index bm25")
-    return outcome.finish({"kind": WORDS, "index": str(store.folder), "rows": len(built)})
+    console.note(f"{store.origin.name}: {len(built)} rows in the index bm25")
+    return outcome.finish({"kind": WORDS, "index": store.origin.name, "rows": len(built)})
 
 
 def _index_vectors(
@@ -206,7 +216,7 @@ def _index_vectors(
     }
     results = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")},
-        "index": str(store.folder),
+        "index": store.origin.name,
         "rows": len(store.rows),
         "size_bytes": manifest.bytes,
     }
@@ -267,11 +277,11 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
     with console.counting(f"indexing ({request.kind})", rows) as progress:
         manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"))
     if manifest.kind == ann.FLAT:
-        console.note(f"{store.folder}: {rows} rows are searched exactly; nothing had to be built")
+        console.note(f"{store.origin.name}: {rows} rows are searched exactly; nothing had to be built")
         return manifest
     before = f" of {manifest.rows}" if added != manifest.rows else ""
     console.note(
-        f"{store.folder}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
+        f"{store.origin.name}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
         f"{manifest.bytes / 1e6:,.1f} MB"
     )
     recall = manifest.recall
@@ -296,5 +306,5 @@ def _check(folder: Path) -> Outcome:
     outcome.finish({"indexes": store.indexes, "problems": problems})
     if problems:
         raise outcome.failed("; ".join(problems) + ": build the index again with --overwrite")
-    console.note(f"{store.folder}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
+    console.note(f"{store.origin.name}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
     return outcome

@@ -89,7 +89,7 @@ class EvaluationOptions:
         sts: Score the seven STS tasks of --eval-data at the end.
     """
 
-    dev: Annotated[list[Path] | None, Flag(metavar="FILE|DIR")] = None
+    dev: Annotated[list[str] | None, Flag(metavar="FILE|DIR")] = None
     kind: Annotated[Kind | None, Flag(metavar="KIND")] = None
     dev_limit: Annotated[int | None, Ge(10)] = None
     eval_data: Annotated[Path | None, Flag(metavar="DIR")] = None
@@ -158,8 +158,8 @@ def train(
     output: Annotated[Path, Flag("-o", metavar="DIR")],
     method: Annotated[str | None, Flag(metavar="NAME|FILE.py"), Doc(METHODS_HELP)] = None,
     model: OptionalModel = None,
-    data: Annotated[list[Path] | None, Flag(metavar="FILE...")] = None,
-    more_data: Annotated[list[Path] | None, Flag(metavar="FILE", positional=True)] = None,
+    data: Annotated[list[str] | None, Flag(metavar="FILE...")] = None,
+    more_data: Annotated[list[str] | None, Flag(metavar="FILE", positional=True)] = None,
     what: Annotated[MethodOptions, Group("Method")] = MethodOptions(),
     pooling: Annotated[str | None, Flag(panel="Model")] = None,
     device: Annotated[str, Flag(panel="Model")] = "auto",
@@ -205,7 +205,8 @@ def train(
       torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
-    from sentcli.data import located
+    from sentcli.data import located, located_name
+    from sentcli.io.sources import expanded
     from sentcli.methods.method_file import load_method_file, naming_the_line
     from sentcli.methods.recipes import load_recipe
     from sentcli.processes import is_first, together
@@ -214,7 +215,7 @@ def train(
     from sentcli.verbs.train_runs import points_and_seeds, run_many, run_one
 
     recipe = None if what.recipe is None else load_recipe(what.recipe)
-    files = [str(located(path)) for path in (*(data or []), *(more_data or []))]  # --data a b: b is an argument
+    files = expanded(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
     points, seeds = points_and_seeds(several.sweep, several.seeds, corpus.hold_out, files)
     varied = {key for point in points for key in point}
     if several.results is not None and not points:
@@ -243,11 +244,11 @@ def train(
             after=what.after,
             subset=Subset(corpus.limit, corpus.fraction, corpus.subset_seed),
             no_leak=corpus.no_leak,
-            dev=[str(located(path)) for path in evaluation.dev or []],
+            dev=expanded(map(located_name, evaluation.dev or [])),
             kind=evaluation.kind,
             dev_limit=evaluation.dev_limit,
             eval_data=located(evaluation.eval_data) if evaluation.eval_data is not None else None,
-            eval_text=str(located(Path(evaluation.eval_text))) if evaluation.eval_text is not None else None,
+            eval_text=located_name(evaluation.eval_text) if evaluation.eval_text is not None else None,
             device=device,
             overwrite=logging.overwrite,
             resume=logging.resume,

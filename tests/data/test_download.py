@@ -193,7 +193,7 @@ def test_nobody_there(fetch):
 
 
 def test_too_little_room_is_seen_before(server, fetch, monkeypatch):
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
     with pytest.raises(NoRoomError, match="whose disk has 0 MB left"):
         fetch(server.put("a", CONTENT), server.put("b", CONTENT))
     assert not server.ranges("b"), "another source does not help"

@@ -243,7 +243,7 @@ def test_a_folder_that_cannot_be_written(server, tmp_path, meter):
 def test_a_full_disk_is_not_blamed_on_the_source(server, folder, meter, monkeypatch):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", content), content)
-    monkeypatch.setattr("sentcli.data.download.shutil.disk_usage", lambda path: type("Usage", (), {"free": 3}))
+    monkeypatch.setattr("sentcli.io.atomic.shutil.disk_usage", lambda path: type("Usage", (), {"free": 3}))
     with pytest.raises(NoRoomError, match=r"tiny.zip needs 0 MB below"):
         get(dataset, folder, meter)
     assert not server.asked

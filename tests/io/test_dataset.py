@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.dataset import Counts, InputGroup, ShardShare, check_dataset, require_whole
+from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset import read_manifest as manifest_of
+from sentcli.io.dataset_check import check_dataset, require_whole
 from sentcli.io.readers import Block
 from sentcli.io.writers import DatasetWriter, OutputPlan
 

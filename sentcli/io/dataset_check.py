@@ -1,0 +1,115 @@
+"""Check a directory of shards: every file against its checksum, and every shard against the manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sentcli.errors import InputError, SentcliError
+from sentcli.io.dataset import MANIFEST, SHARD_FILE, Counts, Manifest, Shard, read_manifest
+from sentcli.io.folder import Folder
+
+
+@dataclass(frozen=True)
+class DatasetCheck:
+    """The result of `check_dataset`."""
+
+    rows: int
+    rows_total: int
+    shards: int
+    dimension: int
+    dtype: str
+    bytes: int
+    model: str
+    counts: Counts
+    problems: list[str]
+    remedy: str | None
+    """How a damaged dataset can be repaired."""
+
+
+def check_dataset(place: Path | Folder) -> DatasetCheck:
+    """Read a whole dataset, and compare every file with its checksum and every shard with the manifest.
+
+    The shards of a directory in a store are copied one after the other.
+    """
+    place = place if isinstance(place, Folder) else Folder(place)
+    if not place.exists:
+        raise InputError(f"no such directory: {place.path}")
+    manifest = read_manifest(place.path)
+    expected, size = _expected_shards(manifest), 0
+    finished = {shard.number for shard in manifest.shards}
+    broken = {
+        number: f"shard {number} (rows {first} to {first + count - 1}) is not there"
+        for number, (first, count) in enumerate(expected)
+        if number not in finished
+    }
+    for shard in manifest.shards:
+        rows = expected[shard.number] if shard.number < len(expected) else None
+        with place.held(shard) as folder:
+            problem = shard.damage(folder) or _misfit(folder, shard, manifest.dimension, rows)
+            if problem is not None:
+                broken[shard.number] = problem
+            else:
+                size += sum((folder / name).stat().st_size for name in (shard.vectors, shard.rows))
+    listed = {name for shard in manifest.shards for name in (shard.vectors, shard.rows)}
+    strays = sorted(name for name in place.names() if SHARD_FILE.fullmatch(name) and name not in listed)
+    problems = [*broken.values(), *(f"{name} belongs to no shard of the manifest" for name in strays)]
+    return DatasetCheck(
+        rows=manifest.rows_done,
+        rows_total=manifest.rows_total,
+        shards=len(manifest.shards),
+        dimension=manifest.dimension,
+        dtype=manifest.dtype,
+        bytes=size,
+        model=manifest.settings.get("model", ""),
+        counts=manifest.counts,
+        problems=problems,
+        remedy=_remedy(place, manifest, min(broken, default=len(expected))) if problems else None,
+    )
+
+
+def require_whole(checked: DatasetCheck, folder: Path | str) -> None:
+    """Raise an error with the first problems of a check, if there are any."""
+    if checked.problems:
+        more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""
+        raise SentcliError(f"{folder}: {'; '.join(checked.problems[:5])}{more}; {checked.remedy}")
+
+
+def _remedy(place: Folder, manifest: Manifest, first_broken: int) -> str:
+    """Return how a dataset whose first broken shard has this number can be repaired."""
+    *earlier, _ = manifest.groups
+    if MANIFEST not in place.names():
+        return "encode that part again with --shard and --resume"
+    if not earlier:
+        return "encode with --resume makes them again"
+    if first_broken >= manifest.shards_before(earlier):
+        return "encode the input that was appended last again with --append"
+    return "it was made from earlier inputs: encode all with --overwrite"
+
+
+def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
+    """Return the first row and the number of rows of every shard."""
+    expected: list[tuple[int, int]] = []
+    first, size = 0, manifest.shard_rows
+    for group in manifest.groups:
+        expected += [(first + start, min(size, group.rows - start)) for start in range(0, group.rows, size)]
+        first += group.rows
+    return expected
+
+
+def _misfit(folder: Path, shard: Shard, dimension: int, expected: tuple[int, int] | None) -> str | None:
+    """Return how the files of a shard differ from the manifest, or None if they agree."""
+    import pyarrow.parquet as pq
+
+    if expected != (shard.first_row, shard.count):
+        return f"shard {shard.number} says rows {shard.first_row} and {shard.count}, expected {expected}"
+    try:
+        shape = np.load(folder / shard.vectors, mmap_mode="r", allow_pickle=False).shape
+    except (OSError, ValueError, EOFError) as error:
+        return f"{shard.vectors} is damaged ({error})"
+    if shape != (shard.count, dimension):
+        return f"{shard.vectors} has the shape {list(shape)}"
+    count = pq.ParquetFile(folder / shard.rows).metadata.num_rows
+    return None if count == shard.count else f"{shard.rows} has {count} rows"

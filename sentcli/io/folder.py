@@ -1,0 +1,190 @@
+"""Where a directory of shards lies: on a disk, or in an object store.
+
+Shards are always made on a disk. For a store this is a temporary folder, from which a shard is copied when it is whole,
+and then deleted; the manifest is copied after it. So the store never has a manifest that lists what is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from sentcli.errors import InputError, SentcliError
+from sentcli.io import remote
+from sentcli.io.atomic import check_output
+from sentcli.io.cache import cache_folder
+from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, read_manifest
+from sentcli.io.folder_copy import FolderCopy
+from sentcli.io.remote_names import STORES, is_remote, remember_copy, scheme_of
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A directory of shards on a disk."""
+
+    path: Path
+    """Where manifests are read, and shards are made."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything of this name."""
+        return self.path.exists()
+
+    def names(self) -> list[str]:
+        """Return the names of the files and folders in the directory."""
+        return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
+
+    def check_writable(self, *, overwrite: bool = False) -> None:
+        """Refuse a directory that cannot be written; see `check_output`."""
+        check_output(self.path, overwrite=overwrite, resume=True, folder=True)
+
+    def lock(self, manifest: str) -> Path:
+        """Return the path of the lock file of a part."""
+        return self.path / f".{manifest}.lock"
+
+    def damage(self, shard: Shard, manifest: Manifest) -> str | None:
+        """Return what is wrong with the files of a shard that is to be kept, or None if they are whole."""
+        return shard.damage(self.path)
+
+    @contextmanager
+    def held(self, shard: Shard) -> Iterator[Path]:
+        """Yield a folder on this machine with the files of a shard, as far as they are there."""
+        yield self.path
+
+    def publish(self, *names: str) -> None:
+        """Put finished files where the directory lies; on a disk they are there."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file of the directory."""
+        (self.path / name).unlink()
+
+
+@dataclass(frozen=True)
+class RemoteFolder(Folder):
+    """A directory of shards in an object store; `path` is a temporary folder with its manifests."""
+
+    address: str
+    sizes: dict[str, int | None] = field(default_factory=dict)
+    """The size of each file below the directory in bytes, by relative name."""
+
+    @classmethod
+    def open(cls, address: str) -> RemoteFolder:
+        """List a directory, and copy its manifests.
+
+        Raises:
+            InputError: if there is no such bucket, or no right to read it.
+            SentcliError: if the store fails.
+        """
+        if scheme_of(address) not in STORES:
+            schemes = ", ".join(f"{scheme}://" for scheme in STORES)
+            raise InputError(f"{address}: a directory of vectors lies on a disk or in an object store ({schemes})")
+        address = address.rstrip("/")
+        files, path = remote.listing(address), remote.scratch()
+        remember_copy(path, address)
+        for name in files:
+            if name == MANIFEST or PART.fullmatch(name):
+                remote.download(f"{address}/{name}", path / name)
+        return cls(path, address, {name: file.size for name, file in files.items()})
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is any file."""
+        return bool(self.sizes)
+
+    def names(self) -> list[str]:
+        """Return the names of the files and folders in the directory."""
+        return list(dict.fromkeys(name.partition("/")[0] for name in self.sizes))
+
+    def check_writable(self, *, overwrite: bool = False) -> None:
+        """Refuse a directory that cannot be written, after writing and deleting a small file."""
+        remote.check_writable(self.address)
+
+    def lock(self, manifest: str) -> Path:
+        """Return the path of a lock file, which only processes of this machine see."""
+        digest = hashlib.sha256(f"{self.address}/{manifest}".encode()).hexdigest()
+        return cache_folder("locks") / f"{digest[:32]}.lock"
+
+    def damage(self, shard: Shard, manifest: Manifest) -> str | None:
+        """Return which file of a shard is missing or has the wrong size; ``encode --check`` reads them whole.
+
+        An object appears whole and before the manifest that lists it, so that its size tells enough to go on.
+        """
+        header = io.BytesIO()
+        shape, dtype = (shard.count, manifest.dimension), np.dtype(manifest.dtype).newbyteorder("<")
+        np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+        size = header.tell() + shape[0] * shape[1] * dtype.itemsize
+        for name in (shard.vectors, shard.rows):
+            if name not in self.sizes:
+                return f"{name} is missing"
+            if self.sizes[name] == 0 or (name == shard.vectors and self.sizes[name] != size):
+                return f"{name} is damaged (it has {self.sizes[name]:,} bytes)"
+        return None
+
+    @contextmanager
+    def held(self, shard: Shard) -> Iterator[Path]:
+        """Yield a folder with copies of the files of a shard, which are deleted afterwards."""
+        names = [name for name in (shard.vectors, shard.rows) if name in self.sizes]
+        try:
+            for name in names:
+                remote.download(f"{self.address}/{name}", self.path / name)
+            yield self.path
+        finally:
+            for name in names:
+                (self.path / name).unlink(missing_ok=True)
+
+    def publish(self, *names: str) -> None:
+        """Copy finished files to the store, and delete those of shards here."""
+        for name in names:
+            path = self.path / name
+            remote.upload(path, f"{self.address}/{name}")
+            self.sizes[name] = path.stat().st_size
+        for name in names:
+            if name != MANIFEST and not PART.fullmatch(name):
+                (self.path / name).unlink()
+
+    def remove(self, name: str) -> None:
+        """Delete a file in the store, and here if it is a manifest."""
+        remote.delete(f"{self.address}/{name}")
+        self.sizes.pop(name, None)
+        (self.path / name).unlink(missing_ok=True)
+
+
+def open_folder(name: str | Path) -> Folder:
+    """Return where a directory of shards lies; it need not be there yet.
+
+    Raises:
+        InputError: if a name with a scheme is of no store, or there is no right to read it.
+        SentcliError: if the store fails.
+    """
+    return RemoteFolder.open(str(name)) if is_remote(str(name)) else Folder(Path(name))
+
+
+def local_path(name: str | Path) -> Path:
+    """Return the path of a file or folder, which is a copy if it is not on this machine; a pattern is left as it is.
+
+    The cache keeps the copies of folders; those of files are temporary. Shards that were copied are compared with their
+    checksums.
+
+    Raises:
+        InputError: if there is nothing of this name elsewhere, or no right to read it.
+        SentcliError: if a host fails, or a shard that was copied is not the one of the manifest.
+    """
+    name = str(name)
+    if not is_remote(name) or remote.is_pattern(name):
+        return Path(name)
+    if scheme_of(name) not in STORES or not remote.listing(name):
+        return remote.local_file(name)
+    copy = FolderCopy.open(name)
+    manifests = [path.name for path in copy.path.iterdir() if path.name == MANIFEST or PART.fullmatch(path.name)]
+    for shard in read_manifest(copy.path).shards if manifests else []:
+        if copy.copied & {shard.vectors, shard.rows} and (problem := shard.damage(copy.path)):
+            for file in (shard.vectors, shard.rows):
+                (copy.path / file).unlink(missing_ok=True)
+            raise SentcliError(f"{name}: {problem}; encode with --resume makes it again")
+    return copy.path

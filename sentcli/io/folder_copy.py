@@ -1,0 +1,112 @@
+"""Copies of folders of object stores in the cache, such as models and directories of vectors.
+
+A copy is brought up to date whenever it is opened: files that have not changed in the store are kept. The record beside
+it says which files came from the store, and in which state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.io import remote
+from sentcli.io.atomic import require_room
+from sentcli.io.cache import cache_folder
+from sentcli.io.json_files import read_json, write_json
+from sentcli.io.remote import RemoteFile
+from sentcli.io.remote_names import STORES, remember_copy, scheme_of
+
+
+@dataclass(frozen=True)
+class FolderCopy:
+    """The copy of a folder of a store."""
+
+    address: str
+    path: Path
+    copied: frozenset[str] = frozenset()
+    """The relative names of the files that were copied when it was opened."""
+
+    @classmethod
+    def open(cls, address: str) -> FolderCopy:
+        """Copy the files of a folder that are new or have changed, and delete those that are gone from it.
+
+        Raises:
+            InputError: if there is no such folder, or no right to read it.
+            SentcliError: if the store fails, or the disk has no room.
+        """
+        from filelock import FileLock
+
+        address = address.rstrip("/")
+        if scheme_of(address) not in STORES:
+            schemes = ", ".join(f"{scheme}://" for scheme in STORES)
+            raise InputError(f"{address}: folders are read from object stores ({schemes}) and from this machine")
+        files = remote.listing(address)
+        if not files:
+            raise InputError(f"no such folder: {address}")
+        digest = hashlib.sha256(address.encode()).hexdigest()[:16]
+        path = cache_folder("remote") / f"{PurePosixPath(address).name}-{digest}"
+        path.mkdir(parents=True, exist_ok=True)
+        remember_copy(path, address)
+        copy = cls(address, path)
+        with FileLock(copy._beside("lock")):
+            return copy._updated(files)
+
+    def _beside(self, kind: str) -> Path:
+        return self.path.with_name(f".{self.path.name}.{kind}")
+
+    def _record(self) -> dict[str, list[object]]:
+        """Return size and version in the store and time of change here of each file that is as in the store."""
+        recorded: dict[str, list[object]] = read_json(self._beside("json"), default={})
+        return {name: facts for name, facts in recorded.items() if self._changed_at(name) == facts[2]}
+
+    def _changed_at(self, name: str) -> int | None:
+        path = self.path / name
+        return path.stat().st_mtime_ns if path.is_file() else None
+
+    def _note(self, files: dict[str, RemoteFile]) -> None:
+        facts = {name: [file.size, file.version, self._changed_at(name)] for name, file in files.items()}
+        write_json(self._beside("json"), facts)
+
+    def _updated(self, files: dict[str, RemoteFile]) -> FolderCopy:
+        record = self._record()
+        same = {name: file for name, file in files.items() if record.get(name, [])[:2] == [file.size, file.version]}
+        for name in record.keys() - same.keys():
+            (self.path / name).unlink()
+        new = [name for name in files if name not in same]
+        size = sum(files[name].size or 0 for name in new)
+        require_room(self.path, size, self.address)
+        if size > remote.LARGE:
+            console.note(f"{self.address}: {size / 1e6:,.0f} MB are copied to {self.path} first")
+        try:
+            for name in new:
+                (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+                remote.download(f"{self.address}/{name}", self.path / name, quiet=True)
+                same[name] = files[name]
+        finally:
+            self._note(same)
+        return FolderCopy(self.address, self.path, frozenset(new))
+
+    def upload(self, below: str, last: str) -> None:
+        """Copy to the store what has changed here below a folder, and delete there what is gone from it here.
+
+        Args:
+            below: the relative name of the folder.
+            last: the name of the files that are copied after all others, since they tell that the others are there.
+
+        Raises:
+            InputError: if there is no right to write.
+            SentcliError: if the store fails.
+        """
+        here = [path for path in (self.path / below).rglob("*") if path.is_file() and not path.name.startswith(".")]
+        names = {path.relative_to(self.path).as_posix() for path in here}
+        record, files = self._record(), remote.listing(self.address)
+        for name in sorted(names - record.keys(), key=lambda name: (name.endswith(f"/{last}"), name)):
+            remote.upload(self.path / name, f"{self.address}/{name}")
+        for name in files.keys() - names:
+            if name.startswith(f"{below}/"):
+                remote.delete(f"{self.address}/{name}")
+        kept = remote.listing(self.address)
+        self._note({name: file for name, file in kept.items() if name in names or name in record})

@@ -1,0 +1,306 @@
+"""Files and folders in object stores, on the hub and on the web: the only place that knows fsspec.
+
+What is read is copied to this machine first, and whole: inputs are read twice and have a checksum, Parquet is read from
+its end, and vectors are mapped into memory. A stream would have to be asked for three times, and may change between.
+
+fsspec and the library of a store are imported when a name is used that needs them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from sentcli import console
+from sentcli.errors import InputError, MissingExtraError, SentcliError
+from sentcli.io.atomic import DISK_FULL, replacing, require_room
+from sentcli.io.remote_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
+from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
+
+T = TypeVar("T")
+PAUSES = (0.5, 1.0, 2.0)
+"""The seconds before each further attempt, after those that the library of a store makes itself."""
+CONNECT, ANSWER = 10, 20
+"""The seconds after which a host that does not connect, or does not send, has failed."""
+LARGE = 10**8
+"""A file of more bytes is announced before it is copied."""
+VERSION = (
+    "ETag", "etag", "md5Hash", "crc32c", "content_md5", "generation", "blob_id", "oid", "LastModified", "updated",
+    "last_modified", "Last-Modified",
+)  # fmt: skip
+"""The facts by which stores tell that a file is still the same, the best first."""
+_GLOB = ("*", "[")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """What a store says about a file."""
+
+    size: int | None
+    """None if the host does not say."""
+    version: str
+    """Differs between two states of the file; empty if the host does not say."""
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> RemoteFile:
+        """Read what fsspec returns about a file."""
+        known = next((facts[key] for key in VERSION if facts.get(key) is not None), "")
+        return cls(facts.get("size"), str(known))
+
+
+@cache
+def _filesystem(scheme: str) -> Any:
+    """Return fsspec's file system of a scheme, with bounded waiting; credentials come from the environment.
+
+    Raises:
+        MissingExtraError: if a library is not installed.
+        InputError: if it lacks credentials to begin with.
+    """
+    for library in LIBRARIES:  # what they log would come between our messages, and may hold what is secret
+        logging.getLogger(library).addHandler(logging.NullHandler())
+    options: dict[str, Any] = {}
+    try:
+        import fsspec
+
+        if scheme == "s3":
+            retries = {"mode": "standard", "total_max_attempts": 3}
+            options["config_kwargs"] = {"connect_timeout": CONNECT, "read_timeout": ANSWER, "retries": retries}
+        elif scheme in ("http", "https"):
+            import aiohttp
+
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER)
+            options["client_kwargs"] = {"timeout": timeout, "trust_env": True}
+            options |= {"encoded": True, "headers": {"Accept-Encoding": "identity"}}
+        system = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
+        if scheme == "s3":
+            system.retries = 2  # around those of botocore: a store that hangs has failed after two minutes, not ten
+        return system
+    except ImportError as error:
+        library = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "hf": "huggingface-hub"}.get(scheme, "fsspec[http]")
+        raise MissingExtraError(library, "remote", f"{scheme}://") from error
+    except ValueError:  # of adlfs
+        raise InputError(f"{scheme}://: there are no credentials; {CREDENTIALS.get(scheme)}") from None
+
+
+def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
+    """Return what a file system answers, after further attempts if a passing error comes.
+
+    The error has no cause, since the text of a library may hold an address with its secrets.
+
+    Raises:
+        SentcliError: as for `explained`.
+    """
+    address = whole_address(name)
+    if scheme_of(name) in ("http", "https"):
+        address = quote(address, safe="%/:?#[]@!$&'()*+,;=~-._")
+    for pause in (*PAUSES, None):
+        try:
+            return request(_filesystem(scheme_of(name)), address)
+        except SentcliError:
+            raise
+        except Exception as error:
+            if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
+                raise
+            if pause is None or not passing(error, hopeful=scheme_of(name) not in STORES):
+                raise explained(error, name, doing) from None
+            console.detail(f"{name}: {type(error).__name__}; trying again")
+        time.sleep(pause)
+    raise AssertionError
+
+
+def state(name: str) -> RemoteFile:
+    """Return size and version of a file.
+
+    Raises:
+        InputError: if there is none, it is a folder, or a web page instead of a file.
+        SentcliError: if the host fails.
+    """
+    facts: dict[str, Any] = _ask(name, "read", lambda fs, address: fs.info(address))
+    if facts.get("type") == "directory":
+        raise InputError(f"{name} is a directory; name its files, for example {name.rstrip('/')}/*.jsonl")
+    page = facts.get("mimetype") == "text/html" and not name.lower().endswith((".html", ".htm"))
+    if page:
+        raise InputError(f"{name} gives a web page, not the file")
+    if name.startswith("https:") and str(facts.get("url", "https:")).startswith("http:"):
+        raise InputError(f"{name} leads to an address that is not encrypted")
+    return RemoteFile.of(facts)
+
+
+def listing(folder: str) -> dict[str, RemoteFile]:
+    """Return the files below a folder by their relative names; a folder that is not there is empty.
+
+    Raises:
+        InputError: if there is no bucket, or no right to list it, or a name would lead out of the folder.
+        SentcliError: if the host fails.
+    """
+
+    def find(fs: Any, address: str) -> dict[str, RemoteFile]:
+        root = fs._strip_protocol(address).rstrip("/") + "/"
+        found = fs.find(address, detail=True)
+        return {path.removeprefix(root): RemoteFile.of(facts) for path, facts in found.items() if path.startswith(root)}
+
+    files = {name: file for name, file in _ask(folder, "read", find).items() if name and not name.endswith("/")}
+    for name in files:
+        if "\\" in name or ".." in PurePosixPath(name).parts or name.startswith("/"):
+            raise InputError(f"{folder} has a file {name!r}, whose name leads out of the folder")
+    return files
+
+
+def is_pattern(name: str) -> bool:
+    """Tell whether a name of a store or of the hub may stand for several files."""
+    return scheme_of(name) in (*STORES, "hf") and any(sign in name for sign in _GLOB)
+
+
+def matching(pattern: str) -> list[str]:
+    """Return the names that a pattern such as ``s3://bucket/folder/*.jsonl`` stands for, in order; else the name.
+
+    Raises:
+        InputError: if no file matches.
+    """
+    if not is_pattern(pattern):
+        return [pattern]
+    names: list[str] = _ask(pattern, "read", lambda fs, address: fs.glob(address))
+    if not names:
+        raise InputError(f"no file matches {pattern}")
+    return [f"{scheme_of(pattern)}://{name}" for name in sorted(names)]
+
+
+def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
+    """Copy a file to a path, where it appears whole; a large one is announced unless `quiet`.
+
+    Returns:
+        The state of the file in the store.
+
+    Raises:
+        SentcliError: if the host fails, the file changes meanwhile, or the disk has no room.
+    """
+    file = state(name)
+    size = file.size or 0
+    require_room(path.parent, size, name)
+    if size > LARGE and not quiet:
+        console.note(f"{name}: {size / 1e6:,.0f} MB are copied to {path.parent} first")
+    with replacing(path) as partial:
+        with console.transferring(PurePosixPath(name).name) as meter:
+            if file.size is not None:
+                meter.total(file.size)
+            _ask(name, "read", lambda fs, address: fs.get_file(address, str(partial), callback=_callback(meter)))
+        if file.size not in (None, partial.stat().st_size) or state(name) != file:
+            raise SentcliError(f"{name} has changed while it was copied; run the command again")
+    return file
+
+
+def _callback(meter: console.Transfer) -> Any:
+    from fsspec.callbacks import Callback
+
+    class Told(Callback):  # type: ignore[misc]
+        """Shows the bytes that have come on the bar."""
+
+        def call(self, *_: Any, **__: Any) -> None:
+            """Show the number of bytes."""
+            meter.progress.update(meter.task, completed=self.value)
+
+    return Told()
+
+
+def upload(path: Path, name: str) -> None:
+    """Copy a file to a store, where it appears whole.
+
+    Raises:
+        InputError: if there is no right to write.
+        SentcliError: if the host fails, or has another number of bytes afterwards.
+    """
+    _ask(name, "write", lambda fs, address: fs.put_file(str(path), address))
+    if state(name).size != path.stat().st_size:
+        raise SentcliError(f"{name} has another size than was written; run the command again with --resume")
+
+
+def delete(name: str) -> None:
+    """Delete a file of a store."""
+    _ask(name, "write", lambda fs, address: fs.rm_file(address))
+
+
+def check_writable(folder: str) -> None:
+    """Write and delete a small file.
+
+    Raises:
+        InputError: if there is no bucket, or no right to write.
+        SentcliError: if the host fails.
+    """
+    probe = f"{folder.rstrip('/')}/.sentcli-write-test-{os.getpid()}"
+    _ask(folder, "write", lambda fs, _: fs.pipe_file(probe, b""))
+    try:
+        _ask(probe, "write", lambda fs, address: fs.rm_file(address))
+    except InputError as error:  # a role that may write, but not delete
+        console.detail(str(error))
+
+
+PREFIX, LOCK = "sentcli-remote-", ".lock"
+FRESH = 60
+"""The seconds in which another process may not have locked its new folder yet."""
+_scratch: list[tuple[Path, Any]] = []
+"""The temporary folder of this process, if there is one, and its lock, which ends with the process."""
+_local_files: dict[str, tuple[RemoteFile, Path]] = {}
+
+
+def scratch() -> Path:
+    """Return a new temporary folder, which `remove_copies` deletes; TMPDIR chooses the disk.
+
+    The folders of processes that were killed are deleted.
+    """
+    from filelock import FileLock
+
+    if not _scratch:
+        _clear_abandoned()
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        lock = FileLock(folder / LOCK)
+        lock.acquire()
+        _scratch.append((folder, lock))
+        atexit.register(remove_copies)
+    return Path(tempfile.mkdtemp(dir=_scratch[0][0]))
+
+
+def _clear_abandoned() -> None:
+    from filelock import FileLock, Timeout
+
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+        with suppress(OSError, Timeout):  # it belongs to someone else, or to a process that runs
+            if time.time() - lock.stat().st_mtime > FRESH:
+                with FileLock(lock, timeout=0):
+                    shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def remove_copies() -> None:
+    """Delete all temporary copies."""
+    _local_files.clear()
+    while _scratch:
+        folder, lock = _scratch.pop()
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def local_file(name: str) -> Path:
+    """Return a temporary copy of a file; one that has not changed is not copied twice by a process.
+
+    Raises:
+        InputError: if there is no such file, or no right to read it.
+        SentcliError: if the host fails, or the disk has no room.
+    """
+    name = public_name(name)
+    file, address = state(name), whole_address(name)
+    if address in _local_files and _local_files[address][0] == file and _local_files[address][1].exists():
+        return _local_files[address][1]
+    path = scratch() / (PurePosixPath(name).name or "download")
+    remember_copy(path, name)
+    _local_files[address] = download(name, path), path
+    return path

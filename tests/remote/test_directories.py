@@ -1,0 +1,204 @@
+"""Directories of shards in a store: the bytes of a local one, whatever happens on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sentcli.io.writers import DatasetWriter
+from tests.remote.conftest import files
+
+OUT = "s3://corpora/out"
+SHARDS = ("--shard-rows", 30)
+WHOLE = ["manifest.json", *(f"rows-{i:05d}.parquet" for i in range(3)), *(f"vectors-{i:05d}.npy" for i in range(3))]
+
+
+@pytest.fixture
+def local(encode, rows, tmp_path):
+    """What `encode` writes on this machine."""
+    encode(rows, "-o", tmp_path / "local", *SHARDS)
+    return files(tmp_path / "local")
+
+
+def encoded_rows(result):
+    return json.loads(result.stdout)["results"]["rows_encoded"]
+
+
+def test_a_store_has_the_bytes_of_a_local_directory_and_the_manifest_comes_last(store, encode, rows, local, tmp_path):
+    done = encode(rows, "-o", OUT, *SHARDS)
+    assert "-> s3://corpora/out [90, 32]" in done.stderr
+    assert store.contents("out") == local
+    names = [name for name in store.uploads("out") if not name.startswith(".")]
+    shards = ((f"vectors-{i:05d}.npy", f"rows-{i:05d}.parquet", "manifest.json") for i in range(3))
+    assert names == ["manifest.json", *(name for shard in shards for name in shard)]
+    assert not list((tmp_path / "temporary").iterdir())
+    assert "is whole: 90 rows in 3 shards" in encode("--check", OUT).stderr
+
+
+def test_a_directory_that_is_there_is_refused_and_overwritten_when_told(store, encode, rows, local):
+    encode(rows, "-o", OUT, "--shard-rows", 10)
+    refused = encode(rows, "-o", OUT, *SHARDS, check=2)
+    assert "s3://corpora/out exists; --resume continues it, --overwrite replaces it" in refused.stderr
+    encode(rows, "-o", OUT, *SHARDS, "--overwrite")
+    assert store.contents("out") == local
+
+
+def test_files_of_others_are_not_touched(store, encode, rows):
+    store.put("out/notes.txt", b"mine")
+    refused = encode(rows, "-o", OUT, "--overwrite", check=2)
+    assert "s3://corpora/out holds files, but no manifest.json of sentcli encode" in refused.stderr
+    assert store.contents("out") == {"notes.txt": b"mine"}
+
+
+def test_an_interrupted_run_resumes_to_the_same_bytes(store, encode, rows, local, monkeypatch):
+    publish = DatasetWriter._publish
+
+    def interrupted(writer, number):
+        if len(writer.manifest.shards) == 1:
+            raise KeyboardInterrupt
+        publish(writer, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetWriter, "_publish", interrupted)
+        encode(rows, "-o", OUT, *SHARDS, check=130)
+    assert store.names("out") == ["manifest.json", "rows-00000.parquet", "vectors-00000.npy"]
+    assert encoded_rows(encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")) == 60
+    assert store.contents("out") == local
+
+
+def test_resume_of_a_whole_directory_uploads_nothing_and_other_settings_are_refused(store, encode, rows):
+    encode(rows, "-o", OUT, *SHARDS)
+    store.requests.clear()
+    assert encoded_rows(encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")) == 0
+    assert [name for name in store.uploads("out") if not name.startswith(".")] == []
+    refused = encode(rows, "-o", OUT, *SHARDS, "--resume", "--pooling", "cls", check=2)
+    assert "s3://corpora/out cannot be resumed, settings differ: " in refused.stderr
+    assert "pooling 'mean' there, 'cls' now; use --overwrite" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("rows-00001.parquet", None, "rows-00001.parquet is missing"),
+        ("vectors-00001.npy", b"torn", "vectors-00001.npy is damaged (it has 4 bytes)"),
+        ("rows-00001.parquet", b"", "rows-00001.parquet is damaged (it has 0 bytes)"),
+    ],
+)
+def test_a_shard_that_is_torn_is_made_again(store, encode, rows, local, name, content, words):
+    encode(rows, "-o", OUT, *SHARDS)
+    store.delete(f"out/{name}") if content is None else store.put(f"out/{name}", content)
+    checked = encode("--check", OUT, check=1)
+    assert f"error: s3://corpora/out: {name} is " in checked.stderr
+    again = encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")
+    assert encoded_rows(again) == 30 and words in again.stderr
+    assert store.contents("out") == local
+
+
+def test_check_reads_what_resume_trusts(store, encode, rows, local):
+    encode(rows, "-o", OUT, *SHARDS)
+    vectors = bytearray(local["vectors-00002.npy"])
+    vectors[-1] ^= 1
+    store.put("out/vectors-00002.npy", bytes(vectors))
+    store.put("out/vectors-00007.npy", b"stray")
+    checked = encode("--check", OUT, check=1)
+    assert "vectors-00002.npy is damaged (its SHA-256 differs)" in checked.stderr
+    assert "vectors-00007.npy belongs to no shard of the manifest" in checked.stderr
+
+
+def test_parts_of_machines_are_one_directory_to_which_rows_are_appended(store, encode, rows, tmp_path):
+    more = tmp_path / "more.jsonl"
+    more.write_text("".join(json.dumps({"id": f"m{i}", "text": f"a cat {i}", "n": i}) + "\n" for i in range(7)))
+    for place in (OUT, tmp_path / "out"):
+        encode(rows, "-o", place, *SHARDS, "--shard", "1/2")
+        encode(rows, "-o", place, *SHARDS, "--shard", "2/2")
+        encode(more, "-o", place, *SHARDS, "--append")
+    assert store.contents("out") == files(tmp_path / "out")
+    assert "is whole: 97 rows in 4 shards" in encode("--check", OUT).stderr
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param("some 500", marks=pytest.mark.slow), "drop", pytest.param("slow", marks=pytest.mark.slow)]
+)
+def test_faults_that_pass_do_not_change_a_byte(store, encode, rows, local, fault):
+    store.fault = fault
+    encode(rows, "-o", OUT, *SHARDS)
+    store.fault = ""
+    assert store.contents("out") == local
+
+
+@pytest.mark.parametrize(
+    ("output", "fault", "code", "words"),
+    [
+        ("s3://nowhere-at-all/out", "", 2, "s3://nowhere-at-all/out: there is no bucket 'nowhere-at-all'"),
+        (OUT, "read-only", 2, "no right to write s3://corpora/out with the credentials of this environment"),
+        ("s3://corpora/out.npy", "", 2, "s3://corpora/out.npy: a store takes a directory of shards"),
+        ("https://127.0.0.1/out", "", 2, "a directory of vectors lies on a disk or in an object store (s3://"),
+        ("hf://datasets/own/set/out", "", 2, "a directory of vectors lies on a disk or in an object store"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused_first(store, encode, output, fault, code, words):
+    store.fault = fault
+    failed = encode("not-there.txt", "-o", output, check=code)
+    assert words in failed.stderr
+
+
+def test_a_store_that_fails_in_the_middle_keeps_what_it_has(store, encode, rows, local, monkeypatch):
+    monkeypatch.setattr("sentcli.io.remote.PAUSES", (0.01,))
+    publish = DatasetWriter._publish
+
+    def failing(writer, number):
+        store.fault = "500" if len(writer.manifest.shards) == 2 else ""
+        publish(writer, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetWriter, "_publish", failing)
+        failed = encode(rows, "-o", OUT, *SHARDS, check=1)
+    assert "the store of s3://corpora/out/vectors-00002.npy answers 500, again after several attempts" in failed.stderr
+    store.fault = ""
+    assert encoded_rows(encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")) == 30
+    assert store.contents("out") == local
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "--method", "simcse", "--data", "a.txt", "-o", "s3://corpora/run"),
+        ("export", "-o", "s3://corpora/export"),
+        ("encode", "a.txt", "-o", "out.npy", "--json", "s3://corpora/a.json"),
+    ],
+)
+def test_other_outputs_are_refused(store, invoke, tiny_bert, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a\n")
+    failed = invoke(*arguments, "-m", tiny_bert, check=2)
+    assert "s3://" in failed.stderr and "on this machine" in failed.stderr
+    assert not (tmp_path / "s3:").exists()
+
+
+def test_a_run_that_is_killed_resumes_to_the_same_bytes(store, variables, rows, tiny_bert, encode, local, tmp_path):
+    store.put("rows.jsonl", rows.read_bytes())
+    store.pause = 0.3
+    arguments = ["encode", "s3://corpora/rows.jsonl", "-o", OUT, "--shard-rows", "30", "-m", str(tiny_bert)]
+    environment = {**os.environ, **variables}
+    run = subprocess.Popen(
+        [sys.executable, "-m", "sentcli", *arguments, "--backend", "torch"], env=environment, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while "vectors-00001.npy" not in store.names("out"):
+        assert run.poll() is None and time.monotonic() < deadline, run.stderr.read()
+        time.sleep(0.02)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    store.pause = 0.0
+    done = json.loads(store.get("out/manifest.json"))["rows_done"]
+    assert done == 30, "the killed run was not in the middle"
+    [left] = (tmp_path / "temporary").iterdir()
+    os.utime(left / ".lock", (0, 0))  # as if the run had begun long ago
+    resumed = encode("s3://corpora/rows.jsonl", "-o", OUT, *SHARDS, "--resume", "--json", "-")
+    assert encoded_rows(resumed) == 60
+    assert not left.exists(), "the copies of the killed run are still there"
+    assert store.contents("out") == local

@@ -1,0 +1,141 @@
+"""Directories of vectors and models that are read from a store: a copy in the cache that is brought up to date."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sentcli.errors import InputError
+from sentcli.io import remote
+from tests.remote.conftest import files
+
+OUT = "s3://corpora/out"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache of this test alone."""
+    monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "remote"
+
+
+@pytest.fixture
+def hits(invoke, tiny_bert):
+    """The hits of two queries in a corpus."""
+
+    def call(corpus, *arguments, check=0):
+        queries = ("--query", "the cat", "--query", "a storm")
+        done = invoke("retrieve", "--corpus", corpus, *queries, "-m", tiny_bert, "--backend", "torch",
+                      "--top-k", 4, "--json", "-", *arguments, check=check)  # fmt: skip
+        return json.loads(done.stdout)["results"] if check == 0 else done.stderr
+
+    return call
+
+
+@pytest.fixture
+def directory(store, encode, rows, tmp_path):
+    """The same directory in the store and on this machine."""
+    for place in (OUT, tmp_path / "local"):
+        encode(rows, "-o", place, "--shard-rows", 40)
+    return tmp_path / "local"
+
+
+def test_a_search_in_a_store_finds_what_one_on_this_machine_finds(store, directory, hits):
+    assert hits(OUT) == hits(directory)
+
+
+def test_what_has_not_changed_is_not_copied_again_and_what_has_is(store, directory, encode, hits, tmp_path):
+    hits(OUT)
+    store.requests.clear()
+    hits(OUT)
+    assert not [path for method, path in store.requests if method == "GET" and path.startswith("/corpora/out/")]
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"id": "new", "text": "the cat", "n": 1}\n')
+    for place in (OUT, directory):
+        encode(more, "-o", place, "--shard-rows", 40, "--append")
+    found = hits(OUT)
+    assert found == hits(directory) and found[0]["hits"][0]["id"] == "new"
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "bm25"])
+def test_an_index_is_built_in_the_store_and_used_elsewhere(store, directory, invoke, hits, cache, kind):
+    pytest.importorskip("faiss")
+    pytest.importorskip("bm25s")
+    invoke("index", OUT, "--type", kind, check=0)
+    invoke("index", directory, "--type", kind, check=0)
+    built = sorted(path.name for path in (directory / "indexes" / kind).iterdir())
+    assert [name.rpartition("/")[2] for name in store.names("out/indexes")] == built
+    if kind == "hnsw":
+        assert store.uploads("out/indexes")[-1] == "hnsw/index.json"
+    shutil.rmtree(cache)  # another machine
+    search = ("--search", "rrf") if kind == "bm25" else ("--index", "hnsw")
+    assert hits(OUT, *search) == hits(directory, *search)
+    invoke("index", OUT, "--check", check=0)
+
+
+def test_a_shard_that_does_not_fit_the_manifest_is_an_error(store, directory, hits):
+    vectors = bytearray(store.get("out/vectors-00001.npy"))
+    vectors[-1] ^= 1
+    store.put("out/vectors-00001.npy", bytes(vectors))
+    for _ in range(2):  # a bad copy is not kept
+        failed = hits(OUT, check=1)
+        assert "s3://corpora/out: vectors-00001.npy is damaged (its SHA-256 differs)" in failed
+
+
+def test_an_unfinished_directory_and_one_that_is_not_there_are_named(store, directory, hits):
+    manifest = json.loads(store.get("out/manifest.json"))
+    manifest["shards"].pop()
+    manifest["rows_done"] = 80
+    store.put("out/manifest.json", json.dumps(manifest).encode())
+    assert "s3://corpora/out is unfinished (80 of 90 rows)" in hits(OUT, check=2)
+    assert "no such file: s3://corpora/none" in hits("s3://corpora/none", check=2)
+
+
+def test_a_pattern_is_a_corpus_of_texts(store, hits, rows):
+    lines = rows.read_bytes().splitlines(keepends=True)
+    store.put("texts/a.jsonl", b"".join(lines[:50]))
+    store.put("texts/b.jsonl", b"".join(lines[50:]))
+    assert hits("s3://corpora/texts/*.jsonl") == hits(rows)
+
+
+def test_a_file_of_vectors_in_a_store_is_searched(store, encode, rows, hits, tmp_path):
+    encode(rows, "-o", tmp_path / "v.parquet")
+    store.put("v.parquet", (tmp_path / "v.parquet").read_bytes())
+    assert hits("s3://corpora/v.parquet") == hits(tmp_path / "v.parquet")
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(monkeypatch):
+    class Listing:
+        def _strip_protocol(self, address):
+            return address.removeprefix("s3://")
+
+        def find(self, address, detail):
+            return {"corpora/out/../../escaped": {"size": 1}}
+
+    monkeypatch.setattr(remote, "_filesystem", lambda scheme: Listing())
+    with pytest.raises(InputError, match="whose name leads out of the folder"):
+        remote.listing(OUT)
+
+
+def test_a_model_in_a_store_makes_the_vectors_of_the_same_model_here(store, encode, rows, tiny_bert, tmp_path):
+    for path in Path(tiny_bert).rglob("*"):
+        if path.is_file():
+            store.put(f"models/tiny/{path.relative_to(tiny_bert)}", path.read_bytes())
+    encode(rows, "-o", tmp_path / "here.npy")
+    encode(rows, "-o", tmp_path / "there.npy", model="s3://corpora/models/tiny")
+    assert np.array_equal(np.load(tmp_path / "here.npy"), np.load(tmp_path / "there.npy"))
+    store.requests.clear()
+    encode(rows, "-o", tmp_path / "again.npy", model="s3://corpora/models/tiny")
+    assert not [path for method, path in store.requests if method == "GET" and path.endswith(".safetensors")]
+    encode(rows, "-o", tmp_path / "out", "--shard-rows", 40, model="s3://corpora/models/tiny")
+    manifest = json.loads(files(tmp_path / "out")["manifest.json"])
+    assert manifest["settings"]["model"] == "s3://corpora/models/tiny"
+
+
+def test_a_model_that_is_not_there_is_named(store, encode, rows, tmp_path):
+    failed = encode(rows, "-o", tmp_path / "a.npy", model="s3://corpora/models/none", check=2)
+    assert "no such folder: s3://corpora/models/none" in failed.stderr
+    failed = encode(rows, "-o", tmp_path / "a.npy", model="https://127.0.0.1/models/none", check=2)
+    assert "folders are read from object stores (s3://, gs://, az://) and from this machine" in failed.stderr
