@@ -12,13 +12,16 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
@@ -28,6 +31,7 @@ ANSWER_SECONDS = 10.0
 """How long the address of a cluster may take to accept a connection, and then to answer."""
 NODE_SECONDS = 600.0
 """How long a node may take to start a process and to look at the files of a model, which it may have to download."""
+ENDING = (signal.SIGINT, signal.SIGTERM)
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """The first bytes of an HTTP/2 client (RFC 9113, section 3.4). A server answers with a frame of SETTINGS, of type 4."""
 
@@ -76,8 +80,6 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
     check_address(address)
     with ExitStack() as stack:
         arguments: dict[str, Any] = {"address": address}
-        level = {"RAY_BACKEND_LOG_LEVEL": os.environ.get("RAY_BACKEND_LOG_LEVEL", "error")}
-        stack.enter_context(_in_environment(level))
         if address == "local":
             arguments |= stack.enter_context(_own_ray(cpus or usable_cores()))
         ray = require_ray()
@@ -86,15 +88,64 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
                 raise InputError(f"--ray {address}: this process is connected to a Ray already, which auto uses")
             yield
             return
-        handler = signal.getsignal(signal.SIGTERM)
         stack.callback(ray.shutdown)
-        try:
-            ray.init(**arguments, log_to_driver=False, logging_level="error")
-        except Exception as error:  # Ray raises ConnectionError, RuntimeError, ValueError and others
-            raise InputError(f"--ray {address}: {one_line(error)}") from error
-        with suppress(ValueError):  # outside the main thread, where Ray has not set its own either
-            signal.signal(signal.SIGTERM, handler)
+        with _undisturbed(ray):
+            try:
+                ray.init(**arguments, log_to_driver=False, logging_level="error")
+            except Exception as error:  # Ray raises ConnectionError, RuntimeError, ValueError and others
+                raise InputError(f"--ray {address}: {one_line(error)}") from error
+        with _exit_code_kept():
+            yield
+
+
+@contextmanager
+def _exit_code_kept() -> Iterator[None]:
+    """Raise the SystemExit of a SIGTERM anew, because the one that comes through `ray.get` has another code."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
+        return
+    received: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        received.append(number)
+        handler(number, frame)
+
+    signal.signal(signal.SIGTERM, note)
+    try:
+        yield
+    except SystemExit:
+        if received:
+            handler(received[0], None)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+@contextmanager
+def _undisturbed(ray: Any) -> Iterator[None]:
+    """Let a signal wait until Ray has started, so that all of it can be ended, and leave this process as it was.
+
+    Ray would set a handler of its own for SIGTERM, which ends with another code or is swallowed, and it takes the
+    process out of its group, so that Ctrl-C in a terminal would not reach it in a pipe.
+    """
+    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+        yield
+        return
+    held: list[int] = []
+    handlers = {kind: signal.signal(kind, lambda number, _: held.append(number)) for kind in ENDING}
+    group = os.getpgrp()
+    try:
+        with patch.object(ray._private.utils, "set_sigterm_handler", lambda handler: None, create=True):
+            yield
+    finally:
+        for kind, handler in handlers.items():
+            signal.signal(kind, handler or signal.SIG_DFL)
+        if os.getpgrp() != group:
+            with suppress(OSError):
+                os.setpgid(0, group)
+        if held:
+            signal.raise_signal(held[0])
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,8 @@ pytest.importorskip("ray", reason="Ray comes with the extra sentcli[cluster]")
 WORDS = "the a cat dog bird fish ran swam house river tree big small red blue old new man woman child".split()
 
 
-def start_cluster(nodes=1):
+def start_cluster(nodes):
     """Start a head, which has no CPUs to give, and nodes with two CPUs each."""
-    from pathlib import Path
-
     from ray.cluster_utils import Cluster
 
     Path("/tmp/ray").mkdir(exist_ok=True)  # where Cluster notes its address
@@ -68,22 +67,26 @@ def exported(tiny_bert):
 @pytest.fixture
 def source(tmp_path):
     """A table with a column besides the text; some texts repeat."""
-    path = tmp_path / "in" / "rows.csv"
+    return write_rows(tmp_path / "in" / "rows.csv", 300)
+
+
+def write_rows(path, count):
     path.parent.mkdir()
-    numbers = [i - (i % 10 == 9) for i in range(300)]
+    numbers = [i - (i % 10 == 9) for i in range(count)]
     texts = [" ".join(WORDS[(i * 7 + j * (1 + i % 5)) % len(WORDS)] for j in range(3 + i % 9)) for i in numbers]
     path.write_text("id,text,stars\n" + "".join(f"r{i},{text},{i % 6}\n" for i, text in enumerate(texts)))
     return path
 
 
 @pytest.fixture
-def encode(exported):
+def encode(exported, tmp_path):
     """Run `encode` in a process of its own; with wait=False, return it while it runs."""
 
-    def call(*arguments, check=0, wait=True, model=exported, env=None, **options):
-        command = [sys.executable, "-m", "sentcli", "encode", *map(str, arguments), "-m", str(model), "--pooling", "mean"]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": {**os.environ, **(env or {})}}
-        process = subprocess.Popen(command, **pipes, **options)
+    def call(*arguments, check=0, wait=True, model=exported, **options):
+        words = ["encode", *arguments, "-m", model, "--pooling", "mean"]
+        command = [sys.executable, "-m", "sentcli", *map(str, words)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, **pipes, cwd=tmp_path, **options)  # workers import from there, too
         if not wait:
             return process
         stdout, stderr = process.communicate(timeout=200)
