@@ -59,6 +59,10 @@ def train(
     save_every: int = 500,
     resume: bool = False,
     overwrite: bool = False,
+    ray: str | None = None,
+    workers: int | None = None,
+    cpus_per_worker: int | None = None,
+    gpus_per_worker: float | None = None,
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
@@ -108,6 +112,10 @@ def train(
         save_every: Steps between two checkpoints; 0 for none.
         resume: Go on after an interruption, to the same weights.
         overwrite: Replace an output that exists.
+        ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
+        workers: Processes that work at the same time; default: one a GPU, else one a node.
+        cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.
+        gpus_per_worker: GPUs that each reserves; default: 1 if there are any.
         json: Write the result as JSON; - is standard output.
         quiet: No progress, notes or warnings.
         verbose: Say what is loaded and what runs.

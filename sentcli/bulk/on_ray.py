@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from sentcli import cluster, console
 from sentcli.bulk.encode import EncodeSettings
 from sentcli.bulk.ray_worker import RemoteEncoder, ShardWorker, WorkerFacts
 from sentcli.cluster import Node, Workers
+from sentcli.encoder.on_nodes import require_same_weights
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.dataset import Counts
 from sentcli.io.readers import Block
@@ -49,20 +49,7 @@ def open_workers(found: list[Node], workers: Workers, model: str, load: dict[str
     Raises:
         SentcliError: if the nodes differ, or the model cannot be loaded.
     """
-    path = str(Path(model).resolve()) if Path(model).exists() else model  # the workers have other working folders
-
-    def weights(path: str) -> str:
-        from sentcli.encoder.loading import read_model
-        from sentcli.errors import SentcliError
-        from sentcli.model.exported import source_digests
-        from sentcli.model.options import ModelOptions
-
-        try:
-            return " ".join(source_digests(read_model(path, ModelOptions())))
-        except SentcliError as error:
-            raise SentcliError(str(error)) from None
-
-    cluster.require_same(found, cluster.ask_nodes(found, weights, path), f"other weights of {model}")
+    path = require_same_weights(found, model)
     pool = RayWorkers(workers, model, {"model": path, **load})
     try:
         pool.start()
