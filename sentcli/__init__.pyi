@@ -487,6 +487,10 @@ def index(
     device: str = 'auto',
     allow_cpu_fallback: bool = False,
     overwrite: bool = False,
+    ray: str | None = None,
+    workers: int | None = None,
+    cpus_per_worker: int | None = None,
+    gpus_per_worker: float | None = None,
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
@@ -517,6 +521,10 @@ def index(
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         overwrite: Replace an output that exists.
+        ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
+        workers: Processes that work at the same time; default: one a GPU, else one a node.
+        cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.
+        gpus_per_worker: GPUs that each reserves; default: 1 if there are any.
         json: Write the result as JSON; - is standard output.
         quiet: No progress, notes or warnings.
         verbose: Say what is loaded and what runs.

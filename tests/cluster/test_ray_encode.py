@@ -56,8 +56,10 @@ def test_what_is_there_is_kept_and_rows_are_appended(two_nodes, encode, source, 
     redone = {path.name for path in plain.iterdir() if path.stat().st_mtime_ns != times.get(path.name)}
     assert redone == {"vectors-00003.npy", "rows-00003.parquet", "manifest.json"}
     shutil.copytree(plain, tmp_path / "more")
-    encode(source.with_name("rows.csv"), "-o", plain, *SHARDS, "--append")
-    encode(source, "-o", tmp_path / "more", *on_ray, "--append")
+    added = shutil.copy(source, source.with_name("added.csv"))
+    encode(added, "-o", plain, *SHARDS, "--append")
+    encode(added, "-o", tmp_path / "more", *on_ray, "--append")
+    assert manifest_of(plain)["rows_done"] == 600
     assert contents(plain) == contents(tmp_path / "more")
 
 
