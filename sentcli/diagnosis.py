@@ -19,6 +19,7 @@ EXTRAS = {
     "track": ("tensorboard", "wandb"),
     "maps": ("opentsne",),
     "trees": ("conllu",),
+    "cluster": ("ray",),
     "dev": ("pytest", "hypothesis", "mypy", "ruff", "sentence-transformers"),
 }
 
