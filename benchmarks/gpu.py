@@ -2,8 +2,8 @@
 
     SENTCLI_DATA=... python benchmarks/gpu.py [--device cuda] [--model minilm] [--texts 50000]
 
-Encoding is the median of three runs, of ours and of sentence-transformers at its best batch size, in each precision. The
-cosine is to fp32 on the CPU. Memory is the largest that torch held. Training is SimCSE in bf16, 100 steps of 256.
+Encoding is the median of three runs in each precision, beside sentence-transformers at its best batch size; the cosine
+is to fp32 on the CPU. Memory is the largest that torch held. Training is SimCSE in bf16, 100 steps of 256.
 `--device cpu --texts 200` tries the script itself.
 """
 

@@ -59,6 +59,10 @@ def train(
     save_every: int = 500,
     resume: bool = False,
     overwrite: bool = False,
+    ray: str | None = None,
+    workers: int | None = None,
+    cpus_per_worker: int | None = None,
+    gpus_per_worker: float | None = None,
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
@@ -108,6 +112,10 @@ def train(
         save_every: Steps between two checkpoints; 0 for none.
         resume: Go on after an interruption, to the same weights.
         overwrite: Replace an output that exists.
+        ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
+        workers: Processes that work at the same time; default: one a GPU, else one a node.
+        cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.
+        gpus_per_worker: GPUs that each reserves; default: 1 if there are any.
         json: Write the result as JSON; - is standard output.
         quiet: No progress, notes or warnings.
         verbose: Say what is loaded and what runs.
@@ -146,6 +154,10 @@ def encode(
     append: bool = False,
     overwrite: bool = False,
     check: str | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
+    cpus_per_worker: int | None = None,
+    gpus_per_worker: float | None = None,
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
@@ -183,6 +195,10 @@ def encode(
         append: Add the rows of INPUT to a finished directory.
         overwrite: Replace an output that exists.
         check: Encode nothing: verify a directory that encode wrote.
+        ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
+        workers: Processes that work at the same time; default: one a GPU, else one a node.
+        cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.
+        gpus_per_worker: GPUs that each reserves; default: 1 if there are any.
         json: Write the result as JSON; - is standard output.
         quiet: No progress, notes or warnings.
         verbose: Say what is loaded and what runs.
@@ -480,6 +496,10 @@ def index(
     device: str = 'auto',
     allow_cpu_fallback: bool = False,
     overwrite: bool = False,
+    ray: str | None = None,
+    workers: int | None = None,
+    cpus_per_worker: int | None = None,
+    gpus_per_worker: float | None = None,
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
@@ -513,6 +533,10 @@ def index(
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         overwrite: Replace an output that exists.
+        ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
+        workers: Processes that work at the same time; default: one a GPU, else one a node.
+        cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.
+        gpus_per_worker: GPUs that each reserves; default: 1 if there are any.
         json: Write the result as JSON; - is standard output.
         quiet: No progress, notes or warnings.
         verbose: Say what is loaded and what runs.

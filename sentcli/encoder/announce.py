@@ -10,11 +10,17 @@ from sentcli.model.options import LoadOptions
 def load_encoder(model: str, options: LoadOptions) -> SentenceEncoder:
     """Load a model, and tell the user its backend and an assumed pooling."""
     encoder = SentenceEncoder.load(model, **vars(options), notice=console.note)
+    announce(encoder)
+    return encoder
+
+
+def announce(encoder: SentenceEncoder) -> None:
+    """Tell the user what was loaded: an assumed pooling, and if verbose the backend."""
+    model = encoder.model
     if encoder.spec.assumed_pooling:
         console.warn(f"{model} does not say how it pools; taking mean (--pooling chooses)")
     facts = ", ".join(f"{key} {value}" for key, value in encoder.describe().items())
     console.detail(f"{model}: {facts}, device {encoder.backend.device}, {encoder.dimension} dimensions")
-    return encoder
 
 
 def warn_truncated(limit: int | None, truncated: int, lost: int | None = None, *, what: str = "distinct texts") -> None:

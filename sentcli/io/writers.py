@@ -177,6 +177,60 @@ def as_text(value: Any) -> str | None:
     return _json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)
 
 
+@dataclass(frozen=True)
+class ShardPlace:
+    """Where a shard is written: the folder of its dataset, its number in it, and the number of its first row."""
+
+    folder: Path
+    number: int
+    first_row: int
+
+
+class ShardWriter:
+    """Writes the two files of one shard, which get their names when it is complete."""
+
+    def __init__(self, place: ShardPlace, plan: OutputPlan) -> None:
+        """Open the files.
+
+        Args:
+            place: where they are.
+            plan: the output for the rows of the shard.
+        """
+        self.place, self.plan, self.counts = place, plan, Counts()
+        self.names = dataset.shard_names(place.number)
+        self.stack = ExitStack()
+        vectors_path, rows_path = (self.stack.enter_context(replacing(place.folder / name)) for name in self.names)
+        handle = self.stack.enter_context(vectors_path.open("wb"))
+        write_rows = self.stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
+        self.open_files = npy_writer(handle, plan), write_rows
+
+    @property
+    def full(self) -> bool:
+        """Whether all rows of the plan have been written."""
+        return self.counts.rows >= self.plan.rows
+
+    def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
+        """Append rows."""
+        for write in self.open_files:
+            write(block, vectors)
+        self.counts += counts
+
+    def publish(self) -> Shard:
+        """Give the files their names, and return the shard as the manifest lists it."""
+        self.stack.close()
+        vectors, rows = self.names
+        digests = {name: file_digest(self.place.folder / name) for name in self.names}
+        facts = asdict(self.counts)
+        count = facts.pop("rows")
+        return Shard(self.place.number, vectors, rows, self.place.first_row, count, **facts, sha256=digests)
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.__exit__(*error)
+
+
 class DatasetWriter:
     """Writes the missing shards of a dataset, or of one machine's share of it.
 
@@ -235,10 +289,8 @@ class DatasetWriter:
         """The numbers of the shards in `share` that are missing."""
         self.expected = sum(map(self._size, self.missing))
         self.rows_before = sum(map(self._size, self.share)) - self.expected
-        self.stack = ExitStack()
-        self.open_files: tuple[Write, ...] = ()
-        """The functions that write the vectors and the rows of the current shard."""
-        self.counts = Counts()
+        self.current: ShardWriter | None = None
+        """The shard that is being written."""
         self.folder.mkdir(parents=True, exist_ok=True)
         dataset.refuse_links(self.folder)
 
@@ -285,7 +337,7 @@ class DatasetWriter:
                 changed = dataset.difference(before, now)
                 raise InputError(f"{self.folder} cannot be resumed, {key} differ: {changed}; use --overwrite")
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Delete files that an interrupted or replaced run of this share has left, and manifests that were joined."""
         share = {self.first_shard + number for number in self.share}
         finished = {shard.number for shard in self.manifest.shards}
@@ -302,37 +354,29 @@ class DatasetWriter:
 
     def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
         """Append rows to their shard, and finish the shard when it is full."""
-        if not self.open_files:
-            self._open(block.shard)
-        for write in self.open_files:
-            write(block, vectors)
-        self.counts += counts
-        if self.counts.rows >= self._size(block.shard):
-            self._publish(block.shard)
+        if self.current is None:
+            self.current = ShardWriter(self.shard_place(block.shard), self.shard_plan(block.shard))
+        self.current.write(block, vectors, counts)
+        if self.current.full:
+            shard, self.current = self.current.publish(), None
+            self.add(shard)
+
+    def shard_place(self, number: int) -> ShardPlace:
+        """Return where one of the shards of these inputs is written."""
+        return ShardPlace(self.folder, self.first_shard + number, self.first_row + number * self.manifest.shard_rows)
+
+    def shard_plan(self, number: int) -> OutputPlan:
+        """Return the output for the rows of one of the shards of these inputs."""
+        return replace(self.plan, rows=self._size(number))
+
+    def add(self, shard: Shard) -> None:
+        """Put the finished files of a shard where the dataset lies, and enter it into the manifest."""
+        self.place.publish(shard.vectors, shard.rows)
+        self.manifest = self.manifest.with_shards([*self.manifest.shards, shard])
+        self._write_manifest()
 
     def _size(self, number: int) -> int:
         return min(self.manifest.shard_rows, self.plan.rows - number * self.manifest.shard_rows)
-
-    def _open(self, number: int) -> None:
-        plan = replace(self.plan, rows=self._size(number))
-        names = dataset.shard_names(self.first_shard + number)
-        vectors_path, rows_path = (self.stack.enter_context(replacing(self.folder / name)) for name in names)
-        handle = self.stack.enter_context(vectors_path.open("wb"))
-        write_rows = self.stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
-        self.open_files = npy_writer(handle, plan), write_rows
-
-    def _publish(self, number: int) -> None:
-        self.stack.close()
-        vectors, rows = names = dataset.shard_names(self.first_shard + number)
-        digests = {name: file_digest(self.folder / name) for name in names}
-        self.place.publish(*names)
-        first_row = self.first_row + number * self.manifest.shard_rows
-        facts = asdict(self.counts)
-        count = facts.pop("rows")
-        shard = Shard(self.first_shard + number, vectors, rows, first_row, count, **facts, sha256=digests)
-        self.manifest = self.manifest.with_shards([*self.manifest.shards, shard])
-        self.open_files, self.counts = (), Counts()
-        self._write_manifest()
 
     def _write_manifest(self) -> None:
         write_json(self.folder / self.part.manifest, asdict(self.manifest))
@@ -341,11 +385,12 @@ class DatasetWriter:
     def __enter__(self) -> DatasetWriter:
         if self.missing or not (self.folder / self.part.manifest).exists():
             self._write_manifest()
-        self._clear()  # only after the new manifest is written: it may delete the only other ones
+        self.clear()  # only after the new manifest is written: it may delete the only other ones
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.stack.__exit__(*error)
+        if self.current is not None:
+            self.current.__exit__(*error)
 
 
 def _inputs_difference(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:

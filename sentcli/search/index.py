@@ -7,7 +7,7 @@ file; files that it does not name are ignored. A new index has another name unti
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +31,22 @@ GROWN = 4
 
 
 @dataclass(frozen=True)
+class FileSpan:
+    """The rows of one file of an index that are to be added."""
+
+    begin: int
+    """The first row of the file."""
+    end: int
+    """The row behind its last one."""
+    grown: IndexFile | None = None
+    """The file that has the first of these rows already, and is replaced."""
+
+
+FillFiles = Callable[[Store, Path, IndexManifest, list[FileSpan]], Iterator[IndexFile]]
+"""Builds files of an index in other processes, and yields them in the order of their rows."""
+
+
+@dataclass(frozen=True)
 class IndexRequest:
     """The index that the user asks for."""
 
@@ -45,6 +61,36 @@ class IndexRequest:
     queries: Vectors | None = None
     """The vectors of real queries to measure recall with; None takes rows of the corpus."""
     overwrite: bool = False
+    fill: FillFiles | None = None
+    """What builds the files, if not this process."""
+
+
+def fill_file(
+    store: Store, place: Path, manifest: IndexManifest, span: FileSpan, progress: Callable[[int], None]
+) -> IndexFile:
+    """Build one file of an index and write it beside the others.
+
+    Args:
+        store: the store of the vectors.
+        place: the folder of the index, which has the trained index without rows.
+        manifest: of the index.
+        span: the rows of the file.
+        progress: called with the number of rows that were added.
+    """
+    if span.grown is not None:
+        index = read_part(place, span.grown, manifest, mapped=False)
+    else:
+        index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
+    for block in store.blocks.since(span.begin + len(index), STEP):
+        block = block[: span.end - span.begin - len(index)]
+        index.add(block)
+        progress(len(block))
+        if span.begin + len(index) >= span.end:
+            break
+    path = place / f"rows-{span.begin:010d}-{span.end:010d}.faiss"
+    with replacing(path) as temporary:
+        index.write(temporary)
+    return IndexFile(path.name, span.begin, len(index), path.stat().st_size, file_digest(path))
 
 
 def build(
@@ -174,32 +220,28 @@ class _IndexBuild:
         if manifest.kind == ann.FLAT:
             manifest.write(place)
             return manifest
-        blocks = self.store.blocks
         empty = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
         size = self.request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
         self.progress(manifest.rows)
-        while manifest.rows < len(blocks):
-            kept, first = manifest.files, manifest.rows
-            if kept and kept[-1].rows < size:
-                *kept, last = kept
-                begin, index = last.first, read_part(place, last, manifest, mapped=False)
-            else:
-                begin, index = first, FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
-            for block in blocks.since(first, STEP):
-                block = block[: size - len(index)]
-                index.add(block)
-                self.progress(len(block))
-                if len(index) >= size:
-                    break
-            path = place / f"rows-{begin:010d}-{begin + len(index):010d}.faiss"
-            with replacing(path) as temporary:
-                index.write(temporary)
-            file = IndexFile(path.name, begin, len(index), path.stat().st_size, file_digest(path))
-            manifest = replace(manifest, files=[*kept, file], recall=None, faiss=str(require_faiss().__version__))
+        spans = _spans(manifest, len(self.store.blocks), size)
+        made: Iterator[IndexFile]
+        if self.request.fill is None:
+            made = (fill_file(self.store, place, manifest, span, self.progress) for span in spans)
+        else:
+            made = self._told(self.request.fill(self.store, place, manifest, spans), spans)
+        kept = [file for file in manifest.files if file not in [span.grown for span in spans]]
+        for file in made:
+            kept.append(file)
+            manifest = replace(manifest, files=list(kept), recall=None, faiss=str(require_faiss().__version__))
             manifest.write(place)
-            _clear(place, manifest)
         _clear(place, manifest)
         return manifest
+
+    def _told(self, files: Iterator[IndexFile], spans: list[FileSpan]) -> Iterator[IndexFile]:
+        """Advance the progress by files that are made elsewhere."""
+        for file, span in zip(files, spans, strict=True):
+            self.progress(file.rows - (span.grown.rows if span.grown else 0))
+            yield file
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
         """Measure recall and speed, choose the search parameter, and write both into the manifest."""
@@ -214,6 +256,15 @@ class _IndexBuild:
         manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
         manifest.write(place)
         return manifest
+
+
+def _spans(manifest: IndexManifest, rows: int, size: int) -> list[FileSpan]:
+    """Return the files of `size` rows that an index lacks up to a number of rows; the last of its own may grow."""
+    last = manifest.files[-1] if manifest.files else None
+    grown = last if last is not None and last.rows < size and manifest.rows < rows else None
+    begin = manifest.rows if grown is None else grown.first
+    spans = [FileSpan(start, min(start + size, rows)) for start in range(begin, rows, size)]
+    return [replace(spans[0], grown=grown), *spans[1:]] if spans else []
 
 
 def _clear(place: Path, manifest: IndexManifest) -> None:

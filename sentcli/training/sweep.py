@@ -225,6 +225,9 @@ class SweepObserver(Protocol):
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Is called before a run, and returns the observer of its steps."""
 
+    def finished(self, run: SweepRun) -> None:
+        """Is called after a run that another process has made."""
+
     def skipped(self, run: SweepRun) -> None:
         """Is called for a run that had finished before."""
 
@@ -257,13 +260,33 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
 
 def _run(run: SweepRun, results: Path, observer: SweepObserver) -> dict[str, Any]:
     """Return the record of a run from the file of results, or run it and add its record."""
-    prepared = prepare(runs.after_first_stage(run.request, partial(observer.starts, run)))
-    key = digest(prepared.identity(changed_only=True))
-    record = None if run.request.overwrite else agree(read_results(results).get(key))
-    if record is not None and not (run.request.sts and record["results"].get("sts") is None):
+    record, is_new = make_record(run, lambda key: agree(read_results(results).get(key)), partial(observer.starts, run))
+    if is_new:
+        append_record(results, record)
+    else:
         observer.skipped(run)
-        return record
-    result = runs.run(prepared, observer.starts(run, prepared))
+    return record
+
+
+def make_record(
+    run: SweepRun, find: Callable[[str], dict[str, Any] | None], starts: Callable[[Prepared], Observer | None]
+) -> tuple[dict[str, Any], bool]:
+    """Make a run, unless it has a record.
+
+    Args:
+        run: the run.
+        find: returns the record with a digest, if there is one.
+        starts: called before the first step; returns the observer of the training.
+
+    Returns:
+        The record, and whether it is new.
+    """
+    prepared = prepare(runs.after_first_stage(run.request, starts))
+    key = digest(prepared.identity(changed_only=True))
+    record = None if run.request.overwrite else find(key)
+    if record is not None and not (run.request.sts and record["results"].get("sts") is None):
+        return record, False
+    result = runs.run(prepared, starts(prepared))
     settings = prepared.method.settings
     new_record: dict[str, Any] = finite(
         {
@@ -278,11 +301,10 @@ def _run(run: SweepRun, results: Path, observer: SweepObserver) -> dict[str, Any
             "environment": environment(prepared.encoder.backend.device, settings.precision, settings.seed),
         }
     )
-    _append(results, new_record)
-    return new_record
+    return new_record, True
 
 
-def _append(path: Path, record: Mapping[str, Any]) -> None:
+def append_record(path: Path, record: Mapping[str, Any]) -> None:
     """Add a line to the file, replacing an incomplete last line; a lock protects it from other sweeps."""
     if not is_first():
         return

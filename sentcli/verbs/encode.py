@@ -12,7 +12,7 @@ from sentcli import console
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import Format, IdField, OptionalModel, Overwrite, TextField
+from sentcli.verbs.options import ClusterOptions, Format, IdField, OptionalModel, Overwrite, TextField
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def encode(
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
     check: Annotated[str | None, Flag(metavar="DIR", panel="Output")] = None,
+    cluster: Annotated[ClusterOptions, Group("Cluster")] = ClusterOptions(),
 ) -> Outcome:
     """Turn text files into vectors: row i of the output is row i of the input.
 
@@ -114,6 +115,7 @@ def encode(
       sentcli encode a.csv b.csv.gz --text-field body -o vectors.parquet -m minilm
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
+      sentcli encode corpus.jsonl -o corpus-vectors -m minilm --ray auto --resume
       sentcli encode --check corpus-vectors
       sentcli encode "s3://bucket/*.jsonl" -o s3://bucket/vectors -m minilm
       cat sentences.txt | sentcli encode - -o - -m minilm
@@ -122,17 +124,18 @@ def encode(
         return _check(check)
     from sentcli import bulk
     from sentcli.bulk.engines import parse_devices
-    from sentcli.encoder.announce import load_encoder
     from sentcli.io.column_types import parse_types
     from sentcli.io.dataset import ShardShare
     from sentcli.io.readers import ReadOptions
     from sentcli.io.writers import output_kind
+    from sentcli.verbs.cluster_work import open_encoder
 
     if not inputs or output is None or model is None:
         missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"
         raise InputError(f"missing {missing}; see sentcli encode --help")
     if devices is not None and options.device != "auto":
         raise InputError("--device and --devices: give one of them")
+    _check_cluster(cluster.ray, devices, output)
     names = parse_devices(devices) if devices is not None else []
     share = ShardShare.parse(writing.shard) if writing.shard is not None else ShardShare()
     resume, append = writing.resume, writing.append
@@ -147,34 +150,75 @@ def encode(
     console.detail(f"{parsed_inputs.survey.rows} rows in {len(parsed_inputs.sources)} inputs")
     _check_types(parsed_inputs, types)
     outcome = Outcome("encode", model)
-    encoder = load_encoder(model, replace(options, device=names[0]) if names else options)
-    outcome.protocol = encoder.describe()
-    outcome.ran_on(encoder.backend.device, encoder.backend.precision)
+    load = replace(options, device=names[0]) if names else options
+    shards = -(-parsed_inputs.survey.rows // writing.shard_rows)
+    with open_encoder(model, load, cluster, most=shards) as (encoder, elsewhere):
+        outcome.protocol = encoder.describe()
+        outcome.ran_on(encoder.backend.device, encoder.backend.precision)
+        prefix = _prefix(encoder, prompt_name, prompt)
+        smaller = _smaller(encoder, parsed_inputs, prefix, vectors, continues=resume or append)
+        loaded = {
+            "model": model,
+            **vars(options),
+            "backend": encoder.backend.name,
+            "precision": encoder.backend.precision,
+        }
+        settings = bulk.EncodeSettings(
+            shard_rows=writing.shard_rows,
+            resume=resume,
+            append=append,
+            part=share,
+            prompt=prefix,
+            batch_tokens=batch_tokens,
+            on_long=reading.on_long,
+            smaller=smaller,
+            devices=names,
+            load={key: value for key, value in loaded.items() if key != "device"},
+            elsewhere=elsewhere,
+        )
+        directory = output_kind(output) == "directory"
+        with console.resumable(output, can=directory), console.encoding("encoding", parsed_inputs.survey.rows) as bar:
+            summary = bulk.encode_files(encoder, parsed_inputs, output, settings, progress=bar)
+        _print_summary(summary, encoder, reading.on_long)
+        choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
+        outcome.protocol |= {
+            "prompt": prefix,
+            **choices,
+            "devices": names or None,
+            "ray": cluster.ray,
+            **smaller.described(),
+        }
+    return outcome.finish(_results(summary))
+
+
+def _check_cluster(address: str | None, devices: str | None, output: str) -> None:
+    """Refuse options that do not go with ``--ray``, or a cluster that does not answer."""
+    from sentcli.cluster import check_address
+    from sentcli.io.remote_names import is_remote
+    from sentcli.io.writers import output_kind
+
+    if address is None:
+        return
+    if devices is not None:
+        raise InputError("--devices and --ray: give one of them; with --ray, --workers says how many processes")
+    if output_kind(output) != "directory":
+        raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
+    if address != "local" and is_remote(output):
+        raise InputError(
+            f"--ray {address}: the workers of a cluster write into a folder that all nodes share, not into a store; "
+            "--ray local writes into one"
+        )
+    check_address(address)
+
+
+def _prefix(encoder: SentenceEncoder, prompt_name: str | None, prompt: str | None) -> str:
+    """Return the text in front of each row, and warn if a model with prompts gets none."""
     prefix = encoder.prompt_text(prompt_name, prompt)
     if prompt_name is None and prompt is None and not prefix and any(encoder.spec.prompts.values()):
         known = ", ".join(name for name, text in encoder.spec.prompts.items() if text)
-        console.warn(f"{model} was trained with prompts ({known}), and these rows get none; --prompt-name chooses one")
-    smaller = _smaller(encoder, parsed_inputs, prefix, vectors, continues=resume or append)
-    loaded = {"model": model, **vars(options), "backend": encoder.backend.name, "precision": encoder.backend.precision}
-    settings = bulk.EncodeSettings(
-        shard_rows=writing.shard_rows,
-        resume=resume,
-        append=append,
-        part=share,
-        prompt=prefix,
-        batch_tokens=batch_tokens,
-        on_long=reading.on_long,
-        smaller=smaller,
-        devices=names,
-        load={key: value for key, value in loaded.items() if key != "device"},
-    )
-    directory = output_kind(output) == "directory"
-    with console.resumable(output, can=directory), console.encoding("encoding", parsed_inputs.survey.rows) as bar:
-        summary = bulk.encode_files(encoder, parsed_inputs, output, settings, progress=bar)
-    _print_summary(summary, encoder, reading.on_long)
-    choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
-    outcome.protocol |= {"prompt": prefix, **choices, "devices": names or None, **smaller.described()}
-    return outcome.finish(_results(summary))
+        what = f"{encoder.model} was trained with prompts ({known}), and these rows get none"
+        console.warn(f"{what}; --prompt-name chooses one")
+    return prefix
 
 
 def _check_types(inputs: Inputs, types: dict[str, str]) -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
+from sentcli.verbs.cluster_work import open_cluster, open_encoder
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions, recall_table
-from sentcli.verbs.options import DocPrompt, OptionalModel, Overwrite, QueryPrompt
+from sentcli.verbs.options import ClusterOptions, DocPrompt, OptionalModel, Overwrite, QueryPrompt
 from sentcli.verbs.outcome import Outcome
 from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
+    from sentcli.bulk.encode import ShardMaker
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.index import IndexRequest
     from sentcli.search.store import IndexManifest, Store
 
-    Prepare = Callable[[Callable[[int, int], None]], SentenceEncoder | None]
+    Prepare = Callable[[Callable[[int, int], None]], AbstractContextManager[SentenceEncoder | None]]
     """Encodes files of text, if there are any, after a check of rows and dimension, and returns the model or None."""
 
 WORDS = "bm25"
@@ -41,6 +43,7 @@ def index(
     doc_prompt: DocPrompt = None,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     overwrite: Overwrite = False,
+    cluster: Annotated[ClusterOptions, Group("Cluster")] = ClusterOptions(),
 ) -> Outcome:
     """Build an index over encoded text once, for `retrieve --corpus` to use.
 
@@ -72,7 +75,7 @@ def index(
     if database.to is not None:
         from sentcli.verbs.index_collection import index_collection
 
-        _check_database(what, output, query_prompt, text, check=check)
+        _check_database(what, output, query_prompt, text, cluster, check=check)
         return index_collection(inputs, what, database, model, text, doc_prompt, options, overwrite=overwrite)
     if database != DatabaseOptions():
         raise InputError("--collection and --prune go with --to milvus:URI")
@@ -82,16 +85,23 @@ def index(
     _check_words(what, settings, query_prompt)
     if check:
         return _check(directory)
+    _check_ray(cluster.ray, what.type, folder)
 
-    def prepare(check: Callable[[int, int], None]) -> SentenceEncoder | None:
+    @contextmanager
+    def prepare(check: Callable[[int, int], None]) -> Iterator[SentenceEncoder | None]:
         if model is None:
-            return None
-        from sentcli.encoder.announce import load_encoder
+            yield None
+            return
+        with ExitStack() as stack:
 
-        if output is None:
-            return load_encoder(model, options)
-        load = partial(load_encoder, model, options)
-        return _encode(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
+            def load(most: int) -> tuple[SentenceEncoder, ShardMaker | None]:
+                elsewhere = cluster if output is not None else ClusterOptions()
+                return stack.enter_context(open_encoder(model, options, elsewhere, most=most))
+
+            if output is None:
+                yield load(1)[0]
+            else:
+                yield _encode(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
 
     store_folder = folder or output or Path()
     if what.type == WORDS:
@@ -100,7 +110,7 @@ def index(
         request = IndexRequest(
             what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
         )
-        outcome = _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, append=text.append)
+        outcome = _index_vectors(store_folder, request, what.queries, prepare, doc_prompt, cluster, append=text.append)
     if folder is not None and is_remote(inputs[0]):
         FolderCopy(inputs[0].rstrip("/"), folder).upload(INDEXES, last=INDEX)
         console.note(f"the index is in {inputs[0]}")
@@ -123,15 +133,37 @@ def _check_words(what: IndexOptions, settings: dict[str, int], query_prompt: str
 
 
 def _check_database(
-    what: IndexOptions, output: Path | None, query_prompt: str | None, text: TextOptions, *, check: bool
+    what: IndexOptions,
+    output: Path | None,
+    query_prompt: str | None,
+    text: TextOptions,
+    cluster: ClusterOptions,
+    *,
+    check: bool,
 ) -> None:
     """Refuse options of indexes that stand beside the vectors."""
     others = {
         **{"--set": what.set, "--queries": what.queries, "--file-rows": what.file_rows, "-o": output},
         **{"--query-prompt": query_prompt, "--append": text.append, "--check": check},
+        "--ray": cluster.ray,
     }
     if wrong := [name for name, value in others.items() if value]:
         raise InputError(f"{wrong[0]} does not go with --to: the rows and the index are in the database")
+
+
+def _check_ray(address: str | None, kind: str, folder: Path | None) -> None:
+    """Refuse ``--ray`` where there is nothing to do for it, or a cluster that is not there.
+
+    Raises:
+        InputError: with what is wrong.
+    """
+    from sentcli.cluster import check_address
+
+    if address is None:
+        return
+    if folder is not None and kind in (WORDS, "flat"):
+        raise InputError(f"--ray builds the files of an index of vectors; --type {kind} has none")
+    check_address(address)
 
 
 def _check_usage(
@@ -166,7 +198,8 @@ def _index_words(folder: Path, language: str, prepare: Prepare | None) -> Outcom
     require_bm25s()
     check_language(language)
     if prepare is not None:
-        prepare(lambda rows, dimension: None)
+        with prepare(lambda rows, dimension: None):
+            pass
     store = Store.open(folder)
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
@@ -176,7 +209,14 @@ def _index_words(folder: Path, language: str, prepare: Prepare | None) -> Outcom
 
 
 def _index_vectors(
-    folder: Path, request: IndexRequest, queries: str | None, prepare: Prepare, doc_prompt: str | None, *, append: bool
+    folder: Path,
+    request: IndexRequest,
+    queries: str | None,
+    prepare: Prepare,
+    doc_prompt: str | None,
+    cluster: ClusterOptions,
+    *,
+    append: bool,
 ) -> Outcome:
     """Build an index of faiss; an index that cannot be built is refused before text is encoded."""
     from sentcli.io.sources import open_source
@@ -195,19 +235,22 @@ def _index_vectors(
         recipe = ann.recipe(request.kind, least_rows, dimension)
         indexing.check_recipe(recipe, dimension, request.similarity, request.settings)
 
-    encoder = prepare(check)
-    store = Store.open(folder)
-    if encoder is not None:
-        origin = store.origin
-        origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
-    if source is not None:
-        if encoder is None:
-            raise InputError("--queries are encoded: give the model with -m")
-        texts = [text for _, text in read_queries(source)]
-        prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
-        vectors = encoder.encode(texts, prompt=prompt)
-        request = replace(request, queries=store.origin.fitted(vectors, normalized=encoder.spec.normalizes))
-    manifest = _build(store, request)
+    with prepare(check) as encoder:
+        store = Store.open(folder)
+        if encoder is not None:
+            origin = store.origin
+            origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
+        if source is not None:
+            if encoder is None:
+                raise InputError("--queries are encoded: give the model with -m")
+            texts = [text for _, text in read_queries(source)]
+            prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
+            vectors = encoder.encode(texts, prompt=prompt)
+            request = replace(request, queries=store.origin.fitted(vectors, normalized=encoder.spec.normalizes))
+    if cluster.ray is None or request.kind == ann.FLAT:
+        manifest = _build(store, request)
+    else:
+        manifest = _build_on_ray(store, request, cluster)
     outcome.model = store.origin.model
     outcome.protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
@@ -230,7 +273,7 @@ def _encode(
     folder: Path,
     text: TextOptions,
     doc_prompt: str | None,
-    load: Callable[[], SentenceEncoder],
+    load: Callable[[int], tuple[SentenceEncoder, ShardMaker | None]],
     check: Callable[[int, int], None],
     *,
     overwrite: bool,
@@ -242,7 +285,8 @@ def _encode(
         folder: the directory of vectors that is written.
         text: how the files are read.
         doc_prompt: text in front of each document; None is the model's own.
-        load: loads the model, after the files have been read.
+        load: loads the model, after the files have been read; given the number of shards, it returns the encoder and
+            what makes shards with it, if that is not this process.
         check: is called with the numbers of rows and dimensions before anything is encoded.
         overwrite: replace a directory that exists.
     """
@@ -254,10 +298,10 @@ def _encode(
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
     types = {} if overwrite else bulk.types_of(output)
     inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field, types=types), output=output)
-    encoder = load()
+    encoder, elsewhere = load(-(-inputs.survey.rows // bulk.EncodeSettings.shard_rows))
     check(inputs.survey.rows, encoder.dimension)
     prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
-    settings = bulk.EncodeSettings(resume=resume, append=text.append, prompt=prompt)
+    settings = bulk.EncodeSettings(resume=resume, append=text.append, prompt=prompt, elsewhere=elsewhere)
     with console.resumable(output), console.encoding("encoding", inputs.survey.rows) as bar:
         summary = bulk.encode_files(encoder, inputs, output, settings, progress=bar)
     console.note(f"{summary.counts.rows} rows encoded -> {output}, which has {summary.rows}")
@@ -293,6 +337,16 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
     if manifest.rows > GROWN * manifest.built_for:
         console.warn(f"the index was made for {manifest.built_for} rows: build it again with --overwrite")
     return manifest
+
+
+def _build_on_ray(store: Store, request: IndexRequest, cluster: ClusterOptions) -> IndexManifest:
+    """Build the files of an index on a cluster; there is one for each shard, if nothing else is asked for."""
+    from sentcli.search.on_ray import filling_on_ray
+
+    request = replace(request, file_rows=request.file_rows or store.manifest.shard_rows)
+    files = -(-len(store.blocks) // (request.file_rows or 1))
+    with open_cluster(cluster, most=files, on_cpu=True) as (_, workers):
+        return _build(store, replace(request, fill=filling_on_ray(workers)))
 
 
 def _check(folder: Path) -> Outcome:

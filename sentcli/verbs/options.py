@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_doc import Doc
 from annotated_types import Ge, Le
 
+from sentcli.errors import InputError
 from sentcli.verbs.declaration import Flag
 
 if TYPE_CHECKING:
@@ -29,6 +30,29 @@ PairFields = Annotated[
 ]
 Overwrite = Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")]
 Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Work on a Ray cluster.
+
+    Attributes:
+        ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine
+            belongs to; or its address.
+        workers: Processes that work at the same time; default: one a GPU, else one a node.
+        cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.
+        gpus_per_worker: GPUs that each reserves; default: 1 if there are any.
+    """
+
+    ray: Annotated[str | None, Flag(metavar="local|auto|HOST:PORT")] = None
+    workers: Annotated[int | None, Ge(1)] = None
+    cpus_per_worker: Annotated[int | None, Ge(1)] = None
+    gpus_per_worker: Annotated[float | None, Ge(0)] = None
+
+    def __post_init__(self) -> None:
+        numbers = (self.workers, self.cpus_per_worker, self.gpus_per_worker)
+        if self.ray is None and any(number is not None for number in numbers):
+            raise InputError("--workers, --cpus-per-worker and --gpus-per-worker go with --ray")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.io.labelled import Kind
 from sentcli.methods import METHODS
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import OptionalModel, Overwrite
+from sentcli.verbs.options import ClusterOptions, OptionalModel, Overwrite
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ def train(
     training: Annotated[TrainingOptions, Group("Training")] = TrainingOptions(),
     several: Annotated[SweepOptions, Group("Several runs")] = SweepOptions(),
     logging: Annotated[LogOptions, Group("Output")] = LogOptions(),
+    cluster: Annotated[ClusterOptions, Group("Cluster")] = ClusterOptions(),
 ) -> Outcome:
     """Train a sentence encoder, on plain text unless the method is supervised.
 
@@ -220,6 +221,8 @@ def train(
     varied = {key for point in points for key in point}
     if several.results is not None and not points:
         raise InputError("--results belongs to --seeds or --sweep; a single run has metrics.jsonl and --json")
+    if cluster.ray is not None:
+        _check_ray(cluster.ray, method, points, logging.log_to)
     if training.seed is not None and seeds:
         raise InputError("--seed and the seeds of a sweep: give one of them")
     sized = corpus.limit or corpus.fraction or (recipe and recipe.limit) or varied & {"limit", "fraction", "recipe"}
@@ -264,8 +267,29 @@ def train(
         )
         trackers = logging.log_to or []
         if points:
-            return run_many(request, points, seeds, several.results or output / "results.jsonl", trackers)
+            results = several.results or output / "results.jsonl"
+            return run_many(request, points, seeds, results, trackers, cluster)
         return run_one(request, trackers)
+
+
+def _check_ray(address: str, method: str | None, points: list[dict[str, Any]], trackers: list[str] | None) -> None:
+    """Refuse what does not go together with ``--ray``, or a cluster that is not there.
+
+    Raises:
+        InputError: with what to do instead.
+    """
+    from sentcli.cluster import check_address
+    from sentcli.processes import launched
+
+    if not points:
+        raise InputError("--ray makes the runs of --seeds or --sweep; several processes on one run need torchrun")
+    if launched() > 1:
+        raise InputError("--ray starts processes itself: give the command without torchrun or accelerate")
+    if method is not None and method.endswith(".py"):
+        raise InputError("--ray and --method FILE.py: the nodes do not have the method; run them one after the other")
+    if trackers:
+        raise InputError("--ray and --log-to: several runs at a time have no tracker; each has its metrics.jsonl")
+    check_address(address)
 
 
 def _choice(

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.verbs import training_view
+from sentcli.verbs.cluster_work import open_cluster
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from sentcli.training.observer import Observer
     from sentcli.training.prepare import Prepared
     from sentcli.training.request import TrainRequest
-    from sentcli.training.sweep import SweepRun
+    from sentcli.training.sweep import SweepResult, SweepRun
+    from sentcli.verbs.options import ClusterOptions
 
 
 def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
@@ -56,7 +58,12 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
 
 
 def run_many(
-    request: TrainRequest, points: list[dict[str, Any]], seeds: list[int], results: Path, log_to: list[str]
+    request: TrainRequest,
+    points: list[dict[str, Any]],
+    seeds: list[int],
+    results: Path,
+    log_to: list[str],
+    cluster: ClusterOptions,
 ) -> Outcome:
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
@@ -66,7 +73,11 @@ def run_many(
     sweep.check_sweep_folder(request, results)
     outcome = Outcome("train", request.model, silent=not is_first())
     with console.resumable(request.output), ExitStack() as shown:
-        ran = sweep.run_all(planned, results, SweepView(planned, log_to, shown))
+        view = SweepView(planned, log_to, shown)
+        if cluster.ray is None:
+            ran = sweep.run_all(planned, results, view)
+        else:
+            ran = _run_on_ray(planned, results, view, cluster, request.device)
     if not is_first():
         return outcome
     for name, message in ran.failed.items():
@@ -93,6 +104,21 @@ def run_many(
     return outcome
 
 
+def _run_on_ray(
+    planned: list[SweepRun], results: Path, view: SweepView, cluster: ClusterOptions, device: str
+) -> SweepResult:
+    """Make the runs on a cluster, after comparing the start models on its nodes."""
+    from sentcli.encoder.on_nodes import require_same_weights
+    from sentcli.training.on_ray import run_all_on_ray
+
+    with open_cluster(cluster, most=len(planned), on_cpu=device == "cpu") as (found, workers):
+        for model in {run.request.model: None for run in planned}:
+            require_same_weights(found, model)
+        if not workers.gpus and any(node.gpus for node in found):
+            device = "cpu"
+        return run_all_on_ray(planned, results, view, workers, device)
+
+
 class SweepView:
     """Prints which run of a sweep starts, and shows its steps until the next one starts.
 
@@ -109,6 +135,10 @@ class SweepView:
         """Print which run starts, and show its steps."""
         console.note(self._title(run))
         return self.views.enter_context(training_view.training(prepared, self.log_to))
+
+    def finished(self, run: SweepRun) -> None:
+        """Print that another process has made a run."""
+        console.note(f"{self._title(run)}: finished")
 
     def skipped(self, run: SweepRun) -> None:
         """Print that a run has finished before."""

@@ -73,7 +73,10 @@ def test_doctor(run):
     done = run("doctor", "--json", "-", check=0)
     results = json.loads(done.stdout)["results"]
     assert results["versions"]["sentcli"] == __version__
-    assert {"cpu", "gpu", "openvino", "minilm", "maps", "remote", "track", "trees", "dev"} == set(results["extras"])
+    extras = {"cluster", "cpu", "gpu", "openvino", "minilm", "maps", "milvus", "remote", "track", "trees", "dev"}
+    assert extras == set(results["extras"])
+        results["extras"]
+    )
     assert "cpu" in results["devices"]
     assert "Models by short name" in done.stderr
     at_hand = {model["name"]: model["where"] for model in results["models"]}

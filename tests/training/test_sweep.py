@@ -168,7 +168,7 @@ def test_results_are_never_lost(tmp_path):
     ):
         path.write_bytes(before)
         assert list(sweep.read_results(path)) == kept
-        sweep._append(path, {"digest": "c"})
+        sweep.append_record(path, {"digest": "c"})
         assert list(sweep.read_results(path)) == [*kept, "c"]
     for foreign in (b"words", b'{"mine": 1}', b'{"mine": 1}\n', b"words\n" + whole):
         path.write_bytes(foreign)

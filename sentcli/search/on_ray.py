@@ -1,0 +1,69 @@
+"""The files of an index on Ray: each is built by a task, on a node that sees the folder of the vectors."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sentcli.cluster import Workers, require_ray
+from sentcli.errors import SentcliError, one_line
+from sentcli.search.exact import require_faiss
+from sentcli.search.index import FileSpan, FillFiles, fill_file
+from sentcli.search.store import IndexFile, IndexManifest, Store
+
+RETRIES = 2
+"""How often a file is begun again after its process or node has died."""
+
+
+def filling_on_ray(workers: Workers) -> FillFiles:
+    """Return what builds files of an index on the connected cluster, as many at a time as there are workers.
+
+    Raises:
+        SentcliError: from the iterator, if a file cannot be built.
+    """
+
+    def fill(store: Store, place: Path, manifest: IndexManifest, spans: list[FileSpan]) -> Iterator[IndexFile]:
+        ray = require_ray()
+        task = ray.remote(num_cpus=workers.cpus, max_retries=RETRIES, scheduling_strategy="SPREAD")(_fill_in_task)
+        waiting = deque(spans)
+        begun: deque[tuple[FileSpan, Any]] = deque()
+        while waiting or begun:
+            references = [reference for _, reference in begun]
+            running = ray.wait(references, num_returns=len(begun), timeout=0)[1] if begun else []
+            if waiting and len(running) < workers.count:
+                span = waiting.popleft()
+                arguments = (str(store.folder.resolve()), str(place.resolve()), manifest, span, workers.cpus)
+                begun.append((span, task.remote(*arguments)))
+            elif references[0] not in running:
+                yield _result(ray, *begun.popleft())
+            else:
+                ray.wait(running)
+
+    return fill
+
+
+def _result(ray: Any, span: FileSpan, reference: Any) -> IndexFile:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        rows = f"rows {span.begin} to {span.end - 1} of the index"
+        raise SentcliError(f"{rows}: {RETRIES + 1} processes have died at them ({one_line(error)})") from error
+
+
+def _fill_in_task(folder: str, place: str, manifest: IndexManifest, span: FileSpan, threads: int) -> IndexFile:
+    """Build one file in a process of Ray.
+
+    Raises:
+        SentcliError: with a message alone, which can be sent to another process.
+    """
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    require_faiss().omp_set_num_threads(threads)
+    try:
+        return fill_file(Store.open(Path(folder)), Path(place), manifest, span, lambda rows: None)
+    except SentcliError as error:
+        raise SentcliError(str(error)) from None

@@ -1,0 +1,165 @@
+"""`encode --ray`: the bytes of one machine, and what it says before and while it works."""
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+import sentcli
+from tests.bulk.outputs import contents, manifest_of, message_of
+from tests.conftest import save_backbone
+
+SHARDS = ["--shard-rows", 40]
+
+
+@pytest.fixture
+def plain(encode, source, tmp_path):
+    """What one machine writes."""
+    encode(source, "-o", tmp_path / "plain", *SHARDS)
+    return tmp_path / "plain"
+
+
+def test_a_ray_of_its_own_writes_the_bytes_of_one_machine(encode, source, plain, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    call = [source, "-o", tmp_path / "out", *SHARDS, "--ray", "local", "--workers", 2, "--json", tmp_path / "r.json"]
+    done = encode(*call, env={name: value for name, value in os.environ.items() if "RAY" not in name} | {"HOME": home})
+    assert contents(tmp_path / "out") == contents(plain)
+    assert "Ray (local): nodes 1, workers 2, CPUs of each 1" in message_of(done)
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert (results["rows"], results["rows_encoded"]) == (300, 300)
+    assert results["duplicates"] == manifest_of(plain)["counts"]["duplicates"] > 0
+    assert not (home / ".ray").exists(), "a token in the home folder"
+
+
+@pytest.mark.slow
+def test_two_nodes_write_the_bytes_of_one_machine(two_nodes, encode, source, plain, tmp_path):
+    done = encode(source, "-o", tmp_path / "out", *SHARDS, "--ray", two_nodes.address)
+    assert contents(tmp_path / "out") == contents(plain)
+    assert "nodes 2, workers 2, CPUs of each 2" in message_of(done)
+
+
+@pytest.mark.slow
+def test_what_is_there_is_kept_and_rows_are_appended(two_nodes, encode, source, plain, tmp_path):
+    on_ray = ["--ray", two_nodes.address, *SHARDS]
+    (plain / "vectors-00003.npy").unlink()
+    before = contents(plain)
+    times = {path.name: path.stat().st_mtime_ns for path in plain.iterdir()}
+    done = encode(source, "-o", plain, *on_ray, "--resume")
+    assert "vectors-00003.npy is missing: its shard was made again" in message_of(done)
+    assert before.items() <= contents(plain).items()
+    redone = {path.name for path in plain.iterdir() if path.stat().st_mtime_ns != times.get(path.name)}
+    assert redone == {"vectors-00003.npy", "rows-00003.parquet", "manifest.json"}
+    shutil.copytree(plain, tmp_path / "more")
+    added = shutil.copy(source, source.with_name("added.csv"))
+    encode(added, "-o", plain, *SHARDS, "--append")
+    encode(added, "-o", tmp_path / "more", *on_ray, "--append")
+    assert manifest_of(plain)["rows_done"] == 600
+    assert contents(plain) == contents(tmp_path / "more")
+
+
+@pytest.mark.slow
+def test_all_that_decides_vectors_reaches_the_workers(two_nodes, encode, source, tmp_path):
+    call = [source, *SHARDS, "--prompt", "a big ", "--output-dtype", "int8", "--on-long", "truncate", "--shard", "2/3"]
+    call += ["--pca", tmp_path / "pca", "--backend", "torch", "--batch-tokens", 100]
+    encode(*call, "-o", tmp_path / "one", "--pca-dim", 8)
+    (tmp_path / "pca").rename(tmp_path / "pca-of-one")
+    encode(*call, "-o", tmp_path / "out", "--pca-dim", 8, "--ray", two_nodes.address, "--cpus-per-worker", 1)
+    assert (tmp_path / "pca").read_bytes() == (tmp_path / "pca-of-one").read_bytes()
+    assert contents(tmp_path / "one") == contents(tmp_path / "out")
+
+
+# Bad input
+
+
+def test_a_row_that_cannot_be_encoded_is_named_as_on_one_machine(two_nodes, encode, source, tmp_path):
+    long = [f"x{i},{'cat ' * 50},1\n" for i in range(2)]
+    lines = source.read_text().splitlines(keepends=True)
+    source.write_text("".join([*lines[:130], long[0], *lines[130:230], long[1], *lines[230:]]))
+    call = [source, *SHARDS, "--on-long", "error"]
+    plain = encode(*call, "-o", tmp_path / "plain", check=2)
+    failed = encode(*call, "-o", tmp_path / "out", "--ray", two_nodes.address, check=2)
+    assert "rows.csv, row 130 (id x0): its text has 52 tokens" in message_of(plain)
+    assert failed.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
+    assert [shard["number"] for shard in manifest_of(tmp_path / "out")["shards"]][:3] == [0, 1, 2]
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
+    encode(*call[:-1], "truncate", "-o", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["-o", "v.npy", "--ray", "local"], "--ray makes shards, so it needs a directory output"),
+        (["-o", "v", "--ray", "local", "--devices", "cpu,cpu"], "--devices and --ray: give one of them"),
+        (["-o", "v", "--workers", "2"], "--workers, --cpus-per-worker and --gpus-per-worker go with --ray"),
+        (["-o", "v", "--ray", "far-away"], "--ray far-away: give local, auto, or HOST:PORT"),
+        (["-o", "v", "--ray", "127.0.0.1:1"], "--ray 127.0.0.1:1 does not answer"),
+        (["-o", "v", "--ray", "no-such-host.invalid:6379"], "does not answer"),
+    ],
+)
+def test_usage(invoke, source, exported, tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    assert words in message_of(invoke("encode", source, *options, "-m", exported, check=2))
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_ray_that_is_not_installed(invoke, source, exported, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    failed = invoke("encode", source, "-o", tmp_path / "v", "-m", exported, "--ray", "local", check=1)
+    assert "--ray needs ray, which is not installed: pip install 'sentcli[cluster]'" in message_of(failed)
+
+
+@pytest.mark.slow
+def test_an_address_at_which_nothing_is_said_ends_within_half_a_minute(invoke, source, exported, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        failed = invoke("encode", source, "-o", tmp_path / "v", "-m", exported, "--ray", address, check=2)
+    assert f"--ray {address} does not answer (timed out)" in message_of(failed)
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.slow
+def test_more_than_any_node_has(two_nodes, encode, source, tmp_path):
+    failed = encode(source, "-o", tmp_path / "v", "--ray", two_nodes.address, "--gpus-per-worker", 1, check=2)
+    assert "no node has room for a worker of 1 CPUs and 1 GPUs" in message_of(failed)
+    assert not (tmp_path / "v").exists()
+
+
+@pytest.mark.slow
+def test_a_model_that_is_not_there(two_nodes, encode, source, tmp_path):
+    failed = encode(source, "-o", tmp_path / "v", "--ray", two_nodes.address, model=tmp_path / "gone", check=1)
+    assert "gone" in message_of(failed)
+    assert "node " in message_of(failed)
+
+
+# Nodes that differ
+
+
+@pytest.mark.slow
+def test_a_node_with_another_version_is_named_before_the_work(own_cluster, encode, source, tmp_path):
+    cluster = own_cluster(1)
+    foreign = tmp_path / "foreign"
+    shutil.copytree(Path(sentcli.__file__).parent, foreign / "sentcli")
+    (foreign / "sentcli" / "version.py").write_text('__version__ = "9.9.9"\n')
+    cluster.add_node(**cluster.common, num_cpus=2, node_name="odd", env_vars={"PYTHONPATH": str(foreign)})
+    failed = encode(source, "-o", tmp_path / "v", "--ray", cluster.address, check=1)
+    assert "has sentcli 9.9.9, this process" in message_of(failed)
+    assert not (tmp_path / "v").exists()
+
+
+@pytest.mark.slow
+def test_a_node_with_other_weights_is_named_before_the_work(own_cluster, encode, source, tmp_path):
+    """The model lies in the home folder, and both nodes have one of their own."""
+    cluster = own_cluster(0)
+    for name, seed in (("first", 0), ("second", 1)):
+        save_backbone(tmp_path / name / "bert", seed=seed)
+        cluster.add_node(**cluster.common, num_cpus=2, env_vars={"HOME": str(tmp_path / name)})
+    failed = encode(source, "-o", tmp_path / "v", "--ray", cluster.address, model="~/bert", check=1)
+    assert "has other weights of ~/bert than" in message_of(failed)
+    assert not (tmp_path / "v").exists()

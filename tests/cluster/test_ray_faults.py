@@ -1,0 +1,160 @@
+"""`encode --ray` while workers, nodes and the driver are killed: what it costs, and that the bytes stay the same."""
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.bulk.outputs import contents, manifest_of, message_of
+from tests.cluster.conftest import write_rows
+from tests.conftest import heed_ctrl_c
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+SHARDS = ["--shard-rows", 400]
+ROWS = 16_000
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Rows that keep two workers busy for some seconds, in forty shards."""
+    return write_rows(tmp_path_factory.mktemp("many") / "in" / "rows.csv", ROWS)
+
+
+@pytest.fixture(scope="module")
+def plain(many, exported, tmp_path_factory):
+    """What one machine writes."""
+    from typer.testing import CliRunner
+
+    from sentcli.cli.app import app
+
+    out = tmp_path_factory.mktemp("plain") / "out"
+    call = ["encode", many, "-o", out, *SHARDS, "-m", exported, "--pooling", "mean"]
+    assert CliRunner().invoke(app, [str(word) for word in call]).exit_code == 0
+    return contents(out)
+
+
+@contextmanager
+def killing(out, *names, times=1):
+    """Kill the workers that write these files, each file's so many times; yields the names as it kills."""
+    killed, ended = [], threading.Event()
+
+    def watch():
+        while not ended.is_set() and len(killed) < times * len(names):
+            for path in out.iterdir() if out.is_dir() else []:
+                found = re.fullmatch(r"\.(.+)\.(\d+)\.partial", path.name)
+                if found and found[1] in names and killed.count(found[1]) < times and kill_worker(int(found[2])):
+                    killed.append(found[1])
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        thread.join()
+
+
+def kill_worker(number):
+    """Kill a process if it is a worker; tell whether it was one."""
+    try:
+        is_worker = Path(f"/proc/{number}/cmdline").read_bytes().startswith(b"ray::ShardWorker")
+    except OSError:
+        return False
+    if is_worker:
+        os.kill(number, signal.SIGKILL)
+    return is_worker
+
+
+def shards_in(out, least=1, seconds=60):
+    """Wait until some shards are finished."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if (out / "manifest.json").exists() and len(manifest_of(out)["shards"]) >= least:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"not {least} shards within {seconds} s")
+
+
+def processes_of_ray():
+    """The numbers of the processes of Ray that began in a folder of a Ray of its own."""
+    lines = {path.parent.name: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")}
+    return {number for number, line in lines.items() if b"sentcli-ray-" in line}
+
+
+def test_killed_workers_cost_their_shards(two_nodes, encode, many, plain, tmp_path):
+    out = tmp_path / "out"
+    with killing(out, "vectors-00005.npy", "vectors-00017.npy"):
+        done = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address)
+    for number in (5, 17):
+        assert f"a worker has died at shard {number}, which is made again" in message_of(done)
+    assert contents(out) == plain
+
+
+@pytest.mark.slow
+def test_a_shard_at_which_workers_die_again_and_again(two_nodes, encode, many, plain, tmp_path):
+    out = tmp_path / "out"
+    with killing(out, "vectors-00005.npy", times=3):
+        failed = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address, check=1)
+    assert f"shard 5, which begins at {many}, row 2001: 3 workers have died at it" in message_of(failed)
+    assert len(manifest_of(out)["shards"]) == ROWS // 400 - 1
+    assert {name: data for name, data in plain.items() if "-00005" not in name and "manifest" not in name}.items() == {
+        name: data for name, data in contents(out).items() if "manifest" not in name
+    }.items()
+    encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address, "--resume")
+    assert contents(out) == plain
+
+
+@pytest.mark.slow
+def test_a_killed_node_costs_its_shards(own_cluster, encode, many, plain, tmp_path):
+    cluster, out = own_cluster(2), tmp_path / "out"
+    running = encode(many, "-o", out, *SHARDS, "--ray", cluster.address, wait=False)
+    shards_in(out, 3)
+    cluster.remove_node(sorted(cluster.worker_nodes, key=id)[0], allow_graceful=False)
+    _, errors = running.communicate(timeout=200)
+    assert running.returncode == 0, errors
+    assert "a worker has died at shard" in " ".join(errors.split())
+    assert contents(out) == plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [["--ray", "local"], []], ids=["on Ray", "on one machine"])
+def test_a_killed_driver_goes_on_with_resume_and_leaves_no_process(encode, many, plain, tmp_path, again):
+    out = tmp_path / "out"
+    running = encode(many, "-o", out, *SHARDS, "--ray", "local", wait=False, preexec_fn=heed_ctrl_c)
+    shards_in(out, 3)
+    running.kill()
+    running.communicate()
+    kept = {shard["number"] for shard in manifest_of(out)["shards"]}
+    end = time.monotonic() + 20
+    while processes_of_ray() and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not processes_of_ray()
+    done = encode(many, "-o", out, *SHARDS, *again, "--resume")
+    assert f"{400 * len(kept)} were there" in message_of(done)
+    assert contents(out) == plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_within_seconds(encode, many, tmp_path, kind):
+    out = tmp_path / "out"
+    call = [many, "-o", out, *SHARDS, "--ray", "local", "--workers", 2]
+    folders = set(Path("/tmp").glob("sentcli-ray-*"))
+    running = encode(*call, wait=False, preexec_fn=heed_ctrl_c)
+    shards_in(out, 3)
+    sent = time.monotonic()
+    running.send_signal(kind)
+    _, errors = running.communicate(timeout=60)
+    assert time.monotonic() - sent < 5
+    assert running.returncode == 128 + kind, errors
+    assert "the same command with --resume continues it" in " ".join(errors.split())
+    assert "Traceback" not in errors
+    assert not processes_of_ray()
+    assert set(Path("/tmp").glob("sentcli-ray-*")) <= folders

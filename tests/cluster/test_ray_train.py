@@ -1,0 +1,106 @@
+"""`train --seeds` and `--sweep` with ``--ray``: the models and lines of one run after the other."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.bulk.outputs import message_of
+
+TINY = ["--batch-size", 16, "--max-steps", 4, "--learning-rate", "1e-3", "--save-every", 2, "--method", "simcse"]
+
+
+@pytest.fixture
+def train(exported, text, tmp_path):
+    """Run `train` in a process of its own, with paths relative to its folder."""
+
+    def call(*arguments, check=0):
+        words = ["train", "-m", exported, "--data", text.name, *TINY, *arguments]
+        command = [sys.executable, "-m", "sentcli", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ}, timeout=300)
+        assert done.returncode == check, (done.returncode, done.stdout, done.stderr)
+        return done
+
+    return call
+
+
+def records(path):
+    """The lines of a file of results, without what a run took."""
+    lines = sorted(map(json.loads, path.read_text().splitlines()), key=lambda record: record["run"])
+    for record in lines:
+        for measured in ("sentences_per_second", "train_seconds"):
+            del record["results"][measured]
+    return lines
+
+
+@pytest.mark.slow
+def test_seeds_are_the_runs_of_one_after_the_other(two_nodes, train, tmp_path):
+    train("-o", "plain", "--seeds", "1,2,3")
+    on_ray = ["--ray", two_nodes.address, "--cpus-per-worker", 1]
+    done = train("-o", "out", "--seeds", "1,2,3", *on_ray, "--json", "r.json")
+    assert "3 of 3 runs have finished" in message_of(done)
+    for seed in (1, 2, 3):
+        weights = [(tmp_path / name / f"seed={seed}" / "model.safetensors").read_bytes() for name in ("plain", "out")]
+        assert weights[0] == weights[1]
+    assert records(tmp_path / "plain" / "results.jsonl") == records(tmp_path / "out" / "results.jsonl")
+    assert json.loads((tmp_path / "r.json").read_text())["results"]["seeds"] == [1, 2, 3]
+    again = train("-o", "out", "--seeds", "1,2,3,4", "--ray", two_nodes.address, "--resume")
+    assert message_of(again).count("finished before") == 3
+    assert "seed=4: finished" in message_of(again)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_killed_run_goes_on_from_its_checkpoint(two_nodes, train, tmp_path):
+    long = ["--seeds", "1", "--max-steps", 600, "--save-every", 20]
+    train("-o", "plain", *long)
+    metrics, killed = tmp_path / "out" / "seed=1" / "metrics.jsonl", []
+
+    def kill():
+        while not metrics.exists() or len(metrics.read_bytes().splitlines()) < 100:
+            time.sleep(0.01)
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                if path.read_bytes().startswith(b"ray::_run_in_task"):
+                    killed.append(int(path.parent.name))
+                    os.kill(killed[0], signal.SIGKILL)
+                    return
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    train("-o", "out", *long, "--ray", two_nodes.address, "--cpus-per-worker", 1)
+    thread.join()
+    assert killed
+    weights = [(tmp_path / name / "seed=1" / "model.safetensors").read_bytes() for name in ("plain", "out")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_leaves_the_others(two_nodes, train, tmp_path):
+    (tmp_path / "sweep.toml").write_text("[[grid]]\nbatch_size = [16, 100000, 8]\n")
+    failed = train("-o", "out", "--sweep", "sweep.toml", "--ray", two_nodes.address, check=1)
+    assert "1 of 3 runs failed" in message_of(failed)
+    assert "batch_size=100000" in message_of(failed)
+    assert len(records(tmp_path / "out" / "results.jsonl")) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--ray", "local"], "--ray makes the runs of --seeds or --sweep"),
+        (["--ray", "local", "--seeds", "1,2", "--log-to", "tensorboard"], "--ray and --log-to"),
+        (["--ray", "127.0.0.1:1", "--seeds", "1,2"], "--ray 127.0.0.1:1 does not answer"),
+        (["--workers", 2, "--seeds", "1,2"], "go with --ray"),
+    ],
+)
+def test_usage(invoke, exported, text, tmp_path, options, words):
+    failed = invoke("train", "-m", exported, "--data", text, *TINY, "-o", tmp_path / "out", *options, check=2)
+    assert words in message_of(failed)
+    assert not (tmp_path / "out").exists()
