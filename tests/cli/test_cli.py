@@ -75,8 +75,6 @@ def test_doctor(run):
     assert results["versions"]["sentcli"] == __version__
     extras = {"cluster", "cpu", "gpu", "openvino", "minilm", "maps", "milvus", "remote", "track", "trees", "dev"}
     assert extras == set(results["extras"])
-        results["extras"]
-    )
     assert "cpu" in results["devices"]
     assert "Models by short name" in done.stderr
     at_hand = {model["name"]: model["where"] for model in results["models"]}
