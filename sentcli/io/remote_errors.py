@@ -91,7 +91,8 @@ def explained(error: BaseException, name: str, doing: Doing) -> SentcliError:
         return SentcliError(f"{host} answers {status}, again after several attempts")
     if status in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
-    text = without_secrets(" ".join(str(error).split()))[:300]
+    in_own_words = scheme not in ("http", "https")  # of the web, the text may hold the whole address
+    text = without_secrets(" ".join(str(error).split()))[:300] if in_own_words else ""
     bad_name = isinstance(error, ValueError | NotImplementedError) or "ParamValidationError" in kinds
     kind = InputError if bad_name else SentcliError
     return kind(f"{name} cannot be {'read' if doing == 'read' else 'written'}: {text or type(error).__name__}")

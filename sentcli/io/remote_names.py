@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from sentcli.errors import InputError
@@ -70,16 +71,31 @@ def public_name(name: str) -> str:
     return public
 
 
-def public_names(values: Iterable[str]) -> dict[str, str]:
-    """Return the public names of the web addresses among some values, by address.
+def public_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a verb by name with public names, so that no output can hold a password of an address.
 
     Raises:
-        InputError: if two addresses have the same public name, so that they could not be told apart.
+        InputError: if there is a name with a scheme where there can only be a path, or two addresses have the same
+            public name, so that they could not be told apart.
     """
-    names = {value: public_name(value) for value in values if is_remote(value)}
-    if twin := next((name for name in names.values() if list(names.values()).count(name) > 1), None):
+    public: dict[str, str] = {}
+    for argument, value in values.items():
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, Path) and (scheme := scheme_of_path(item)):
+                option = f"--{argument.replace('_', '-')}"
+                raise InputError(f"{option} takes a path on this machine, which {scheme}:// is not; copy the files")
+            if isinstance(item, str) and is_remote(item):
+                public[item] = public_name(item)
+    names = list(public.values())
+    if twin := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"{twin}: two addresses differ only in their queries or users; download one of them first")
-    return names
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [shown(item) for item in value]
+        return public.get(value, value) if isinstance(value, str) else value
+
+    return {argument: shown(value) for argument, value in values.items()} if public else dict(values)
 
 
 def whole_address(name: str) -> str:

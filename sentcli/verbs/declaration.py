@@ -109,9 +109,9 @@ class Verb:
     def run(self, values: dict[str, Any]) -> Any:
         """Call the function with values for all arguments, and write the files of ``--json`` and ``--report``."""
         from sentcli import console
-        from sentcli.io.remote_names import in_names
+        from sentcli.io.remote_names import in_names, public_arguments
 
-        values = _public(values)
+        values = public_arguments(values)
         common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
         _check_outputs(common, values)
         for name, defaults in self.groups.items():
@@ -129,33 +129,6 @@ class Verb:
                 raise
             _write_outputs(result, common)
         return result
-
-
-def _public(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with web addresses cut to their public names, so that no output can hold a password of one.
-
-    Raises:
-        InputError: if something elsewhere is named where there can only be a path.
-    """
-    from sentcli.io.remote_names import public_names, scheme_of_path
-
-    items = [
-        (name, item)
-        for name, value in values.items()
-        for item in (value if isinstance(value, list | tuple) else [value])
-    ]
-    for name, item in items:
-        if isinstance(item, Path) and (scheme := scheme_of_path(item)):
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} takes a path on this machine, which {scheme}:// is not; copy the files")
-    names = public_names(item for _, item in items if isinstance(item, str))
-
-    def public(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [public(item) for item in value]
-        return names.get(value, value) if isinstance(value, str) else value
-
-    return {key: public(value) for key, value in values.items()} if names else dict(values)
 
 
 def _check_outputs(common: CommonOptions, others: Mapping[str, Any]) -> None:
