@@ -55,7 +55,7 @@ def test_files_of_others_are_not_touched(store, encode, rows):
 
 
 def test_an_interrupted_run_resumes_to_the_same_bytes(store, encode, rows, local, monkeypatch):
-    publish = DatasetWriter._publish
+    publish = DatasetWriter.add
 
     def interrupted(writer, number):
         if len(writer.manifest.shards) == 1:
@@ -63,7 +63,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(store, encode, rows, local
         publish(writer, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DatasetWriter, "_publish", interrupted)
+        patch.setattr(DatasetWriter, "add", interrupted)
         encode(rows, "-o", OUT, *SHARDS, check=130)
     assert store.names("out") == ["manifest.json", "rows-00000.parquet", "vectors-00000.npy"]
     assert encoded_rows(encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")) == 60
@@ -148,14 +148,14 @@ def test_an_output_that_cannot_be_written_is_refused_first(store, encode, output
 
 def test_a_store_that_fails_in_the_middle_keeps_what_it_has(store, encode, rows, local, monkeypatch):
     monkeypatch.setattr("sentcli.io.remote.PAUSES", (0.01,))
-    publish = DatasetWriter._publish
+    publish = DatasetWriter.add
 
     def failing(writer, number):
         store.fault = "500" if len(writer.manifest.shards) == 2 else ""
         publish(writer, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DatasetWriter, "_publish", failing)
+        patch.setattr(DatasetWriter, "add", failing)
         failed = encode(rows, "-o", OUT, *SHARDS, check=1)
     assert "the store of s3://corpora/out/vectors-00002.npy answers 500, again after several attempts" in failed.stderr
     store.fault = ""
