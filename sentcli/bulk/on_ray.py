@@ -90,6 +90,7 @@ class RayWorkers:
         self.asked: dict[Any, _Shard] = {}
         """The shards whose workers were asked how far they are, by the reference to the answer."""
         self.failed_starts = 0
+        """How many workers have died one after the other before the model was loaded."""
         self.mixed: set[str] = set()
         """How workers differ, as far as it was said."""
         self.first: WorkerFacts | None = None
@@ -153,6 +154,7 @@ class RayWorkers:
             console.warn(
                 f"nodes {facts.node} and {self.first.node} differ ({mixed}), and so may the last bits of vectors"
             )
+        self.failed_starts = 0
         self.idle.append(actor)
 
     def make(
@@ -189,6 +191,7 @@ class _Making:
         """The error of the first shard that has a row which cannot be encoded, with its number."""
         self.given_up: list[str] = []
         self.polled = self.working = time.monotonic()
+        """When the workers were asked last, and when there was one last."""
 
     def run(self, shards: Iterator[_Shard]) -> Counts:
         """Make all shards, and return the counts over their rows."""
@@ -231,7 +234,7 @@ class _Making:
     def _wait(self, seconds: float) -> None:
         """Take what the workers have done, and ask them now and then how far they are."""
         pool, now = self.pool, time.monotonic()
-        if pool.busy:
+        if pool.busy or pool.idle:  # idle ones wait for rows, for example while --resume reads what is finished
             self.working = now
         elif now - self.working > WAIT_SECONDS:
             raise SentcliError(NO_ROOM)
