@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
 
-from sentcli.io.writers import DatasetWriter
+from sentcli.io.writers import ShardWriter
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +258,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(encode, text, tmp_path, mo
     encode(text, "-o", tmp_path / "whole", "--shard-rows", 30)
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(DatasetWriter, "_publish", interrupted_after(finished))
+        patch.setattr(ShardWriter, "publish", interrupted_after(finished))
         encode(text, "-o", out, "--shard-rows", 30, check=130)
     assert json.loads((out / "manifest.json").read_text())["rows_done"] == 30 * finished
     assert len(contents(out)) == 1 + 2 * finished, "a shard that is not full was published, or a partial file left"
@@ -268,12 +268,12 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(encode, text, tmp_path, mo
 
 
 def interrupted_after(finished):
-    publish = DatasetWriter._publish
+    publish = ShardWriter.publish
 
-    def call(writer, number):
-        if len(writer.manifest.shards) == finished:
+    def call(writer):
+        if writer.place.number == finished:
             raise KeyboardInterrupt
-        publish(writer, number)
+        return publish(writer)
 
     return call
 
@@ -304,7 +304,7 @@ def unfinished(tiny_bert, tmp_path_factory):
     source = jsonl(folder / "a.jsonl", rows)
     arguments = ["encode", str(source), "-o", str(folder / "out"), "--shard-rows", "30", "-m", str(tiny_bert)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatasetWriter, "_publish", interrupted_after(1))
+        patch.setattr(ShardWriter, "publish", interrupted_after(1))
         assert CliRunner().invoke(app, arguments).exit_code == 130
     return source, folder / "out"
 

@@ -343,7 +343,7 @@ def test_an_index_is_measured_against_exact_search(make_random, retrieve, invoke
     from sentcli.search.ann import FaissIndex
 
     searched, search = [], FaissIndex.search
-    monkeypatch.setattr(FaissIndex, "search", lambda self, q, k: searched.append(k) or search(self, q, k))
+    monkeypatch.setattr(FaissIndex, "search", lambda self, q, k, mask: searched.append(k) or search(self, q, k, mask))
     folder = make_random("indexed", documents=200)
     call = ["--beir", folder, "-m", tiny_bert, "--top-k", 20]
     exact, flat = (retrieve(*call, *more) for more in ([], ["--index", "flat"]))
