@@ -17,7 +17,8 @@ from tests.search.conftest import clustered, write_directory
 from tests.search.test_conditions import CONDITIONS, TYPES, VALUES
 from tests.search.test_search import ROWS
 
-pytest.importorskip("milvus_lite", reason="Milvus comes with the extra sentcli[milvus]")
+for package in ("pymilvus", "milvus_lite", "milvus_lite.adapter.grpc.server"):
+    pytest.importorskip(package, reason="Milvus comes with the extra sentcli[milvus]")
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 from sentcli.io.readers import Block
 from sentcli.search import milvus
