@@ -17,8 +17,9 @@ from tests.search.conftest import clustered, write_directory
 from tests.search.test_conditions import CONDITIONS, TYPES, VALUES
 from tests.search.test_search import ROWS
 
-for package in ("pymilvus", "milvus_lite", "milvus_lite.adapter.grpc.server"):
-    pytest.importorskip(package, reason="Milvus comes with the extra sentcli[milvus]")
+pytest.importorskip("pymilvus", reason="Milvus comes with the extra sentcli[milvus]")
+pytest.importorskip("milvus_lite", reason="Milvus comes with the extra sentcli[milvus]")
+pytest.importorskip("milvus_lite.adapter.grpc.server", reason="Milvus comes with the extra sentcli[milvus]")
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 from sentcli.io.readers import Block
 from sentcli.search import milvus
