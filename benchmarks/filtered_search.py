@@ -82,7 +82,7 @@ def against_milvus(vectors, queries, numbers):
             columns=fields_of({"number": "int"}),
         )  # fmt: skip
         with milvus.connect(address, to_write=True) as client:
-            collection = milvus.Collection.create(client, address, "rows", record, rows)
+            collection = milvus.MilvusCollection.create(client, address, "rows", record, rows)
             ids = [str(i) for i in range(rows)]
             block = Block(ids, ids, {"number": numbers.tolist()})
             written = seconds(lambda: collection.upsert(block, vectors, ids))

@@ -77,8 +77,6 @@ Tree = Test | All | Either
 class Condition:
     """A condition that was read and checked against the columns of a corpus."""
 
-    text: str
-    """As the user wrote it."""
     tree: Tree
 
     @property
@@ -122,7 +120,7 @@ def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condit
         raise InputError(f"--where {text!r}: {_place(error)}; it takes {ALLOWED}") from error
     except RecursionError as error:
         raise InputError("--where: the condition is nested too deeply") from error
-    return Condition(text, tree)
+    return Condition(tree)
 
 
 def check_column(name: str, schema: Mapping[str, Any], corpus: str) -> None:

@@ -122,7 +122,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class Collection:
+class MilvusCollection:
     """A collection that is there."""
 
     client: Any
@@ -136,7 +136,7 @@ class Collection:
         return f"{self.address} {self.name}"
 
     @classmethod
-    def find(cls, client: Any, address: str, name: str) -> Collection | None:
+    def find(cls, client: Any, address: str, name: str) -> MilvusCollection | None:
         """Return a collection, or None if there is none of that name.
 
         Raises:
@@ -153,7 +153,7 @@ class Collection:
         return cls(client, name, address, Record.read(properties[RECORD], title))
 
     @classmethod
-    def open(cls, client: Any, address: str, name: str) -> Collection:
+    def open(cls, client: Any, address: str, name: str) -> MilvusCollection:
         """Return a collection.
 
         Raises:
@@ -168,7 +168,7 @@ class Collection:
         return found
 
     @classmethod
-    def create(cls, client: Any, address: str, name: str, record: Record, rows: int) -> Collection:
+    def create(cls, client: Any, address: str, name: str, record: Record, rows: int) -> MilvusCollection:
         """Make an empty collection.
 
         Args:
@@ -203,7 +203,7 @@ class Collection:
             client.create_collection(name, schema=schema, index_params=indexes, properties=properties)
         return cls(client, name, address, record)
 
-    def with_record(self, **changes: Any) -> Collection:
+    def with_record(self, **changes: Any) -> MilvusCollection:
         """Write changes of the record, and return the collection with them."""
         record = replace(self.record, **changes)
         with answering(self.title):
@@ -371,10 +371,10 @@ def _analyzer(language: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class CollectionCorpus:
+class MilvusCorpus:
     """The rows of a collection that meet a condition, to be searched as `corpus.Corpus` is."""
 
-    collection: Collection
+    collection: MilvusCollection
     condition: str = ""
     """A filter of Milvus; empty stands for all rows."""
 
@@ -386,6 +386,8 @@ class CollectionCorpus:
         found: list[list[list[tuple[str, float]]]] = []
         if way != "bm25":
             assert vectors is not None
+            origin = self.collection.origin
+            vectors = origin.fitted(vectors, normalized=bool(origin.normalize)) if origin.described() else vectors
             found.append(self.collection.nearest(vectors, candidates, self.condition))
         if way != "dense":
             found.append(self.collection.by_words(queries, candidates, self.condition))

@@ -10,12 +10,14 @@ import numpy as np
 
 from sentcli.search.ann import EFFORTS
 from sentcli.search.exact import TopK
-from sentcli.search.milvus import EFFORT, Collection
+from sentcli.search.milvus import EFFORT, MilvusCollection
 from sentcli.search.milvus_rows import VECTORS
 from sentcli.search.searcher import ENOUGH, SAMPLE, K
 
 
-def tune(collection: Collection, target: float, step: Callable[[str], object] = lambda text: None) -> dict[str, Any]:
+def tune(
+    collection: MilvusCollection, target: float, step: Callable[[str], object] = lambda text: None
+) -> dict[str, Any]:
     """Measure recall@10 of random rows as queries, which do not count as their own hits, at rising effort.
 
     Args:

@@ -20,7 +20,7 @@ from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.search.milvus import Collection
+    from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
     from sentcli.search.origin import Origin
     from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions
@@ -69,19 +69,19 @@ def index_collection(
     outcome = Outcome("index")
     outcome.ran_on("cpu", "fp32")
     address = str(database.to)
-    written = _stored(inputs, what, model, doc_prompt, options)
+    written = _stored(inputs, what, model, text, doc_prompt, options)
     if written is None:
         written = _texts(inputs, what, address, name, model, text, doc_prompt, options)
     hashes = np.sort(np.fromiter(map(hash, written.ids()), np.int64, written.rows))
     if repeated := len(hashes) - len(np.unique(hashes)):
         raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
     with milvus.connect(address, to_write=True) as client:
-        collection = milvus.Collection.find(client, address, name)
+        collection = milvus.MilvusCollection.find(client, address, name)
         if collection is not None and overwrite:
             collection.drop()
             collection = None
         if collection is None:
-            collection = milvus.Collection.create(client, address, name, written.record, written.rows)
+            collection = milvus.MilvusCollection.create(client, address, name, written.record, written.rows)
         elif changed := collection.record.differences(written.record):
             raise InputError(f"{collection.title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
         results = _write(collection, written)
@@ -134,14 +134,20 @@ def _record(settings: dict[str, Any], dimension: int, what: IndexOptions, schema
 
 
 def _stored(
-    inputs: Sequence[str], what: IndexOptions, model: str | None, doc_prompt: str | None, options: LoadOptions
+    inputs: Sequence[str],
+    what: IndexOptions,
+    model: str | None,
+    text: TextOptions,
+    doc_prompt: str | None,
+    options: LoadOptions,
 ) -> Written | None:
     """Return the rows of a directory or file that `encode` wrote; None for files of texts."""
     from sentcli.encoder.announce import load_encoder
     from sentcli.io.readers import ReadOptions
     from sentcli.search.vector_file import open_stored
 
-    stored = open_stored(inputs[0], None, ReadOptions()) if len(inputs) == 1 else None
+    read_options = ReadOptions(text.text_field, text.id_field)
+    stored = open_stored(inputs[0], None, read_options) if len(inputs) == 1 else None
     if stored is None:
         return None
     origin = stored.origin
@@ -234,7 +240,7 @@ def _settings(encoder: SentenceEncoder, prompt: str) -> dict[str, Any]:
     return {"model": encoder.model, "model_fingerprint": encoder.fingerprint(), **kept, "prompt": prompt}
 
 
-def _write(collection: Collection, written: Written) -> dict[str, int]:
+def _write(collection: MilvusCollection, written: Written) -> dict[str, int]:
     """Write the rows that are not there or differ, and count them."""
     from sentcli.search.milvus_rows import LONGEST, content_hash
 
@@ -256,7 +262,7 @@ def _write(collection: Collection, written: Written) -> dict[str, int]:
     return {"written": count, "unchanged": written.rows - count}
 
 
-def _prune(collection: Collection, hashes: npt.NDArray[np.int64], *, prune: bool) -> int:
+def _prune(collection: MilvusCollection, hashes: npt.NDArray[np.int64], *, prune: bool) -> int:
     """Delete rows whose id the corpus does not have, or say how many there are."""
     surplus = collection.count() - len(hashes)
     if surplus <= 0:
@@ -271,7 +277,7 @@ def _prune(collection: Collection, hashes: npt.NDArray[np.int64], *, prune: bool
     return len(gone)
 
 
-def _tuned(collection: Collection, target: float) -> Collection:
+def _tuned(collection: MilvusCollection, target: float) -> MilvusCollection:
     """Measure the index at rising effort, and keep the least one that reaches a recall."""
     from sentcli.search.milvus_recall import tune
 

@@ -13,7 +13,7 @@ from sentcli.verbs.hits import TOP_K, Hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.search.milvus import Collection, CollectionCorpus
+    from sentcli.search.milvus import MilvusCollection, MilvusCorpus
     from sentcli.verbs.options import CorpusOptions, SearchOptions
 
 
@@ -26,18 +26,18 @@ def open_collection(
     outcome: Hits,
     *,
     counts_only: bool,
-) -> Iterator[tuple[CollectionCorpus | None, SentenceEncoder | None, str]]:
+) -> Iterator[tuple[MilvusCorpus | None, SentenceEncoder | None, str]]:
     """Open a collection, set the facts of the outcome, and yield what `retrieve_corpus` yields for files.
 
     Raises:
         InputError: if there is no such collection, or its vectors do not compare with those of the encoder.
     """
-    from sentcli.search.milvus import MOST, Collection, CollectionCorpus, connect
+    from sentcli.search.milvus import MOST, MilvusCollection, MilvusCorpus, connect
 
     top_k = search.top_k or TOP_K
     _check_usage(options, search, top_k, MOST)
     with connect(str(options.corpus)) as client:
-        collection = Collection.open(client, str(options.corpus), str(options.collection))
+        collection = MilvusCollection.open(client, str(options.corpus), str(options.collection))
         condition = _condition(collection, options, outcome)
         if counts_only:
             yield None, None, ""
@@ -56,7 +56,7 @@ def open_collection(
                 console.note(f"index {record.kind}: {recall} against exact search when it was measured")
         if search.ways != ["dense"]:
             outcome.protocol["bm25"] = {"method": "milvus", "language": record.language}
-        yield CollectionCorpus(collection, condition), encoder, prompt
+        yield MilvusCorpus(collection, condition), encoder, prompt
 
 
 def _check_usage(options: CorpusOptions, search: SearchOptions, top_k: int, most: int) -> None:
@@ -70,7 +70,7 @@ def _check_usage(options: CorpusOptions, search: SearchOptions, top_k: int, most
         raise InputError(f"--top-k {top_k}: Milvus finds at most {most:,}")
 
 
-def _condition(collection: Collection, options: CorpusOptions, outcome: Hits) -> str:
+def _condition(collection: MilvusCollection, options: CorpusOptions, outcome: Hits) -> str:
     """Return ``--where`` as a filter of Milvus, and count the rows that meet it by ``--count-by``."""
     from sentcli.search.conditions import check_column, parse_condition
     from sentcli.search.milvus_rows import filter_of
@@ -90,7 +90,7 @@ def _condition(collection: Collection, options: CorpusOptions, outcome: Hits) ->
 
 
 def _encoder(
-    collection: Collection, models: Sequence[str], search: SearchOptions, load_options: LoadOptions
+    collection: MilvusCollection, models: Sequence[str], search: SearchOptions, load_options: LoadOptions
 ) -> tuple[SentenceEncoder, str]:
     """Load the model that was given, or the one that made the vectors; return it with the prompt of queries."""
     from sentcli.encoder.announce import load_encoder

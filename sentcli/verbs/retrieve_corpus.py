@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sentcli.io.sources import Source
     from sentcli.search.corpus import Corpus, Hit, RowsInMemory, RowsOnDisk
     from sentcli.search.exact import Mask
-    from sentcli.search.milvus import CollectionCorpus
+    from sentcli.search.milvus import MilvusCorpus
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
     from sentcli.verbs.options import CorpusOptions, SearchOptions
 
-    Opened = tuple[Corpus | CollectionCorpus | None, SentenceEncoder | None, str]
+    Opened = tuple[Corpus | MilvusCorpus | None, SentenceEncoder | None, str]
     """A corpus, None if only rows are counted; the encoder of the queries, if the way needs one; and their prompt."""
 
 QUERIES_AT_A_TIME = 4096
@@ -81,7 +81,7 @@ def search_corpus(
 
 
 def _found(
-    corpus: Corpus | CollectionCorpus,
+    corpus: Corpus | MilvusCorpus,
     queries: Sequence[tuple[str | None, str]],
     search: SearchOptions,
     encoder: SentenceEncoder | None,

@@ -80,6 +80,16 @@ def test_dense_hits_are_those_of_the_directory(invoke, write, corpus, place, tin
     assert set(columns) == {"rating", "unit price", "added"}
 
 
+def test_vectors_that_were_cut_are_searched_by_cut_queries(invoke, write, corpus, place, tiny_bert, tmp_path):
+    invoke("encode", corpus, "-o", tmp_path / "cut", "-m", tiny_bert, "--truncate-dim", 8, check=0)
+    write(tmp_path / "cut")
+    asked = ("--query", "the cat", "--top-k", 4, "--json", "-")
+    expected = invoke("retrieve", "--corpus", tmp_path / "cut", *asked, check=0)
+    found = invoke("retrieve", "--corpus", *place, *asked, check=0)
+    assert hits(found) == hits(expected)
+    assert np.allclose(scores(found), scores(expected), atol=1e-5)
+
+
 def test_words_and_fusion(invoke, write, corpus, place, tiny_bert):
     write(corpus, "-m", tiny_bert)
     asked = ("--query", ROWS[0]["text"], "--json", "-")
@@ -155,7 +165,7 @@ def many(tmp_path_factory):
     block = Block(ids, [f"text {i}" for i in range(rows)], columns)
     table = pa.table({"id": ids, **{name: pa.array(columns[name], TYPES[name]) for name in kinds}})
     with milvus.connect(address, to_write=True) as client:
-        collection = milvus.Collection.create(client, address, "many", record, rows)
+        collection = milvus.MilvusCollection.create(client, address, "many", record, rows)
         collection.upsert(block, random.normal(size=(rows, 4)), ids)
         yield collection, table
 
@@ -194,7 +204,7 @@ def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path
     assert recall["k"] == 10 and recall["queries"] == 1000 and recall["measured_rows"] == 3000
     assert 0.5 < recall["chosen"]["recall"] <= 1
     with milvus.connect(place[0]) as client:
-        record = milvus.Collection.open(client, place[0], "rows").record
+        record = milvus.MilvusCollection.open(client, place[0], "rows").record
     assert record.efforts == {recall["parameter"]: recall["chosen"]["effort"]}
 
 
