@@ -25,6 +25,9 @@ FULL_RESCORED = 10
 """How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
 EXACT_SHARE, EXACT_ROWS = 0.1, 10_000
 """Where a condition leaves a smaller share or a smaller number of the rows of an index, they are searched exactly."""
+MOST = 0.5
+"""From this share of the rows on, exact search compares all of them and drops those that a condition leaves out, which
+takes less time than copying the others."""
 K = 10
 """The number of hits by which an index is compared with exact search."""
 SAMPLE = 1000
@@ -93,10 +96,25 @@ class Searcher:
 
     def _exact(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with all rows from position `first` on that may be found."""
+        if mask is not None and np.count_nonzero(mask[first:]) >= MOST * (len(mask) - first):
+            return self._exact_of_most(queries, k, first, mask)
+        return self._exact_of_chosen(queries, k, first, mask)
+
+    def _exact_of_chosen(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
         rows = self.blocks.since(first, BLOCK) if mask is None else self.blocks.chosen(mask, first, BLOCK)
         best = exact.search(queries, rows, k, similarity=self.similarity, device=self.device)
         positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
         return Neighbours(positions + first, best.scores)
+
+    def _exact_of_most(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask) -> Neighbours:
+        k = min(k, int(np.count_nonzero(mask[first:])))
+        best = self._exact_of_chosen(queries, int(1.5 * k / MOST) + RESCORED, first, None)
+        allowed = mask[best.positions]
+        hits = merge([Neighbours(np.where(allowed, best.positions, -1), best.scores)], k)
+        if (lacking := allowed.sum(axis=1) < k).any():  # the rows that are left out are the nearest ones
+            found = self._exact_of_chosen(queries[lacking], k, first, mask)
+            hits.positions[lacking], hits.scores[lacking] = found.positions, found.scores
+        return hits
 
     def _approximate(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
         candidates = self._candidates(k)

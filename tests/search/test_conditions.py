@@ -183,6 +183,17 @@ def test_the_best_of_the_rows_that_are_left_are_found(kind, share, monkeypatch):
     assert np.array_equal(exact.search(queries, 10, mask).positions, left[among])
 
 
+def test_the_nearest_rows_may_all_be_left_out():
+    vectors, queries = clustered(4000, 16), clustered(5, 16, seed=1)
+    search = searching.build("flat", vectors)
+    mask = np.ones(len(vectors), bool)
+    mask[search.search(queries[:1], 1500).positions] = False
+    found = search.search(queries, 10, mask)
+    among = searching.build("flat", vectors[mask]).search(queries, 10)
+    assert np.array_equal(found.positions, np.flatnonzero(mask)[among.positions])
+    np.testing.assert_allclose(found.scores, among.scores, rtol=1e-6)
+
+
 def test_an_index_that_reaches_too_few_rows_is_helped_out(monkeypatch):
     monkeypatch.setattr(searching, "EXACT_ROWS", 0)
     monkeypatch.setattr(searching, "EXACT_SHARE", 0)
