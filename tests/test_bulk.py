@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
 
-from sentcli.io.writers import ShardWriter
+from sentcli.io.dataset_writer import ShardWriter
 
 
 @pytest.fixture(scope="module")

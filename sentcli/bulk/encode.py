@@ -20,11 +20,12 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked
 from sentcli.io.column_types import name_of
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare, load_manifest
+from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
 from sentcli.io.remote_names import is_remote
 from sentcli.io.sources import Source, open_sources
-from sentcli.io.writers import DatasetWriter, OutputPlan, Write, open_writer, output_kind
+from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.smaller import Smaller, fit_pca
 
@@ -137,7 +138,7 @@ def types_of(output: str) -> dict[str, str]:
 
 
 class ShardMaker(Protocol):
-    """Makes shards in other processes, on this machine or on others, which write into the same folder."""
+    """Makes shards in other processes, on this machine or on others, which write into the same directory."""
 
     def make(
         self, reader: Iterable[Block], writer: DatasetWriter, settings: EncodeSettings, progress: Progress

@@ -1,7 +1,8 @@
 """Encode on Ray: this process reads the inputs, and workers make the shards, each with the encoder in its memory.
 
-The rows of a few shards are sent ahead of the workers, which write into the folder of the output; this process alone
-writes the manifest. A worker that dies costs its shard, which another one makes again.
+The rows of a few shards are sent ahead of the workers, which put finished shards into the directory of the output, on a
+disk that all see or in an object store; this process alone writes the manifest. A worker that dies costs its shard,
+which another one makes again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from sentcli.cluster import Node, Workers
 from sentcli.encoder.on_nodes import require_same_weights
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.dataset import Counts
+from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block
-from sentcli.io.writers import DatasetWriter
 from sentcli.model.encoding import EncodeStats, Progress
 
 MOST_DEATHS = 3
@@ -227,9 +228,9 @@ class _Making:
         return not self.waiting and all(shard.number > last for _, shard in self.pool.busy.values())
 
     def _submit(self, actor: Any, shard: _Shard) -> None:
-        place, plan = self.writer.shard_place(shard.number), self.writer.shard_plan(shard.number)
-        place = replace(place, folder=place.folder.resolve())
-        self.pool.busy[actor.make.remote(place, plan, self.settings, shard.blocks)] = actor, shard
+        writer, number = self.writer, shard.number
+        where = writer.folder.full_name, writer.shard_place(number), writer.shard_plan(number)
+        self.pool.busy[actor.make.remote(*where, self.settings, shard.blocks)] = actor, shard
 
     def _wait(self, seconds: float) -> None:
         """Take what the workers have done, and ask them now and then how far they are."""

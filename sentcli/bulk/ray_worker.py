@@ -18,7 +18,9 @@ from sentcli.bulk.engines import open_thread
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import Counts, Shard
-from sentcli.io.writers import OutputPlan, ShardPlace, ShardWriter
+from sentcli.io.dataset_writer import ShardPlace, ShardWriter
+from sentcli.io.folder import Folder, join_folder
+from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
 from sentcli.model.encoding import EncodeStats, LoadedModel, Vectors
 
@@ -91,6 +93,8 @@ class ShardWorker:
         os.environ["OMP_NUM_THREADS"] = str(threads)
         self.name, self.load = name, load
         self.encoder: SentenceEncoder | None = None
+        self.folders: dict[str, Folder] = {}
+        """The directories of the shards by name."""
         self.done, self.lock = EncodeStats(), Lock()
 
     def describe(self) -> WorkerFacts:
@@ -126,38 +130,40 @@ class ShardWorker:
         return self.done
 
     def make(
-        self, place: ShardPlace, plan: OutputPlan, settings: EncodeSettings, rows: list[Any]
+        self, folder: str, place: ShardPlace, plan: OutputPlan, settings: EncodeSettings, rows: list[Any]
     ) -> tuple[Shard, Counts, EncodeStats]:
         """Make one shard.
 
         Args:
-            place: where it is written.
+            folder: the `Folder.full_name` of its directory.
+            place: where it stands in it.
             plan: the output for its rows.
             settings: how they are encoded.
             rows: references to the blocks of the shard.
 
         Raises:
-            InputError: for a row that cannot be encoded, or if this node does not see the folder.
+            InputError: for a row that cannot be encoded, or if this node does not see the directory.
         """
-        return _plain_errors(lambda: self._make(place, plan, settings, rows))
+        return _plain_errors(lambda: self._make(folder, place, plan, settings, rows))
 
     def _make(
-        self, place: ShardPlace, plan: OutputPlan, settings: EncodeSettings, rows: list[Any]
+        self, folder: str, place: ShardPlace, plan: OutputPlan, settings: EncodeSettings, rows: list[Any]
     ) -> tuple[Shard, Counts, EncodeStats]:
         ray = cluster.require_ray()
-        if not (place.folder / settings.part.manifest).exists():
-            raise InputError(
-                f"node {socket.gethostname()} does not see {place.folder}: the output has to be on a file system that "
-                "all nodes share, under the same path"
-            )
+        if folder not in self.folders:
+            try:
+                self.folders[folder] = join_folder(folder, settings.part.manifest)
+            except InputError as error:
+                raise InputError(f"node {socket.gethostname()}: {error}") from error
+        output = self.folders[folder]
         assert self.encoder is not None
         self.done = EncodeStats()
         reader = (ray.get(reference) for reference in rows)
         with (
-            ShardWriter(place, plan) as writer,
+            ShardWriter(output, place, plan) as writer,
             open_thread(self.encoder, settings.encoding, self._advance) as engine,
         ):
-            counts = write_blocks(reader, engine, writer, str(place.folder), settings, self._advance)
+            counts = write_blocks(reader, engine, writer, str(output.path), settings, self._advance)
             return writer.publish(), counts, self.done
 
     def _advance(self, added: EncodeStats) -> None:

@@ -31,6 +31,14 @@ class Folder:
     path: Path
     """Where manifests are read, and shards are made."""
 
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def full_name(self) -> str:
+        """The name by which processes with other working folders, also on other machines, join it."""
+        return str(self.path.resolve())
+
     @property
     def exists(self) -> bool:
         """Whether there is anything of this name."""
@@ -91,6 +99,14 @@ class RemoteFolder(Folder):
             if name == MANIFEST or PART.fullmatch(name):
                 remote.download(f"{address}/{name}", path / name)
         return cls(path, address, {name: file.size for name, file in files.items()})
+
+    def __str__(self) -> str:
+        return self.address
+
+    @property
+    def full_name(self) -> str:
+        """The name by which processes with other working folders, also on other machines, join it."""
+        return self.address
 
     @property
     def exists(self) -> bool:
@@ -163,6 +179,30 @@ def open_folder(name: str | Path) -> Folder:
         SentcliError: if the store fails.
     """
     return RemoteFolder.open(str(name)) if is_remote(str(name)) else Folder(Path(name))
+
+
+def join_folder(name: str, manifest: str) -> Folder:
+    """Return a directory that another process has begun, to put further shards into it.
+
+    Args:
+        name: its `Folder.full_name`.
+        manifest: the name of the manifest that the other process writes.
+
+    Raises:
+        InputError: if this machine does not see it.
+        SentcliError: if the store fails.
+    """
+    if is_remote(name):
+        remote.state(f"{name}/{manifest}")
+        path = remote.scratch()
+        remember_copy(path, name)
+        return RemoteFolder(path, name)
+    if not (Path(name) / manifest).exists():
+        raise InputError(
+            f"{name} is not there: the output has to be in an object store, or on a file system that all nodes share, "
+            "under the same path"
+        )
+    return Folder(Path(name))
 
 
 def local_path(name: str | Path) -> Path:

@@ -194,7 +194,6 @@ def encode(
 def _check_cluster(address: str | None, devices: str | None, output: str) -> None:
     """Refuse options that do not go with ``--ray``, or a cluster that does not answer."""
     from sentcli.cluster import check_address
-    from sentcli.io.remote_names import is_remote
     from sentcli.io.writers import output_kind
 
     if address is None:
@@ -203,11 +202,6 @@ def _check_cluster(address: str | None, devices: str | None, output: str) -> Non
         raise InputError("--devices and --ray: give one of them; with --ray, --workers says how many processes")
     if output_kind(output) != "directory":
         raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
-    if address != "local" and is_remote(output):
-        raise InputError(
-            f"--ray {address}: the workers of a cluster write into a folder that all nodes share, not into a store; "
-            "--ray local writes into one"
-        )
     check_address(address)
 
 

@@ -85,7 +85,7 @@ def index(
     _check_words(what, settings, query_prompt)
     if check:
         return _check(directory)
-    _check_ray(cluster.ray, what.type, folder)
+    _check_ray(cluster.ray, what.type, inputs[0] if folder is not None else None)
 
     @contextmanager
     def prepare(check: Callable[[int, int], None]) -> Iterator[SentenceEncoder | None]:
@@ -151,18 +151,24 @@ def _check_database(
         raise InputError(f"{wrong[0]} does not go with --to: the rows and the index are in the database")
 
 
-def _check_ray(address: str | None, kind: str, folder: Path | None) -> None:
+def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
     """Refuse ``--ray`` where there is nothing to do for it, or a cluster that is not there.
 
     Raises:
         InputError: with what is wrong.
     """
     from sentcli.cluster import check_address
+    from sentcli.io.remote_names import is_remote
 
     if address is None:
         return
     if folder is not None and kind in (WORDS, "flat"):
         raise InputError(f"--ray builds the files of an index of vectors; --type {kind} has none")
+    if address != "local" and folder is not None and is_remote(folder):
+        raise InputError(
+            f"--ray {address}: an index in a store is built from a copy on this machine, which other nodes do not see; "
+            "leave --ray out, take --ray local, or index on a disk that all nodes share"
+        )
     check_address(address)
 
 

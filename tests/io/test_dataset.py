@@ -12,8 +12,9 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset import read_manifest as manifest_of
 from sentcli.io.dataset_check import check_dataset, require_whole
+from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block
-from sentcli.io.writers import DatasetWriter, OutputPlan
+from sentcli.io.writers import OutputPlan
 
 PLAN = OutputPlan(10, 3, {"n": pa.int64()}, {"model": "m"})
 DATA = np.arange(30, dtype=np.float32).reshape(10, 3)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from sentcli.io.writers import DatasetWriter
+from sentcli.io.dataset_writer import ShardWriter
 from tests.remote.conftest import files
 
 OUT = "s3://corpora/out"
@@ -55,15 +55,15 @@ def test_files_of_others_are_not_touched(store, encode, rows):
 
 
 def test_an_interrupted_run_resumes_to_the_same_bytes(store, encode, rows, local, monkeypatch):
-    publish = DatasetWriter.add
+    publish = ShardWriter.publish
 
-    def interrupted(writer, number):
-        if len(writer.manifest.shards) == 1:
+    def interrupted(writer):
+        if writer.place.number == 1:
             raise KeyboardInterrupt
-        publish(writer, number)
+        return publish(writer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DatasetWriter, "add", interrupted)
+        patch.setattr(ShardWriter, "publish", interrupted)
         encode(rows, "-o", OUT, *SHARDS, check=130)
     assert store.names("out") == ["manifest.json", "rows-00000.parquet", "vectors-00000.npy"]
     assert encoded_rows(encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")) == 60
@@ -148,14 +148,14 @@ def test_an_output_that_cannot_be_written_is_refused_first(store, encode, output
 
 def test_a_store_that_fails_in_the_middle_keeps_what_it_has(store, encode, rows, local, monkeypatch):
     monkeypatch.setattr("sentcli.io.remote.PAUSES", (0.01,))
-    publish = DatasetWriter.add
+    publish = ShardWriter.publish
 
-    def failing(writer, number):
-        store.fault = "500" if len(writer.manifest.shards) == 2 else ""
-        publish(writer, number)
+    def failing(writer):
+        store.fault = "500" if writer.place.number == 2 else ""
+        return publish(writer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DatasetWriter, "add", failing)
+        patch.setattr(ShardWriter, "publish", failing)
         failed = encode(rows, "-o", OUT, *SHARDS, check=1)
     assert "the store of s3://corpora/out/vectors-00002.npy answers 500, again after several attempts" in failed.stderr
     store.fault = ""

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from sentcli.io.dataset import Counts, InputGroup
+from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.readers import Block
-from sentcli.io.writers import DatasetWriter, OutputPlan
+from sentcli.io.writers import OutputPlan
 
 
 def clustered(rows, dimension, seed=0, clusters=40):

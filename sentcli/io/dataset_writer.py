@@ -1,0 +1,241 @@
+"""Write directories of shards: the files of each shard, and the manifest after it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import InputError
+from sentcli.io import dataset
+from sentcli.io.atomic import replacing
+from sentcli.io.dataset import Counts, InputGroup, Manifest, Shard, ShardShare
+from sentcli.io.digests import file_digest
+from sentcli.io.folder import Folder
+from sentcli.io.json_files import write_json
+from sentcli.io.readers import Block
+from sentcli.io.writers import OutputPlan, Vectors, npy_writer, parquet_writer
+
+
+@dataclass(frozen=True)
+class ShardPlace:
+    """Where a shard stands in its dataset: its number, and the number of its first row."""
+
+    number: int
+    first_row: int
+
+
+class ShardWriter:
+    """Writes the two files of one shard, which get their names when it is complete."""
+
+    def __init__(self, folder: Folder, place: ShardPlace, plan: OutputPlan) -> None:
+        """Open the files.
+
+        Args:
+            folder: where the dataset lies.
+            place: where the shard stands in it.
+            plan: the output for the rows of the shard.
+        """
+        self.folder, self.place, self.plan, self.counts = folder, place, plan, Counts()
+        self.names = dataset.shard_names(place.number)
+        self.stack = ExitStack()
+        vectors_path, rows_path = (self.stack.enter_context(replacing(folder.path / name)) for name in self.names)
+        handle = self.stack.enter_context(vectors_path.open("wb"))
+        write_rows = self.stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
+        self.open_files = npy_writer(handle, plan), write_rows
+
+    @property
+    def full(self) -> bool:
+        """Whether all rows of the plan have been written."""
+        return self.counts.rows >= self.plan.rows
+
+    def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
+        """Append rows."""
+        for write in self.open_files:
+            write(block, vectors)
+        self.counts += counts
+
+    def publish(self) -> Shard:
+        """Put the finished files where the dataset lies, and return the shard as the manifest lists it."""
+        self.stack.close()
+        vectors, rows = self.names
+        digests = {name: file_digest(self.folder.path / name) for name in self.names}
+        self.folder.publish(*self.names)
+        facts = asdict(self.counts)
+        count = facts.pop("rows")
+        return Shard(self.place.number, vectors, rows, self.place.first_row, count, **facts, sha256=digests)
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.__exit__(*error)
+
+
+class DatasetWriter:
+    """Writes the missing shards of a dataset, or of one machine's share of it.
+
+    The manifest is written anew after each shard, so that a run that is killed at any moment can be resumed.
+    """
+
+    def __init__(
+        self,
+        folder: Path | Folder,
+        plan: OutputPlan,
+        shard_rows: int,
+        inputs: InputGroup,
+        *,
+        part: ShardShare | None = None,
+        resume: bool = False,
+        append: bool = False,
+    ) -> None:
+        """Find out which shards are missing.
+
+        Args:
+            folder: where the dataset lies.
+            plan: the output for the rows of `inputs`.
+            shard_rows: the number of rows in a shard.
+            inputs: the inputs of this run.
+            part: this machine's share of the shards.
+            resume: keep finished shards of the same inputs and settings.
+            append: add the inputs after the existing ones, unless they are the last of these already; the parts of
+                several machines become one dataset.
+
+        Raises:
+            InputError: if the existing dataset was made from other inputs or with other settings.
+        """
+        self.folder = folder if isinstance(folder, Folder) else Folder(folder)
+        self.plan, self.part = plan, part or ShardShare()
+        self.damaged: list[str] = []
+        """What is wrong with each shard that was finished and is damaged now."""
+        self.manifest = Manifest(
+            dimension=plan.dimension,
+            dtype=plan.dtype,
+            shard_rows=shard_rows,
+            part=self.part,
+            groups=[inputs],
+            columns={name: str(kind) for name, kind in plan.column_types.items()},
+            settings=plan.settings,
+        ).with_shards([])
+        if resume or append:
+            self._continue(inputs, append=append)
+        earlier = self.manifest.groups[:-1]
+        self.first_row = sum(group.rows for group in earlier)
+        self.first_number = sum(group.read for group in earlier)
+        self.first_shard = self.manifest.shards_before(earlier)
+        finished = {shard.number - self.first_shard for shard in self.manifest.shards}
+        self.share = self.part.shards(-(-plan.rows // shard_rows))
+        """The numbers of this machine's shards, counted from the first shard of these inputs."""
+        self.missing = [number for number in self.share if number not in finished]
+        """The numbers of the shards in `share` that are missing."""
+        self.expected = sum(map(self._size, self.missing))
+        self.rows_before = sum(map(self._size, self.share)) - self.expected
+        self.current: ShardWriter | None = None
+        """The shard that is being written."""
+        self.folder.path.mkdir(parents=True, exist_ok=True)
+        dataset.refuse_links(self.folder.path)
+
+    def _continue(self, inputs: InputGroup, *, append: bool) -> None:
+        """Take over the finished shards of the existing dataset, if it was made from the same inputs and settings."""
+        path = self.folder.path / self.part.manifest
+        files = self.folder.path.iterdir() if append and self.folder.path.is_dir() else ()
+        if not path.exists() and not any(dataset.PART.fullmatch(file.name) for file in files):
+            if append:
+                raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
+            return
+        old = dataset.load_manifest(path) if path.exists() else dataset.read_manifest(self.folder.path)
+        self._require_same(old, "settings", "shard_rows")
+        same = old.groups[-1].inputs == inputs.inputs
+        if not same and not append:
+            changed = _inputs_difference(old.groups[-1].inputs, inputs.inputs)
+            raise InputError(f"{self.folder} cannot be resumed, inputs differ: {changed}; use --overwrite")
+        self._require_same(old, "columns")
+        if not same and old.rows_done != old.rows_total:
+            raise InputError(
+                f"{self.folder} is unfinished ({old.rows_done} of {old.rows_total} rows): finish it with the command "
+                "that began it and --resume, then append"
+            )
+        problems = {shard.number: problem for shard in old.shards if (problem := self.folder.damage(shard, old))}
+        last = old.shards_before(old.groups[:-1])
+        for number, problem in problems.items():
+            if not same or number < last:
+                raise InputError(
+                    f"{self.folder}: {problem}; it was made from earlier inputs, encode all with --overwrite"
+                )
+        self.damaged = list(problems.values())
+        groups = old.groups if same else [*old.groups, inputs]
+        whole = [shard for shard in old.shards if shard.number not in problems]
+        self.manifest = replace(self.manifest, groups=groups).with_shards(whole)
+
+    def _require_same(self, old: Manifest, *keys: str) -> None:
+        """Refuse to continue a dataset whose manifest has other values of these keys."""
+        settings = self.plan.settings
+        if "model_fingerprint" in settings and old.settings.get("model_fingerprint") == settings["model_fingerprint"]:
+            old = replace(old, settings={**old.settings, "model": settings["model"]})  # its path may be another one
+        for key in keys:
+            before, now = getattr(old, key), getattr(self.manifest, key)
+            if before != now:
+                changed = dataset.difference(before, now)
+                raise InputError(f"{self.folder} cannot be resumed, {key} differ: {changed}; use --overwrite")
+
+    def clear(self) -> None:
+        """Delete files that an interrupted or replaced run of this share has left, and manifests that were joined."""
+        share = {self.first_shard + number for number in self.share}
+        finished = {shard.number for shard in self.manifest.shards}
+        whole = self.part.of == 1
+        for file in self.folder.names():
+            partial = dataset.PARTIAL.fullmatch(file)
+            name = partial[1] if partial else file
+            shard = dataset.SHARD_FILE.fullmatch(name)
+            number = int(shard[1] or shard[2]) if shard else None
+            own = number in share or (whole and number is not None) or name == self.part.manifest
+            stale = whole and dataset.PART.fullmatch(name) is not None
+            if stale or (own and (partial or (number is not None and number not in finished))):
+                self.folder.remove(file)
+
+    def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
+        """Append rows to their shard, and finish the shard when it is full."""
+        if self.current is None:
+            self.current = ShardWriter(self.folder, self.shard_place(block.shard), self.shard_plan(block.shard))
+        self.current.write(block, vectors, counts)
+        if self.current.full:
+            shard, self.current = self.current.publish(), None
+            self.add(shard)
+
+    def shard_place(self, number: int) -> ShardPlace:
+        """Return where one of the shards of these inputs stands in the dataset."""
+        return ShardPlace(self.first_shard + number, self.first_row + number * self.manifest.shard_rows)
+
+    def shard_plan(self, number: int) -> OutputPlan:
+        """Return the output for the rows of one of the shards of these inputs."""
+        return replace(self.plan, rows=self._size(number))
+
+    def add(self, shard: Shard) -> None:
+        """Enter a shard into the manifest, after its files were put where the dataset lies."""
+        self.manifest = self.manifest.with_shards([*self.manifest.shards, shard])
+        self._write_manifest()
+
+    def _size(self, number: int) -> int:
+        return min(self.manifest.shard_rows, self.plan.rows - number * self.manifest.shard_rows)
+
+    def _write_manifest(self) -> None:
+        write_json(self.folder.path / self.part.manifest, asdict(self.manifest))
+        self.folder.publish(self.part.manifest)
+
+    def __enter__(self) -> DatasetWriter:
+        if self.missing or not (self.folder.path / self.part.manifest).exists():
+            self._write_manifest()
+        self.clear()  # only after the new manifest is written: it may delete the only other ones
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.current is not None:
+            self.current.__exit__(*error)
+
+
+def _inputs_difference(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:
+    for before, now in zip(old, new, strict=False):
+        if before != now:
+            return f"{now.get('name')}: {dataset.difference(before, now)}"
+    return f"{', '.join(i['name'] for i in old)} there, {', '.join(i['name'] for i in new)} now"
