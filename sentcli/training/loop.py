@@ -128,7 +128,7 @@ def train(
                 save_checkpoint(folder, gradients, keeper, progress)
     keeper.restore_best()
     model.eval()
-    return result_of(keeper, progress)
+    return result_of(keeper, progress, total)
 
 
 def run_order(model: TrainingModel, settings: Settings, sentences: int) -> Order:
@@ -284,6 +284,8 @@ class Scores:
     """The number of scores since the best one."""
     seconds: float = 0.0
     """The time that the evaluations took."""
+    ended: bool = False
+    """Whether the observer has ended the run."""
 
 
 class BestKeeper:
@@ -335,13 +337,13 @@ class BestKeeper:
                 scores.best, scores.best_step, scores.best_candidate = score, step, number
                 self.folder.keep_best(self.model.products(number), step)
         self.folder.log({"step": step, **values, **({} if score is None else {"best": better})})
-        if self.observer is not None:
-            self.observer.scored(step, values, better)
+        if self.observer is not None and self.observer.scored(step, values, better):
+            scores.ended = True
 
     @property
     def stopped(self) -> bool:
-        """Whether as many scores as the patience allows have passed without a new best one."""
-        return bool(self.patience) and self.scores.since_best >= self.patience
+        """Whether the run ends: as many scores as the patience allows were no new best one, or the observer says so."""
+        return self.scores.ended or (bool(self.patience) and self.scores.since_best >= self.patience)
 
     def restore_best(self) -> None:
         """Load the best weights into the first encoder; without scores, those of the encoder that the method keeps."""
@@ -445,8 +447,8 @@ def set_random_states(states: list[Tensor], device: torch.device) -> None:
         torch.cuda.set_rng_state(states[1].cpu(), device)
 
 
-def result_of(keeper: BestKeeper, progress: Progress) -> TrainResult:
-    """Return the results of a run."""
+def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult:
+    """Return the results of a run that was to have `total` steps."""
     scores, dev = keeper.scores, None
     if keeper.dev is not None and scores.best is not None:
         of_set = keeper.dev.name, keeper.dev.metric
@@ -459,5 +461,6 @@ def result_of(keeper: BestKeeper, progress: Progress) -> TrainResult:
         truncated=progress.truncated,
         train_seconds=progress.seconds,
         eval_seconds=scores.seconds,
-        gradient_shares={name: total / progress.measured for name, total in progress.shares.items()} or None,
+        gradient_shares={name: share / progress.measured for name, share in progress.shares.items()} or None,
+        ended_early=scores.ended and progress.step < total,
     )

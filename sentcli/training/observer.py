@@ -40,8 +40,12 @@ class Observer(Protocol):
     def step(self, info: StepInfo) -> None:
         """Is called after each optimiser step."""
 
-    def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
-        """Is called after each evaluation, with the scores on the dev sets and whatever else was measured."""
+    def scored(self, step: int, values: Mapping[str, float], best: bool) -> bool | None:
+        """Is called after each evaluation, with the scores on the dev sets and whatever else was measured.
+
+        Returns:
+            True if the run is to end here.
+        """
 
 
 @dataclass(frozen=True)
@@ -116,11 +120,13 @@ class TrainResult:
     held_out_pearson: float | None = None
     held_out_perplexity: float | None = None
     """Perplexity of the kept weights on the masked words of --eval-text."""
+    ended_early: bool = False
+    """Whether an observer has ended the run; the JSON form has it only then."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; STS-B dev of ``--eval-data`` has keys of its own, another dev set is under ``dev``."""
         values = dict(vars(self))
-        dev = values.pop("dev")
+        dev, ended = values.pop("dev"), values.pop("ended_early")
         stsb = dev if dev is not None and (dev.name, dev.metric) == STSB_DEV else None
         start, best, final = (None, None, None) if stsb is None else (stsb.start, stsb.best, stsb.final)
         return {
@@ -130,6 +136,7 @@ class TrainResult:
             "final_dev_spearman": final,
             **values,
             **({} if dev is None or stsb is not None else {"dev": vars(dev)}),
+            **({"ended_early": True} if ended else {}),
         }
 
     @classmethod

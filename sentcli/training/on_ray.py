@@ -1,26 +1,44 @@
-"""The runs of a sweep on Ray: each is a task with its CPUs or GPUs, and this process alone writes the results."""
+"""The runs of a sweep on Ray: each is a task with its CPUs or GPUs, and this process alone writes the results.
+
+Where a sweep asks for it, one actor hears the scores of all runs and ends those that are behind.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from sentcli.cluster import Workers, require_ray
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.json_files import decode
 from sentcli.training import sweep
-from sentcli.training.run_folder import LockedError
+from sentcli.training.run_folder import METRICS, LockedError
 from sentcli.training.sweep import SweepObserver, SweepResult, SweepRun
+from sentcli.training.sweep_file import Asha
+from sentcli.training.sweep_results import append_record, read_results
+
+if TYPE_CHECKING:
+    from sentcli.training.observer import StepInfo
+    from sentcli.training.prepare import Prepared
 
 RETRIES = 2
 """How often a run is begun again, from its last checkpoint, after its process or node has died."""
+LONGEST_RUN = 10**9
+"""More steps than a run has: the scheduler ends none at the last one of its rungs."""
 
 
 def run_all_on_ray(
-    planned: Sequence[SweepRun], results: Path, observer: SweepObserver, workers: Workers, device: str
+    planned: Sequence[SweepRun],
+    results: Path,
+    observer: SweepObserver,
+    workers: Workers,
+    device: str,
+    asha: Asha | None = None,
 ) -> SweepResult:
     """Run on the connected cluster what has not been run yet; see `sweep.run_all`.
 
@@ -30,6 +48,7 @@ def run_all_on_ray(
         observer: is told of finished, skipped and failed runs.
         workers: what each run reserves; a run computes with as many threads as it has CPUs.
         device: of all runs.
+        asha: when runs that are behind are ended; None ends none.
 
     Raises:
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
@@ -38,8 +57,9 @@ def run_all_on_ray(
     task = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=RETRIES, scheduling_strategy="SPREAD")(
         _run_in_task
     )
-    records = sweep.read_results(results)
+    records = read_results(results)
     known = ray.put(records)
+    judge = ray.remote(num_cpus=0)(Judge).remote(asha) if asha is not None else None
     waiting = deque(planned)
     busy: dict[Any, SweepRun] = {}
     ended: dict[str, dict[str, Any]] = {}
@@ -48,7 +68,7 @@ def run_all_on_ray(
         while waiting and len(busy) < workers.count:
             run = waiting.popleft()
             sent = replace(run, request=replace(run.request, device=device))
-            busy[task.remote(sent, known, str(Path.cwd()), workers.cpus)] = run
+            busy[task.remote(sent, known, str(Path.cwd()), workers.cpus, judge)] = run
         (reference,), _ = ray.wait(list(busy))
         run = busy.pop(reference)
         try:
@@ -61,12 +81,81 @@ def run_all_on_ray(
             _refused(run, SentcliError(f"its process has died {RETRIES + 1} times"), outcome, observer)
         else:
             if is_new and record["digest"] not in records:
-                sweep.append_record(results, record)
+                append_record(results, record)
                 records[record["digest"]] = record
-            (observer.finished if is_new else observer.skipped)(run)
+            if is_new:
+                observer.finished(run, record)
+            else:
+                observer.skipped(run)
+                if judge is not None:
+                    judge.take.remote(run.name, _scores_of(run.request.output / METRICS))
             ended[run.name] = {**record, "run": run.name, "point": run.point}
     outcome.records = [ended[run.name] for run in planned if run.name in ended]
     return outcome
+
+
+class Judge:
+    """The actor that ends runs which are behind, as the scheduler of Ray Tune says.
+
+    Args:
+        asha: its settings.
+    """
+
+    def __init__(self, asha: Asha) -> None:
+        from ray.tune.schedulers import ASHAScheduler
+
+        self.scheduler = ASHAScheduler(
+            time_attr="step",
+            metric="score",
+            mode="max",
+            grace_period=asha.grace_period,
+            reduction_factor=asha.reduction_factor,
+            max_t=LONGEST_RUN,
+            stop_last_trials=False,
+        )
+        self.ended: set[str] = set()
+
+    def ends(self, run: str, step: int, score: float) -> bool:
+        """Take the score of a run, and tell whether the run ends here."""
+        trial = SimpleNamespace(trial_id=run)
+        self.scheduler.on_trial_add(None, trial)  # needs no more of a trial than its name
+        if self.scheduler.on_trial_result(None, trial, {"step": step, "score": score}) == self.scheduler.STOP:
+            self.ended.add(run)
+        return run in self.ended
+
+    def take(self, run: str, scores: Sequence[tuple[int, float]]) -> None:
+        """Take the scores of a run that has finished before, with which others are compared."""
+        for step, score in scores:
+            self.ends(run, step, score)
+
+
+def _scores_of(path: Path) -> list[tuple[int, float]]:
+    """Return the steps of a run with their scores on the first dev set, as far as its metrics are there."""
+    lines = [decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+    return [(line["step"], line[key]) for line in lines for key in line if key.startswith("dev_")]
+
+
+class _Reporting:
+    """The observer of a run that reports its scores to a `Judge`.
+
+    Args:
+        judge: the handle of the actor.
+        run: the name of the run.
+        key: of the score that decides.
+    """
+
+    def __init__(self, judge: Any, run: str, key: str) -> None:
+        self.judge, self.run, self.key = judge, run, key
+
+    def resumed(self, step: int, notes: list[str]) -> None:
+        """Do nothing."""
+
+    def step(self, info: StepInfo) -> None:
+        """Do nothing."""
+
+    def scored(self, step: int, values: Mapping[str, float], best: bool) -> bool:
+        """Report a score, and tell whether the run ends here."""
+        return bool(require_ray().get(self.judge.ends.remote(self.run, step, values[self.key])))
 
 
 def _refused(
@@ -86,7 +175,9 @@ def _refused(
     observer.failed(run, str(error))
 
 
-def _run_in_task(run: SweepRun, known: dict[str, Any], folder: str, threads: int) -> tuple[dict[str, Any], bool]:
+def _run_in_task(
+    run: SweepRun, known: dict[str, Any], folder: str, threads: int, judge: Any
+) -> tuple[dict[str, Any], bool]:
     """Make a run in a process of Ray, in the folder that relative paths of the command begin at.
 
     Raises:
@@ -100,8 +191,13 @@ def _run_in_task(run: SweepRun, known: dict[str, Any], folder: str, threads: int
         os.chdir(folder)
     except OSError as error:
         raise SentcliError(f"{folder}: {error.strerror} on a node; all nodes have to see it") from None
+
+    def starts(prepared: Prepared) -> _Reporting | None:
+        is_judged = judge is not None and prepared.inputs.dev and prepared.request.output == run.request.output
+        return _Reporting(judge, run.name, prepared.inputs.dev[0].key) if is_judged else None
+
     try:
-        return sweep.make_record(run, known.get, lambda prepared: None)
+        return sweep.make_record(run, known.get, starts)
     except LockedError as error:
         raise LockedError(str(error)) from None
     except InputError as error:

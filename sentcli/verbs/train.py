@@ -20,6 +20,7 @@ from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
+    from sentcli.training.sweep_file import Sweep
 
 METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-method.md)."
 
@@ -213,17 +214,21 @@ def train(
     from sentcli.processes import is_first, together
     from sentcli.training.data import Subset
     from sentcli.training.request import TrainRequest
-    from sentcli.verbs.train_runs import points_and_seeds, run_many, run_one
+    from sentcli.verbs.train_runs import run_many, run_one, several_runs
 
     recipe = None if what.recipe is None else load_recipe(what.recipe)
     files = expanded(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
-    points, seeds = points_and_seeds(several.sweep, several.seeds, corpus.hold_out, files)
-    varied = {key for point in points for key in point}
-    if several.results is not None and not points:
+    sweep = several_runs(several.sweep, several.seeds, corpus.hold_out, files)
+    varied = {key for point in sweep.points for key in point}
+    if several.results is not None and not sweep.points:
         raise InputError("--results belongs to --seeds or --sweep; a single run has metrics.jsonl and --json")
     if cluster.ray is not None:
-        _check_ray(cluster.ray, method, points, logging.log_to)
-    if training.seed is not None and seeds:
+        _check_ray(cluster.ray, method, sweep, logging.log_to)
+    if sweep.asha is not None and cluster.ray is None:
+        raise InputError(f"{several.sweep}: [asha] ends runs on Ray: add --ray local, or leave the table out")
+    if sweep.asha is not None and not (evaluation.dev or evaluation.eval_data):
+        raise InputError(f"{several.sweep}: [asha] compares runs by a dev set: give --dev or --eval-data")
+    if training.seed is not None and sweep.seeds:
         raise InputError("--seed and the seeds of a sweep: give one of them")
     sized = corpus.limit or corpus.fraction or (recipe and recipe.limit) or varied & {"limit", "fraction", "recipe"}
     if corpus.subset_seed is not None and not sized:
@@ -266,13 +271,13 @@ def train(
             recipe=recipe,
         )
         trackers = logging.log_to or []
-        if points:
+        if sweep.points:
             results = several.results or output / "results.jsonl"
-            return run_many(request, points, seeds, results, trackers, cluster)
+            return run_many(request, sweep, results, trackers, cluster)
         return run_one(request, trackers)
 
 
-def _check_ray(address: str, method: str | None, points: list[dict[str, Any]], trackers: list[str] | None) -> None:
+def _check_ray(address: str, method: str | None, sweep: Sweep, trackers: list[str] | None) -> None:
     """Refuse what does not go together with ``--ray``, or a cluster that is not there.
 
     Raises:
@@ -281,7 +286,7 @@ def _check_ray(address: str, method: str | None, points: list[dict[str, Any]], t
     from sentcli.cluster import check_address
     from sentcli.processes import launched
 
-    if not points:
+    if not sweep.points:
         raise InputError("--ray makes the runs of --seeds or --sweep; several processes on one run need torchrun")
     if launched() > 1:
         raise InputError("--ray starts processes itself: give the command without torchrun or accelerate")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sentcli.training.prepare import Prepared
     from sentcli.training.request import TrainRequest
     from sentcli.training.sweep import SweepResult, SweepRun
+    from sentcli.training.sweep_file import Asha, Sweep
     from sentcli.verbs.options import ClusterOptions
 
 
@@ -58,17 +60,13 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
 
 
 def run_many(
-    request: TrainRequest,
-    points: list[dict[str, Any]],
-    seeds: list[int],
-    results: Path,
-    log_to: list[str],
-    cluster: ClusterOptions,
+    request: TrainRequest, several: Sweep, results: Path, log_to: list[str], cluster: ClusterOptions
 ) -> Outcome:
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
-    from sentcli.training import sweep
+    from sentcli.training import sweep, sweep_results
 
+    points, seeds = several.points, several.seeds
     planned = sweep.plan(request, points, seeds)
     sweep.check_sweep_folder(request, results)
     outcome = Outcome("train", request.model, silent=not is_first())
@@ -77,7 +75,7 @@ def run_many(
         if cluster.ray is None:
             ran = sweep.run_all(planned, results, view)
         else:
-            ran = _run_on_ray(planned, results, view, cluster, request.device)
+            ran = _run_on_ray(planned, results, view, cluster, request.device, several.asha)
     if not is_first():
         return outcome
     for name, message in ran.failed.items():
@@ -86,12 +84,12 @@ def run_many(
         console.warn(f"{name} is being run by another process")
     where = f"; their results are in {results}" if ran.records else ""
     console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")
-    summaries = sweep.summarize(ran.records)
+    summaries = sweep_results.summarize(ran.records)
     results_by_point = [summary.to_dict() for summary in summaries]
     report: dict[str, Any] = {"points": results_by_point}
     if len(points) == 1 and summaries:
         report = results_by_point[0]
-    if means := sweep.held_out_means(summaries):
+    if means := sweep_results.held_out_means(summaries):
         report = {**report, "held_out": [mean.to_dict() for mean in means]}
     outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
     outcome.ran_on(request.device, "")
@@ -105,7 +103,12 @@ def run_many(
 
 
 def _run_on_ray(
-    planned: list[SweepRun], results: Path, view: SweepView, cluster: ClusterOptions, device: str
+    planned: list[SweepRun],
+    results: Path,
+    view: SweepView,
+    cluster: ClusterOptions,
+    device: str,
+    asha: Asha | None,
 ) -> SweepResult:
     """Make the runs on a cluster, after comparing the start models on its nodes."""
     from sentcli.encoder.on_nodes import require_same_weights
@@ -116,7 +119,7 @@ def _run_on_ray(
             require_same_weights(found, model)
         if not workers.gpus and any(node.gpus for node in found):
             device = "cpu"
-        return run_all_on_ray(planned, results, view, workers, device)
+        return run_all_on_ray(planned, results, view, workers, device, asha)
 
 
 class SweepView:
@@ -136,9 +139,10 @@ class SweepView:
         console.note(self._title(run))
         return self.views.enter_context(training_view.training(prepared, self.log_to))
 
-    def finished(self, run: SweepRun) -> None:
+    def finished(self, run: SweepRun, record: Mapping[str, Any]) -> None:
         """Print that another process has made a run."""
-        console.note(f"{self._title(run)}: finished")
+        early = f" early, at step {record['results']['steps']}" if record["results"].get("ended_early") else ""
+        console.note(f"{self._title(run)}: finished{early}")
 
     def skipped(self, run: SweepRun) -> None:
         """Print that a run has finished before."""
@@ -171,10 +175,8 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def points_and_seeds(
-    sweep_file: Path | None, seeds: str | None, hold_out: str | None, data: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the points of a sweep and its seeds; for a single run there are no points.
+def several_runs(sweep_file: Path | None, seeds: str | None, hold_out: str | None, data: Sequence[str]) -> Sweep:
+    """Return what several runs vary; for a single run there are no points.
 
     Args:
         sweep_file: the grid of ``--sweep``.
@@ -183,15 +185,13 @@ def points_and_seeds(
         data: files whose topics are held out.
 
     Raises:
-        InputError: if the seeds are no whole numbers, or one is repeated; as `sweep.read_sweep`.
+        InputError: if the seeds are no whole numbers, or one is repeated; as `read_sweep`.
     """
-    from sentcli.training import sweep
     from sentcli.training.pairs import every_hold_out
+    from sentcli.training.sweep_file import Sweep, read_sweep
 
-    points: list[dict[str, Any]] = []
-    listed: list[int] = []
-    if sweep_file is not None:
-        listed, points = sweep.read_sweep(sweep_file)
+    several = Sweep([], []) if sweep_file is None else read_sweep(sweep_file)
+    points, listed = several.points, several.seeds
     if seeds is not None:
         try:
             listed = [int(seed) for seed in seeds.split(",")]
@@ -202,4 +202,4 @@ def points_and_seeds(
         points = points or [{}]
     if hold_out is not None and len(held_out := every_hold_out(hold_out, data)) > 1:
         points = [{**point, "hold_out": part} for point in points or [{}] for part in held_out]
-    return points, listed
+    return replace(several, points=points, seeds=listed)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
-    from sentcli.training.sweep import Summary
+    from sentcli.training.sweep_results import Summary
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
@@ -155,7 +155,7 @@ def summary(result: TrainResult, output: Path) -> None:
 
 def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
     """Return a table with mean and standard deviation of each point."""
-    from sentcli.training.sweep import held_out_means
+    from sentcli.training.sweep_results import held_out_means
 
     points = [summary.point for summary in summaries]
     varied = dict.fromkeys(key for point in points for key in point)
@@ -165,15 +165,17 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
 
     def settings(point: Mapping[str, Any]) -> list[Any]:
         rest = ", ".join(f"{key} {point[key]}" for key in others if key in point)
-        return [*(point[key] for key in keys), *([rest] if others else [])] or ["all"]
+        own = (f"{point[key]:g}" if isinstance(point[key], float) else point[key] for key in keys)
+        return [*own, *([rest] if others else [])] or ["all"]
 
     columns = {"start": "start", "best": "best dev", "best_step": "at step", "final": "last dev"}
     more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
     columns |= {key: name for key, name in more.items() if any(s.mean.get(key) is not None for s in summaries)}
     rows = []
     for summary in summaries:
-        cells = [_mean_and_sd(summary, key) for key in columns]
-        rows.append([*settings(summary.point), ", ".join(map(str, summary.seeds)), *cells])
+        seeds = zip(summary.seeds, summary.runs, strict=True)
+        shown = [f"{seed} (ended early)" if result.get("ended_early") else str(seed) for seed, result in seeds]
+        rows.append([*settings(summary.point), ", ".join(shown), *(_mean_and_sd(summary, key) for key in columns)])
     for mean in held_out_means(summaries):
         of_all = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
         cells = [of_all.get(key, "") for key in columns]

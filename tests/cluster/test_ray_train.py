@@ -35,7 +35,7 @@ def records(path):
     """The lines of a file of results, without what a run took."""
     lines = sorted(map(json.loads, path.read_text().splitlines()), key=lambda record: record["run"])
     for record in lines:
-        for measured in ("sentences_per_second", "train_seconds"):
+        for measured in ("sentences_per_second", "train_seconds", "eval_seconds"):
             del record["results"][measured]
     return lines
 
@@ -89,6 +89,52 @@ def test_a_run_that_fails_leaves_the_others(two_nodes, train, tmp_path):
     assert "1 of 3 runs failed" in message_of(failed)
     assert "batch_size=100000" in message_of(failed)
     assert len(records(tmp_path / "out" / "results.jsonl")) == 2
+
+
+@pytest.mark.slow
+def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
+    """Half of the runs learn nothing; one worker, so that the order is known."""
+    rows = "the cat,the dog,0.9\nthe house,a river,0.1\nthe man,the woman,0.8\nred bird,small tree,0.2\n" * 3
+    (tmp_path / "dev.csv").write_text(f"sentence1,sentence2,score\n{rows}")
+    grid = "[[grid]]\nlearning_rate = [1e-3, 1e-9, 2e-9, 2e-3]\nseed = [1, 2]\n"
+    asha = "[asha]\ngrace_period = 4\nreduction_factor = 2\n"
+    steps = ["--max-steps", 16, "--eval-every", 2, "--dev", "dev.csv", "--set", "keep_start=true"]
+    (tmp_path / "plain.toml").write_text(grid)
+    (tmp_path / "asha.toml").write_text(grid + asha)
+    train("-o", "plain", "--sweep", "plain.toml", *steps)
+    on_ray = ["--sweep", "asha.toml", *steps, "--ray", "local", "--workers", 1]
+    done = train("-o", "out", *on_ray, "--json", "r.json")
+    lines = {
+        name: {line["run"]: line for line in records(tmp_path / name / "results.jsonl")} for name in ("plain", "out")
+    }
+    ended = {run for run, line in lines["out"].items() if line["results"].get("ended_early")}
+    assert ended
+    assert ended != set(lines["out"]) == set(lines["plain"])
+    for run, line in lines["out"].items():
+        weights = [(tmp_path / name / run / "model.safetensors") for name in ("plain", "out")]
+        metrics = [(tmp_path / name / run / "metrics.jsonl").read_text().splitlines() for name in ("plain", "out")]
+        if run in ended:
+            assert line["results"]["steps"] in (4, 8)
+            assert f"{run}: finished early, at step {line['results']['steps']}" in message_of(done)
+            assert len(metrics[1]) < len(metrics[0])
+        else:
+            assert line == lines["plain"][run]
+            assert weights[0].read_bytes() == weights[1].read_bytes()
+    points = json.loads((tmp_path / "r.json").read_text())["results"]["points"]
+    assert sum(run.get("ended_early", False) for point in points for run in point["runs"]) == len(ended)
+    again = train("-o", "out", *on_ray, "--resume")
+    assert message_of(again).count("finished before") == len(lines["out"])
+
+
+def test_ended_runs_need_a_cluster_and_scores(invoke, exported, text, tmp_path):
+    (tmp_path / "s.toml").write_text("[[grid]]\nbatch_size = [16, 8]\n[asha]\ngrace_period = 4\n")
+    call = ["train", "-m", exported, "--data", text, *TINY, "-o", tmp_path / "out", "--sweep", tmp_path / "s.toml"]
+    assert "[asha] ends runs on Ray: add --ray local" in message_of(invoke(*call, check=2))
+    alone = invoke(*call, "--ray", "local", check=2)
+    assert "[asha] compares runs by a dev set: give --dev or --eval-data" in message_of(alone)
+    (tmp_path / "s.toml").write_text("[[grid]]\nbatch_size = [16, 8]\n[asha]\ngrace = 4\n")
+    assert "asha" in message_of(invoke(*call, check=2))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""The file of results of a sweep, with a line for each finished run, and what it says about runs together."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from sentcli.errors import DataError
+from sentcli.io.atomic import regular, replacing
+from sentcli.io.json_files import decode
+from sentcli.processes import is_first
+
+RESULTS = "results.jsonl"
+
+
+def read_results(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of a results file by digest, without an incomplete last line."""
+    records: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(_whole_lines(path), 1):
+        try:
+            if line.strip():
+                record = decode(line)
+                records[record["digest"]] = record
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(path, f"not a record of a run: {error}", line=number) from error
+    return records
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file, without an incomplete record at its end."""
+    if path.exists():
+        regular(path)
+    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    try:
+        decode(last)  # only its line feed is missing
+    except ValueError:
+        return lines if last[:1] in (b"", b"{") else [*lines, last]
+    return [*lines, last]
+
+
+def append_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Add a line to the file, replacing an incomplete last line; a lock protects it from other sweeps."""
+    if not is_first():
+        return
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        lines = [*_whole_lines(path), json.dumps(record, ensure_ascii=False).encode()]
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"\n".join(lines) + b"\n")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The runs that differ only in their seed."""
+
+    point: dict[str, Any]
+    runs: list[dict[str, Any]]
+    """The results of the run with each seed."""
+    seeds: list[int]
+    mean: dict[str, Any]
+    sd: dict[str, Any]
+    """The sample standard deviations; None where there is a single run."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return dict(vars(self))
+
+
+def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
+    """Return a summary of the runs of each point, in the order of the points."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(json.dumps(record["point"], sort_keys=True), []).append(record)
+    return [
+        Summary(
+            dict(group[0]["point"]),
+            [record["results"] for record in group],
+            [record["seed"] for record in group],
+            over_runs([record["results"] for record in group], statistics.fmean),
+            over_runs([r["results"] for r in group], lambda v: statistics.stdev(v) if len(v) > 1 else None),
+        )
+        for group in groups.values()
+    ]
+
+
+@dataclass(frozen=True)
+class HeldOutMean:
+    """The mean over the topics or folds that were held out in turn."""
+
+    point: dict[str, Any]
+    """The other values that the sweep varies."""
+    held_out: list[str]
+    spearman: float
+    pearson: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return dict(vars(self))
+
+
+def held_out_means(summaries: Iterable[Summary]) -> list[HeldOutMean]:
+    """Return the means over points that differ only in `hold_out`."""
+    groups: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        if summary.mean.get("held_out_spearman") is not None and "hold_out" in summary.point:
+            rest = {key: value for key, value in summary.point.items() if key != "hold_out"}
+            groups.setdefault(json.dumps(rest, sort_keys=True), []).append(summary)
+    return [
+        HeldOutMean(
+            {key: value for key, value in group[0].point.items() if key != "hold_out"},
+            [summary.point["hold_out"] for summary in group],
+            statistics.fmean(summary.mean["held_out_spearman"] for summary in group),
+            statistics.fmean(summary.mean["held_out_pearson"] for summary in group),
+        )
+        for group in groups.values()
+        if len(group) > 1
+    ]
+
+
+def over_runs(results: Sequence[Any], function: Callable[[list[float]], Any]) -> Any:
+    """Apply a function to the values of each number that all results have, also in nested dicts."""
+    if all(isinstance(result, dict) for result in results):
+        keys = [key for key in results[0] if all(key in result for result in results)]
+        return {key: over_runs([result[key] for result in results], function) for key in keys}
+    if all(isinstance(result, (int, float)) for result in results):
+        return function([float(result) for result in results])
+    return None
