@@ -17,7 +17,7 @@ import pyarrow as pa
 from common import machine, seconds
 
 from sentcli.io.readers import Block
-from sentcli.search import milvus, searcher
+from sentcli.search import milvus, milvus_client, searcher
 from sentcli.search.conditions import parse_condition
 from sentcli.search.milvus_rows import Record, fields_of, filter_of
 
@@ -81,7 +81,7 @@ def against_milvus(vectors, queries, numbers):
             settings={"model": "random"}, dimension=vectors.shape[1], similarity="cosine",
             columns=fields_of({"number": "int"}),
         )  # fmt: skip
-        with milvus.connect(address, to_write=True) as client:
+        with milvus_client.connect(address, to_write=True) as client:
             collection = milvus.MilvusCollection.create(client, address, "rows", record, rows)
             ids = [str(i) for i in range(rows)]
             block = Block(ids, ids, {"number": numbers.tolist()})

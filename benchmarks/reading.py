@@ -2,8 +2,8 @@
 
     python benchmarks/reading.py [--rows 1000000] [--words 100]
 
-The rows are passages with an id and a number. They are read twice, as `encode` does: checked, then read in blocks, which
-`encode --ray` puts into Ray's object store. The manifest is written anew after each shard.
+The rows are passages with an id and a number. They are read twice, as `encode` does: checked, then read in blocks,
+which `encode --ray` puts into Ray's object store. The manifest is written anew after each shard.
 """
 
 import argparse

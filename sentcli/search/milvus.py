@@ -1,4 +1,4 @@
-"""Collections of Milvus, as a corpus: a file of Milvus Lite, a server, a cluster or Zilliz, all through one client.
+"""Collections of Milvus: rows are written, counted and found.
 
 A collection has the fields ``id``, ``text``, ``embedding``, one for each column, `WORDS` (the words of the text, made
 by Milvus's BM25 function) and `HASH`. How its vectors were made stands in its property `RECORD`.
@@ -7,29 +7,25 @@ by Milvus's BM25 function) and `HASH`. How its vectors were made stands in its p
 from __future__ import annotations
 
 import json
-import logging
 import math
-import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, SentcliError, nearest, one_line, required
+from sentcli.errors import InputError, nearest
 from sentcli.io.column_types import TEXT
 from sentcli.io.readers import Block
 from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
-from sentcli.search.corpus import Document, Hit, ranked
-from sentcli.search.exact import Neighbours, Similarity, Vectors
-from sentcli.search.fusion import Way, depth, fuse
+from sentcli.search.corpus import Document
+from sentcli.search.exact import Similarity, Vectors
+from sentcli.search.milvus_client import answering
 from sentcli.search.milvus_rows import (
     HASH,
     ID,
@@ -44,7 +40,6 @@ from sentcli.search.milvus_rows import (
 )  # fmt: skip
 from sentcli.search.origin import Origin
 
-SCHEME = "milvus:"
 RECORD = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
 KINDS = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
@@ -54,71 +49,8 @@ NOT_IN_A_FILE = ["ivfpq"]
 EFFORT = {"hnsw": "ef", "ivf": "nprobe", "ivfpq": "nprobe", "sq8": "nprobe"}
 """The search parameter of each kind that is not exact."""
 METRICS: dict[Similarity, str] = {"cosine": "COSINE", "dot": "IP"}
-MOST = 16_384
-"""The most hits of a query in Milvus."""
 ROWS = 500
 """How many rows are sent or asked for at a time: some MB."""
-SECONDS = 20
-"""How long a server may take to answer."""
-
-
-@contextmanager
-def answering(name: str) -> Iterator[None]:
-    """Turn errors of Milvus inside the block into one message that names the collection."""
-    from pymilvus.exceptions import MilvusException
-
-    try:
-        yield
-    except MilvusException as error:
-        raise SentcliError(f"{name}: Milvus says: {one_line(error.message or error)}") from error
-
-
-def is_file(address: str) -> bool:
-    """Whether an address is of Milvus Lite."""
-    return re.match(r"(https?|tcp|unix)://", address.removeprefix(SCHEME)) is None
-
-
-@contextmanager
-def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
-    """Yield a client; a file is free for other processes after the block.
-
-    Args:
-        address: ``milvus:`` and a file that ends in .db, or the address of a server, such as
-            ``milvus:http://localhost:19530``. ``MILVUS_TOKEN`` of the environment is its token, or user:password.
-        to_write: make a file that is missing.
-
-    Raises:
-        InputError: if there is no such place, or it does not answer.
-        MissingExtraError: if pymilvus or milvus-lite is not installed.
-    """
-    place = address.removeprefix(SCHEME)
-    is_server = not is_file(address)
-    if "@" in place.partition("?")[0] and is_server:
-        raise InputError("an address of Milvus with a password would stand in logs: set MILVUS_TOKEN=user:password")
-    if not is_server and not place.endswith(".db"):
-        raise InputError(f"{address}: give a file that ends in .db, or http://HOST:PORT")
-    pymilvus = required("pymilvus", "pymilvus", "milvus", "Milvus")
-    if not is_server:
-        required("milvus_lite", "milvus-lite", "milvus", "Milvus in a file")
-        if to_write:
-            Path(place).resolve().parent.mkdir(parents=True, exist_ok=True)
-        elif not Path(place).exists():
-            raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
-    for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print what is raised as well
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    try:
-        client = pymilvus.MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=SECONDS)
-    except Exception as error:
-        why = "does not answer" if is_server else "cannot be opened; another process may have it open"
-        raise InputError(f"{address} {why} ({one_line(error)})") from error
-    try:
-        yield client
-    finally:
-        client.close()
-        if not is_server:
-            from milvus_lite.server_manager import server_manager_instance
-
-            server_manager_instance.release_server(place)
 
 
 @dataclass(frozen=True)
@@ -263,12 +195,10 @@ class MilvusCollection:
     def rows(self, fields: Sequence[str], condition: str = "") -> Iterator[list[dict[str, Any]]]:
         """Yield some fields of all rows that meet a condition, some rows at a time."""
         with answering(self.title):
-            iterator = self.client.query_iterator(
-                self.name, batch_size=ROWS, filter=condition, output_fields=[ID, *fields]
-            )
-            while batch := iterator.next():
-                yield list(batch)
-            iterator.close()
+            asked = {"batch_size": ROWS, "filter": condition, "output_fields": [ID, *fields]}
+            with closing(self.client.query_iterator(self.name, **asked)) as iterator:
+                while batch := iterator.next():
+                    yield list(batch)
 
     def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""
@@ -368,44 +298,3 @@ def _analyzer(language: str) -> dict[str, Any]:
     if language != NO_LANGUAGE:
         filters.append({"type": "stemmer", "language": language})
     return {"tokenizer": "standard", "filter": filters}
-
-
-@dataclass(frozen=True)
-class MilvusCorpus:
-    """The rows of a collection that meet a condition, to be searched as `corpus.Corpus` is."""
-
-    collection: MilvusCollection
-    condition: str = ""
-    """A filter of Milvus; empty stands for all rows."""
-
-    def search(
-        self, way: Way, queries: Sequence[str], vectors: Vectors | None, k: int, dense_weight: float = 0.5
-    ) -> list[list[Hit]]:
-        """Return the best hits of each query, at most `k`; the arguments are those of `corpus.Corpus.search`."""
-        candidates = min(depth([way], k), MOST)
-        found: list[list[list[tuple[str, float]]]] = []
-        if way != "bm25":
-            assert vectors is not None
-            origin = self.collection.origin
-            vectors = origin.fitted(vectors, normalized=bool(origin.normalize)) if origin.described() else vectors
-            found.append(self.collection.nearest(vectors, candidates, self.condition))
-        if way != "dense":
-            found.append(self.collection.by_words(queries, candidates, self.condition))
-        numbers: dict[str, int] = {}  # fusion and hits go by numbers
-        parts = [_neighbours(hits_by_query, numbers) for hits_by_query in found]
-        hits = parts[0] if len(parts) == 1 else fuse(way, parts[0], parts[1], k, dense_weight)
-        ids = list(numbers)
-        needed = np.unique(hits.positions[hits.positions >= 0]).tolist()
-        rows = self.collection.documents([ids[number] for number in needed])
-        return ranked(hits, {number: rows[ids[number]] for number in needed})
-
-
-def _neighbours(hits_by_query: list[list[tuple[str, float]]], numbers: dict[str, int]) -> Neighbours:
-    """Return hits with a number for each id, which stand in `numbers`."""
-    width = max(map(len, hits_by_query), default=0)
-    positions = np.full((len(hits_by_query), width), -1, np.int64)
-    scores = np.zeros(positions.shape, np.float32)
-    for query, hits in enumerate(hits_by_query):
-        for place, (key, score) in enumerate(hits):
-            positions[query, place], scores[query, place] = numbers.setdefault(key, len(numbers)), score
-    return Neighbours(positions, scores)

@@ -61,9 +61,10 @@ def index_collection(
     """
     from sentcli.search import milvus
     from sentcli.search.exact import require_faiss
+    from sentcli.search.milvus_client import connect, is_file
 
     name = _collection_name(database)
-    missing = milvus.NOT_IN_A_FILE if milvus.is_file(str(database.to)) else []
+    missing = milvus.NOT_IN_A_FILE if is_file(str(database.to)) else []
     one_of("--type of a collection", what.type, [kind for kind in milvus.KINDS if kind not in missing])
     require_faiss()  # for the exact search that an index is measured against
     outcome = Outcome("index")
@@ -75,7 +76,7 @@ def index_collection(
     hashes = np.sort(np.fromiter(map(hash, written.ids()), np.int64, written.rows))
     if repeated := len(hashes) - len(np.unique(hashes)):
         raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
-    with milvus.connect(address, to_write=True) as client:
+    with connect(address, to_write=True) as client:
         collection = milvus.MilvusCollection.find(client, address, name)
         if collection is not None and overwrite:
             collection.drop()
@@ -106,7 +107,7 @@ def index_collection(
 
 
 def _collection_name(database: DatabaseOptions) -> str:
-    from sentcli.search.milvus import SCHEME
+    from sentcli.search.milvus_client import SCHEME
 
     if not str(database.to).startswith(SCHEME):
         raise InputError(f"--to {database.to}: give milvus: and a file, as milvus:reviews.db, or a server")

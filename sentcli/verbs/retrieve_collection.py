@@ -13,7 +13,8 @@ from sentcli.verbs.hits import TOP_K, Hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.search.milvus import MilvusCollection, MilvusCorpus
+    from sentcli.search.milvus import MilvusCollection
+    from sentcli.search.milvus_corpus import MilvusCorpus
     from sentcli.verbs.options import CorpusOptions, SearchOptions
 
 
@@ -32,7 +33,9 @@ def open_collection(
     Raises:
         InputError: if there is no such collection, or its vectors do not compare with those of the encoder.
     """
-    from sentcli.search.milvus import MOST, MilvusCollection, MilvusCorpus, connect
+    from sentcli.search.milvus import MilvusCollection
+    from sentcli.search.milvus_client import connect
+    from sentcli.search.milvus_corpus import MOST, MilvusCorpus
 
     top_k = search.top_k or TOP_K
     _check_usage(options, search, top_k, MOST)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sentcli.io.sources import Source
     from sentcli.search.corpus import Corpus, Hit, RowsInMemory, RowsOnDisk
     from sentcli.search.exact import Mask
-    from sentcli.search.milvus import MilvusCorpus
+    from sentcli.search.milvus_corpus import MilvusCorpus
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
     from sentcli.verbs.options import CorpusOptions, SearchOptions

@@ -22,7 +22,7 @@ pytest.importorskip("milvus_lite", reason="Milvus comes with the extra sentcli[m
 pytest.importorskip("milvus_lite.adapter.grpc.server", reason="Milvus comes with the extra sentcli[milvus]")
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 from sentcli.io.readers import Block
-from sentcli.search import milvus
+from sentcli.search import milvus, milvus_client
 from sentcli.search.conditions import parse_condition
 from sentcli.search.milvus_rows import Record, fields_of, filter_of
 
@@ -164,7 +164,7 @@ def many(tmp_path_factory):
     ids = [f"r{i:03d}" for i in range(rows)]
     block = Block(ids, [f"text {i}" for i in range(rows)], columns)
     table = pa.table({"id": ids, **{name: pa.array(columns[name], TYPES[name]) for name in kinds}})
-    with milvus.connect(address, to_write=True) as client:
+    with milvus_client.connect(address, to_write=True) as client:
         collection = milvus.MilvusCollection.create(client, address, "many", record, rows)
         collection.upsert(block, random.normal(size=(rows, 4)), ids)
         yield collection, table
@@ -203,7 +203,7 @@ def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path
     recall = results["recall"]
     assert recall["k"] == 10 and recall["queries"] == 1000 and recall["measured_rows"] == 3000
     assert 0.5 < recall["chosen"]["recall"] <= 1
-    with milvus.connect(place[0]) as client:
+    with milvus_client.connect(place[0]) as client:
         record = milvus.MilvusCollection.open(client, place[0], "rows").record
     assert record.efforts == {recall["parameter"]: recall["chosen"]["effort"]}
 

@@ -1,0 +1,76 @@
+"""The client of Milvus: a file of Milvus Lite, a server, a cluster or Zilliz, all by an address."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import InputError, SentcliError, one_line, required
+
+SCHEME = "milvus:"
+SECONDS = 20
+"""How long a server may take to answer."""
+
+
+@contextmanager
+def answering(name: str) -> Iterator[None]:
+    """Turn errors of Milvus inside the block into one message that names the collection."""
+    from pymilvus.exceptions import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        raise SentcliError(f"{name}: Milvus says: {one_line(error.message or error)}") from error
+
+
+def is_file(address: str) -> bool:
+    """Whether an address is of Milvus Lite."""
+    return re.match(r"(https?|tcp|unix)://", address.removeprefix(SCHEME)) is None
+
+
+@contextmanager
+def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
+    """Yield a client; a file is free for other processes after the block.
+
+    Args:
+        address: ``milvus:`` and a file that ends in .db, or the address of a server, such as
+            ``milvus:http://localhost:19530``. ``MILVUS_TOKEN`` of the environment is its token, or user:password.
+        to_write: make a file that is missing.
+
+    Raises:
+        InputError: if there is no such place, or it does not answer.
+        MissingExtraError: if pymilvus or milvus-lite is not installed.
+    """
+    place = address.removeprefix(SCHEME)
+    is_server = not is_file(address)
+    if "@" in place.partition("?")[0] and is_server:
+        raise InputError("an address of Milvus with a password would stand in logs: set MILVUS_TOKEN=user:password")
+    if not is_server and not place.endswith(".db"):
+        raise InputError(f"{address}: give a file that ends in .db, or http://HOST:PORT")
+    pymilvus = required("pymilvus", "pymilvus", "milvus", "Milvus")
+    if not is_server:
+        required("milvus_lite", "milvus-lite", "milvus", "Milvus in a file")
+        if to_write:
+            Path(place).resolve().parent.mkdir(parents=True, exist_ok=True)
+        elif not Path(place).exists():
+            raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
+    for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print what is raised as well
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        client = pymilvus.MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=SECONDS)
+    except Exception as error:
+        why = "does not answer" if is_server else "cannot be opened; another process may have it open"
+        raise InputError(f"{address} {why} ({one_line(error)})") from error
+    try:
+        yield client
+    finally:
+        client.close()
+        if not is_server:
+            from milvus_lite.server_manager import server_manager_instance
+
+            server_manager_instance.release_server(place)
