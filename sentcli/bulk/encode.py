@@ -18,12 +18,10 @@ from sentcli.bulk.engines import Engine, encoded, open_engine
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked
-from sentcli.io.column_types import name_of
-from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Counts, InputGroup, ShardShare, load_manifest
+from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
-from sentcli.io.remote_names import is_remote
 from sentcli.io.sources import Source, open_sources
 from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
@@ -53,53 +51,6 @@ class Inputs:
         return [source.described() for source in self.sources]
 
 
-def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, part: ShardShare | None = None) -> None:
-    """Refuse an output that must not be written, before anything is read.
-
-    Raises:
-        InputError: if the output exists and no flag allows that, it cannot be created, or the flags do not fit it.
-    """
-    kind = output_kind(output)
-    part = part or ShardShare()
-    if kind != "directory" and (append or part.of > 1):
-        flag = "--append" if append else "--shard"
-        raise InputError(f"{flag} makes shards, so it needs a directory output (-o without a suffix)")
-    if append and part.of > 1:
-        raise InputError("--append and --shard do not go together: append on one machine")
-    if overwrite and (resume or append):
-        raise InputError("--overwrite starts again, --resume and --append go on: give one of them")
-    if kind == "stdout":
-        return
-    if kind == "directory":
-        _check_directory(output, part, overwrite=overwrite, resume=resume, append=append)
-        return
-    if is_remote(output):
-        raise InputError(f"{output}: a store takes a directory of shards (-o without a suffix), not a single file")
-    path = Path(output)
-    if resume and path.exists():
-        raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
-    else:
-        check_output(path, overwrite=overwrite)
-
-
-def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bool, append: bool) -> None:
-    place = open_folder(path)
-    names = [name for name in place.names() if not name.endswith(".lock")]
-    if part.of > 1 and MANIFEST in names:
-        raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
-    others = {int(part_file[2]) for name in names if (part_file := PART.fullmatch(name))} - {part.of}
-    if others and not append and not (overwrite and part.of == 1):
-        count = others.pop()
-        raise InputError(f"{path} holds parts of {count} machines: go on with --shard I/{count}, or choose another -o")
-    begun = part.manifest in names if part.of > 1 else bool(names)  # other machines' parts may be there
-    if place.exists and (begun or not place.path.is_dir()) and not (overwrite or resume or append):
-        raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
-    place.check_writable(overwrite=overwrite)
-    is_dataset = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)
-    if names and not is_dataset:
-        raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
-
-
 def read_inputs(
     names: Sequence[str], options: ReadOptions, input_format: str | None = None, *, output: str = "vectors"
 ) -> Inputs:
@@ -127,14 +78,6 @@ def read_inputs(
         fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
         raise InputError(f"{sources[0].name}: column {reserved[0]!r} would stand twice in the output ({fields})")
     return Inputs(sources, options, surveyed)
-
-
-def types_of(output: str) -> dict[str, str]:
-    """Return the types of the columns of a directory that is continued, by name; an empty dict if there is none."""
-    if output_kind(output) != "directory" or not (folder := open_folder(output).path).is_dir():
-        return {}
-    manifests = [path for path in sorted(folder.iterdir()) if path.name == MANIFEST or PART.fullmatch(path.name)]
-    return {name: name_of(kind) for name, kind in load_manifest(manifests[0]).columns.items()} if manifests else {}
 
 
 class ShardMaker(Protocol):

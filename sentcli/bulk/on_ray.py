@@ -18,7 +18,7 @@ from typing import Any
 from sentcli import cluster, console
 from sentcli.bulk.encode import EncodeSettings
 from sentcli.bulk.ray_worker import RemoteEncoder, ShardWorker, WorkerFacts
-from sentcli.cluster import Node, Workers
+from sentcli.cluster_nodes import Node, Workers
 from sentcli.encoder.on_nodes import require_same_weights
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.dataset import Counts

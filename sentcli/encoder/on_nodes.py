@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentcli.cluster import Node, ask_nodes, require_same
+from sentcli.cluster_nodes import Node, ask_nodes, require_same
 
 
 def require_same_weights(found: list[Node], model: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sentcli.cluster import Workers, require_ray
+from sentcli.cluster import require_ray
+from sentcli.cluster_nodes import Workers
 from sentcli.errors import SentcliError, one_line
 from sentcli.search.exact import require_faiss
 from sentcli.search.index import FileSpan, FillFiles, fill_file

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from sentcli.cluster import Workers, require_ray
+from sentcli.cluster import require_ray
+from sentcli.cluster_nodes import Workers
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.json_files import decode
 from sentcli.training import sweep

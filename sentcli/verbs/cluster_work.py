@@ -13,7 +13,7 @@ from sentcli.verbs.options import ClusterOptions
 
 if TYPE_CHECKING:
     from sentcli.bulk.encode import ShardMaker
-    from sentcli.cluster import Node, Workers
+    from sentcli.cluster_nodes import Node, Workers
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
@@ -60,7 +60,8 @@ def open_cluster(cluster: ClusterOptions, *, most: int, on_cpu: bool) -> Iterato
     Yields:
         The nodes and the plan.
     """
-    from sentcli.cluster import check_versions, connected, nodes, plan_workers
+    from sentcli.cluster import connected
+    from sentcli.cluster_nodes import check_versions, nodes, plan_workers
     from sentcli.machine import usable_cores
 
     assert cluster.ray is not None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
 from sentcli.printable import safe
 from sentcli.table import Table
 from sentcli.verbs.outcome import Outcome
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sentcli.search.corpus import Hit
+    from sentcli.verbs.options import CorpusOptions, SearchOptions
 
 SHOWN = 20
 """Queries whose hits are printed as tables."""
@@ -30,6 +32,25 @@ SNIPPET = 300
 """Characters of a hit's text that a table shows."""
 LEAST_LETTERS = 4
 """A word of the query is marked in the hits if it has so many letters."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one call asks of a corpus."""
+
+    models: Sequence[str]
+    """The model to search with; none for BM25, or for the model that made stored vectors."""
+    corpus: CorpusOptions
+    """The corpus and the queries."""
+    search: SearchOptions
+    """How queries and documents are compared."""
+    load: LoadOptions
+    """How the model is loaded."""
+
+    @property
+    def counts_only(self) -> bool:
+        """Whether rows are counted and no query is searched."""
+        return not self.corpus.query and self.corpus.queries is None
 
 
 @dataclass

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.model.options import LoadOptions
-from sentcli.verbs.hits import TOP_K, Hits
+from sentcli.verbs.hits import TOP_K, Asked, Hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -19,15 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_collection(
-    models: Sequence[str],
-    options: CorpusOptions,
-    search: SearchOptions,
-    load_options: LoadOptions,
-    outcome: Hits,
-    *,
-    counts_only: bool,
-) -> Iterator[tuple[MilvusCorpus | None, SentenceEncoder | None, str]]:
+def open_collection(asked: Asked, outcome: Hits) -> Iterator[tuple[MilvusCorpus | None, SentenceEncoder | None, str]]:
     """Open a collection, set the facts of the outcome, and yield what `retrieve_corpus` yields for files.
 
     Raises:
@@ -37,18 +28,19 @@ def open_collection(
     from sentcli.search.milvus_client import connect
     from sentcli.search.milvus_corpus import MOST, MilvusCorpus
 
+    options, search = asked.corpus, asked.search
     top_k = search.top_k or TOP_K
     _check_usage(options, search, top_k, MOST)
     with connect(str(options.corpus)) as client:
         collection = MilvusCollection.open(client, str(options.corpus), str(options.collection))
         condition = _condition(collection, options, outcome)
-        if counts_only:
+        if asked.counts_only:
             yield None, None, ""
             return
         record, encoder, prompt = collection.record, None, ""
         outcome.protocol |= {"search": search.ways[0], "top_k": top_k}
         if search.ways != ["bm25"]:
-            encoder, prompt = _encoder(collection, models, search, load_options)
+            encoder, prompt = _encoder(collection, asked)
             outcome.model = encoder.model
             outcome.ran_on(encoder.backend.device, encoder.backend.precision)
             index = {"kind": record.kind, **record.efforts}
@@ -92,19 +84,17 @@ def _condition(collection: MilvusCollection, options: CorpusOptions, outcome: Hi
     return condition
 
 
-def _encoder(
-    collection: MilvusCollection, models: Sequence[str], search: SearchOptions, load_options: LoadOptions
-) -> tuple[SentenceEncoder, str]:
+def _encoder(collection: MilvusCollection, asked: Asked) -> tuple[SentenceEncoder, str]:
     """Load the model that was given, or the one that made the vectors; return it with the prompt of queries."""
     from sentcli.encoder.announce import load_encoder
 
-    origin, similarity = collection.origin, collection.record.similarity
+    search, origin, similarity = asked.search, collection.origin, collection.record.similarity
     if search.similarity not in (None, similarity):
         raise InputError(f"{collection.title} was made for similarity {similarity!r}, not {search.similarity!r}")
-    if models:
-        encoder = load_encoder(models[0], load_options)
+    if asked.models:
+        encoder = load_encoder(asked.models[0], asked.load)
     else:
-        encoder = load_encoder(origin.named_model(), origin.load_options(load_options))
+        encoder = load_encoder(origin.named_model(), origin.load_options(asked.load))
     document = encoder.role_prompt("document") if search.doc_prompt is None else search.doc_prompt
     origin.check_encoder(encoder, document, collection.record.dimension)
     return encoder, encoder.role_prompt("query") if search.query_prompt is None else search.query_prompt

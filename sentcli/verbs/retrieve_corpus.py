@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.model.options import LoadOptions
 from sentcli.printable import escaped
-from sentcli.verbs.hits import SHOWN, TOP_K, Hits
+from sentcli.verbs.hits import SHOWN, TOP_K, Asked, Hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -34,26 +33,16 @@ QUERIES_AT_A_TIME = 4096
 """Queries that are encoded and searched together."""
 
 
-def search_corpus(
-    models: Sequence[str],
-    options: CorpusOptions,
-    search: SearchOptions,
-    load_options: LoadOptions,
-    *,
-    overwrite: bool,
-    keep_all: bool,
-) -> Hits:
+def search_corpus(asked: Asked, *, overwrite: bool, keep_all: bool) -> Hits:
     """Search a corpus, and write the hits to the file of ``--hits``.
 
     Args:
-        models: the one to search with; none for BM25, or for the model that made stored vectors.
-        options: the corpus and the queries.
-        search: how queries and documents are compared.
-        load_options: how the model is loaded.
+        asked: of which corpus, with which queries and how.
         overwrite: replace a file of hits.
         keep_all: return all hits, even if they are written to a file.
     """
-    _check_usage(models, options, search, overwrite=overwrite)
+    options = asked.corpus
+    _check_usage(asked.models, options, asked.search, overwrite=overwrite)
     queries = _queries(options)
     outcome = Hits("retrieve", "bm25")
     outcome.ran_on("cpu", "fp32")
@@ -61,12 +50,11 @@ def search_corpus(
     if str(options.corpus).startswith("milvus:"):
         from sentcli.verbs.retrieve_collection import open_collection as open_corpus
     results: list[dict[str, Any]] = []
-    opening = open_corpus(models, options, search, load_options, outcome, counts_only=not queries)
-    with opening as (corpus, encoder, prompt):
+    with open_corpus(asked, outcome) as (corpus, encoder, prompt):
         if corpus is not None:
             outcome.written, outcome.queries = options.hits is not None, len(queries)
             with console.counting("searching", len(queries)) as progress, _lines(options.hits) as lines:
-                for number, (key, text, hits) in enumerate(_found(corpus, queries, search, encoder, prompt)):
+                for number, (key, text, hits) in enumerate(_found(corpus, queries, asked.search, encoder, prompt)):
                     result = {"query": text, "hits": [hit.to_dict() for hit in hits]}
                     result = result if key is None else {"id": key, **result}
                     if keep_all or number < SHOWN:
@@ -100,15 +88,7 @@ def _found(
 
 
 @contextmanager
-def _open(
-    models: Sequence[str],
-    options: CorpusOptions,
-    search: SearchOptions,
-    load_options: LoadOptions,
-    outcome: Hits,
-    *,
-    counts_only: bool,
-) -> Iterator[tuple[Corpus | None, SentenceEncoder | None, str]]:
+def _open(asked: Asked, outcome: Hits) -> Iterator[tuple[Corpus | None, SentenceEncoder | None, str]]:
     """Open a file or a directory, and set the facts of the outcome.
 
     Yields:
@@ -121,7 +101,7 @@ def _open(
     from sentcli.search.vector_file import open_stored
     from sentcli.verbs.corpus_opening import opened, opened_file
 
-    way, encoder = search.ways[0], None
+    options, search, way, encoder = asked.corpus, asked.search, asked.search.ways[0], None
     read_options = ReadOptions(options.text_field, options.id_field)
     stored = open_stored(str(options.corpus), options.texts, read_options)
     rows: RowsInMemory | RowsOnDisk
@@ -134,12 +114,12 @@ def _open(
     else:
         rows, opening = stored.rows, partial(opened, stored, rescore=options.rescore)
     mask = _chosen(rows, options, outcome)
-    if counts_only:
+    if asked.counts_only:
         yield None, None, ""
         return
     if way != "bm25":
         require_faiss()
-        encoder = _encoder(models, options, stored, load_options)
+        encoder = _encoder(asked, stored)
         outcome.model = encoder.model
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
     corpus, choices = opening(search=search, encoder=encoder, way=way)
@@ -168,21 +148,20 @@ def _chosen(rows: RowsInMemory | RowsOnDisk, options: CorpusOptions, outcome: Hi
     return mask
 
 
-def _encoder(
-    models: Sequence[str], options: CorpusOptions, stored: Store | VectorFile | None, load_options: LoadOptions
-) -> SentenceEncoder:
+def _encoder(asked: Asked, stored: Store | VectorFile | None) -> SentenceEncoder:
     """Load the model that was given, or the one that made the stored vectors."""
     from sentcli.encoder.announce import load_encoder
 
-    if models:
+    name = asked.corpus.corpus
+    if asked.models:
         if stored is not None and not stored.origin.known:
-            console.note(f"{options.corpus} does not say which model made its vectors; it has to be {models[0]}")
-        return load_encoder(models[0], load_options)
+            console.note(f"{name} does not say which model made its vectors; it has to be {asked.models[0]}")
+        return load_encoder(asked.models[0], asked.load)
     if stored is None:
-        raise InputError(f"{options.corpus} holds texts, which are encoded first: give the model with -m")
+        raise InputError(f"{name} holds texts, which are encoded first: give the model with -m")
     model = stored.origin.named_model()
-    console.detail(f"{options.corpus} was encoded with {model}, which is taken")
-    return load_encoder(model, stored.origin.load_options(load_options))
+    console.detail(f"{name} was encoded with {model}, which is taken")
+    return load_encoder(model, stored.origin.load_options(asked.load))
 
 
 def _protocol(
