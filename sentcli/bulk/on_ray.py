@@ -117,6 +117,19 @@ class RayWorkers:
                 raise SentcliError(NO_ROOM)
             self.started(done[0])
 
+    def any_idle(self) -> Any:
+        """Return a worker that has nothing to do, after waiting for one if need be.
+
+        Raises:
+            SentcliError: if no worker starts in time.
+        """
+        while not self.idle:
+            done, _ = self.ray.wait(list(self.starting), timeout=WAIT_SECONDS)
+            if not done:
+                raise SentcliError(NO_ROOM)
+            self.started(done[0])
+        return self.idle[0]
+
     def stop(self) -> None:
         """End all workers."""
         for actor in [*self.starting.values(), *self.idle, *(actor for actor, _ in self.busy.values())]:
@@ -147,7 +160,7 @@ class RayWorkers:
             return
         if self.first is None:
             self.first = facts
-            facts.loaded.backend.worker = actor  # type: ignore[attr-defined]
+            facts.loaded.backend.pool = self  # type: ignore[attr-defined]
         elif different := facts.difference(self.first):
             raise SentcliError(f"node {facts.node} has {different}, unlike {self.first.node}: its vectors would differ")
         elif (mixed := _different_bytes(facts, self.first)) and mixed not in self.mixed:
@@ -269,14 +282,16 @@ class _Making:
             if self.error is None or shard.number < self.error[0]:
                 self.error = shard.number, error.cause
         except self.ray.exceptions.RayError as error:
-            self._died(shard, one_line(error))
+            self._died(actor, shard, one_line(error))
         else:
             self.writer.add(made)
             self.counts += counts
             self._show(shard, stats)
             self.pool.idle.append(actor)
 
-    def _died(self, shard: _Shard, reason: str) -> None:
+    def _died(self, actor: Any, shard: _Shard, reason: str) -> None:
+        with suppress(Exception):  # it may only be out of reach, and would write the shard beside another worker
+            self.ray.kill(actor)
         shard.deaths += 1
         self._show(shard, EncodeStats())
         number = self.writer.shard_place(shard.number).number

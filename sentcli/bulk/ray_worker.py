@@ -37,12 +37,12 @@ class RemoteBackend:
     dimension: int
     default_batch_tokens: int
     streams: int = 1
-    worker: Any = None
-    """The handle of the actor."""
+    pool: Any = None
+    """The `RayWorkers`, of which one that has nothing to do is taken."""
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
         """Return ``[B, dim]`` for a padded batch."""
-        return cluster.require_ray().get(self.worker.run.remote(batch, prompt_length))
+        return cluster.require_ray().get(self.pool.any_idle().run.remote(batch, prompt_length))
 
 
 class RemoteEncoder(SentenceEncoder):
@@ -155,6 +155,8 @@ class ShardWorker:
                 self.folders[folder] = join_folder(folder, settings.part.manifest)
             except InputError as error:
                 raise InputError(f"node {socket.gethostname()}: {error}") from error
+            except SentcliError as error:
+                raise SentcliError(f"node {socket.gethostname()}: {error}") from error
         output = self.folders[folder]
         assert self.encoder is not None
         self.done = EncodeStats()
@@ -164,6 +166,8 @@ class ShardWorker:
             open_thread(self.encoder, settings.encoding, self._advance) as engine,
         ):
             counts = write_blocks(reader, engine, writer, str(output.path), settings, self._advance)
+            if not writer.full:
+                raise SentcliError(f"the input has changed while it was read: {plan.rows} rows, then {counts.rows}")
             return writer.publish(), counts, self.done
 
     def _advance(self, added: EncodeStats) -> None:
@@ -179,3 +183,5 @@ def _plain_errors(work: Callable[[], T]) -> T:
         raise InputError(str(error)) from None
     except SentcliError as error:
         raise SentcliError(str(error)) from None
+    except OSError as error:
+        raise SentcliError(f"node {socket.gethostname()}: {error}") from None

@@ -69,8 +69,8 @@ class Folder:
         """Put finished files where the directory lies; on a disk they are there."""
 
     def remove(self, name: str) -> None:
-        """Delete a file of the directory."""
-        (self.path / name).unlink()
+        """Delete a file of the directory, if it is there."""
+        (self.path / name).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,16 @@ class RemoteFolder(Folder):
     @property
     def exists(self) -> bool:
         """Whether there is any file."""
-        return bool(self.sizes)
+        return bool(self.names())
 
     def names(self) -> list[str]:
         """Return the names of the files and folders in the directory."""
-        return list(dict.fromkeys(name.partition("/")[0] for name in self.sizes))
+        return list(dict.fromkeys(name.partition("/")[0] for name in self.sizes if not name.startswith(remote.PROBE)))
 
     def check_writable(self, *, overwrite: bool = False) -> None:
         """Refuse a directory that cannot be written, after writing and deleting a small file."""
-        remote.check_writable(self.address)
+        if not remote.check_writable(self.address) and overwrite and self.exists:
+            raise InputError(f"--overwrite: there is no right to delete files of {self.address}; choose another -o")
 
     def lock(self, manifest: str) -> Path:
         """Return the path of a lock file, which only processes of this machine see."""

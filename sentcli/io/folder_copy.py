@@ -89,24 +89,26 @@ class FolderCopy:
             self._note(same)
         return FolderCopy(self.address, self.path, frozenset(new))
 
-    def upload(self, below: str, last: str) -> None:
-        """Copy to the store what has changed here below a folder, and delete there what is gone from it here.
+    def upload(self, below: str, last: tuple[str, ...]) -> None:
+        """Copy to the store what has changed here below a folder, and delete there what is gone from changed folders.
 
         Args:
             below: the relative name of the folder.
-            last: the name of the files that are copied after all others, since they tell that the others are there.
+            last: the names of files that are copied after all others, since they tell that the others are there.
 
         Raises:
             InputError: if there is no right to write.
             SentcliError: if the store fails.
         """
-        here = [path for path in (self.path / below).rglob("*") if path.is_file() and not path.name.startswith(".")]
-        names = {path.relative_to(self.path).as_posix() for path in here}
+        here = [path.relative_to(self.path) for path in (self.path / below).rglob("*") if path.is_file()]
+        names = {path.as_posix() for path in here if not any(part.startswith(".") for part in path.parts)}
         record, files = self._record(), remote.listing(self.address)
-        for name in sorted(names - record.keys(), key=lambda name: (name.endswith(f"/{last}"), name)):
+        changed = sorted(names - record.keys(), key=lambda name: (name.endswith(last), name))
+        for name in changed:
             remote.upload(self.path / name, f"{self.address}/{name}")
+        folders = {PurePosixPath(name).parent for name in changed}
         for name in files.keys() - names:
-            if name.startswith(f"{below}/"):
+            if PurePosixPath(name).parent in folders:
                 remote.delete(f"{self.address}/{name}")
         kept = remote.listing(self.address)
         self._note({name: file for name, file in kept.items() if name in names or name in record})

@@ -230,21 +230,27 @@ def delete(name: str) -> None:
     _ask(name, "write", lambda fs, address: fs.rm_file(address))
 
 
-def check_writable(folder: str) -> None:
+def check_writable(folder: str) -> bool:
     """Write and delete a small file.
+
+    Returns:
+        Whether there is a right to delete, too. Without one the file stays.
 
     Raises:
         InputError: if there is no bucket, or no right to write.
         SentcliError: if the host fails.
     """
-    probe = f"{folder.rstrip('/')}/.sentcli-write-test-{os.getpid()}"
+    probe = f"{folder.rstrip('/')}/{PROBE}{os.getpid()}"
     _ask(folder, "write", lambda fs, _: fs.pipe_file(probe, b""))
     try:
         _ask(probe, "write", lambda fs, address: fs.rm_file(address))
-    except InputError as error:  # a role that may write, but not delete
+    except InputError as error:
         console.detail(str(error))
+        return False
+    return True
 
 
+PROBE = ".sentcli-write-test-"
 PREFIX, LOCK = "sentcli-remote-", ".lock"
 FRESH = 60
 """The seconds in which another process may not have locked its new folder yet."""

@@ -246,7 +246,7 @@ class _Reader:
         if is_bool:
             return bool(node.this)
         if is_number:
-            return sign * self.number(node)
+            return sign * (float(self.number(node)) if kind == "float" else self.number(node))
         return node.this if kind == TEXT else self.time(node, column, kind)
 
     def number(self, node: Any) -> int | float:
@@ -265,12 +265,12 @@ class _Reader:
             if kind == "date":
                 return datetime.date.fromisoformat(node.this)
             value = datetime.datetime.fromisoformat(node.this)
-        except ValueError:
+            if kind == "timestamp-utc":
+                is_local = value.tzinfo is None
+                return value.replace(tzinfo=datetime.UTC) if is_local else value.astimezone(datetime.UTC)
+        except (ValueError, OverflowError):
             example = "'2024-01-31'" if kind == "date" else "'2024-01-31' or '2024-01-31 18:30:00'"
             self.refuse(node, f"is no {kind}, as {column} is: write {example}")
-        if kind == "timestamp-utc":
-            is_local = value.tzinfo is None
-            return value.replace(tzinfo=datetime.UTC) if is_local else value.astimezone(datetime.UTC)
         if value.tzinfo is not None:
             self.refuse(node, f"has an offset from UTC, and the times of {column} have none")
         return value

@@ -194,7 +194,8 @@ def counted(rows: RowsInMemory | RowsOnDisk, column: str, mask: Mask | None) -> 
         values = table[column] if mask is None else table[column].filter(mask[first : first + len(table)])
         first += len(table)
         for entry in values.value_counts().to_pylist():
-            counts[entry["values"]] += entry["counts"]
+            value = entry["values"]
+            counts[None if value != value else value] += entry["counts"]  # NaN is a missing value, too
     return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0] is None, str(entry[0])))
 
 

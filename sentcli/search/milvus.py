@@ -37,6 +37,7 @@ from sentcli.search.milvus_rows import (
     shortened,
     stored_value,
     value_of,
+    with_ids,
 )  # fmt: skip
 from sentcli.search.origin import Origin
 
@@ -79,10 +80,25 @@ class MilvusCollection:
             if not client.has_collection(name):
                 return None
             properties = client.describe_collection(name).get("properties", {})
+            if RECORD not in properties:
+                raise InputError(f"{title} was not made by sentcli index; choose another --collection")
+            record = Record.read(properties[RECORD], title)
             client.load_collection(name)
-        if RECORD not in properties:
-            raise InputError(f"{title} was not made by sentcli index; choose another --collection")
-        return cls(client, name, address, Record.read(properties[RECORD], title))
+        return cls(client, name, address, record)
+
+    @staticmethod
+    def remove(client: Any, address: str, name: str) -> None:
+        """Delete a collection, if it is there.
+
+        Raises:
+            InputError: if sentcli has not made it.
+        """
+        title = f"{address} {name}"
+        with answering(title):
+            if client.has_collection(name):
+                if RECORD not in client.describe_collection(name).get("properties", {}):
+                    raise InputError(f"{title} was not made by sentcli index; choose another --collection")
+                client.drop_collection(name)
 
     @classmethod
     def open(cls, client: Any, address: str, name: str) -> MilvusCollection:
@@ -132,7 +148,9 @@ class MilvusCollection:
         indexes.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=words)
         properties = {RECORD: json.dumps(asdict(record), ensure_ascii=False)}
         with answering(f"{address} {name}"):
-            client.create_collection(name, schema=schema, index_params=indexes, properties=properties)
+            client.create_collection(
+                name, schema=schema, index_params=indexes, properties=properties, consistency_level="Strong"
+            )
         return cls(client, name, address, record)
 
     def with_record(self, **changes: Any) -> MilvusCollection:
@@ -151,9 +169,7 @@ class MilvusCollection:
     def count(self, condition: str = "") -> int:
         """Return the number of rows that meet a condition of `filter_of`."""
         with answering(self.title):
-            answer = self.client.query(
-                self.name, filter=condition, output_fields=["count(*)"], consistency_level="Strong"
-            )
+            answer = self.client.query(self.name, filter=condition, output_fields=["count(*)"])
         return int(answer[0]["count(*)"])
 
     def hashes(self, ids: Sequence[str]) -> dict[str, str]:
@@ -190,7 +206,7 @@ class MilvusCollection:
         """Delete rows."""
         for start in range(0, len(ids), ROWS):
             with answering(self.title):
-                self.client.delete(self.name, ids=list(ids[start : start + ROWS]))
+                self.client.delete(self.name, filter=with_ids(ids[start : start + ROWS]))
 
     def rows(self, fields: Sequence[str], condition: str = "") -> Iterator[list[dict[str, Any]]]:
         """Yield some fields of all rows that meet a condition, some rows at a time."""
@@ -243,7 +259,6 @@ class MilvusCollection:
                     filter=condition,
                     output_fields=[ID],
                     search_params=parameters,
-                    consistency_level="Strong",
                 )
             found += [[(hit[ID], float(hit["distance"])) for hit in hits] for hits in answer]
         return found
@@ -252,8 +267,8 @@ class MilvusCollection:
         """Yield some fields of the rows with these ids that are there."""
         for start in range(0, len(ids), ROWS):
             with answering(self.title):
-                part = list(ids[start : start + ROWS])
-                rows = self.client.get(self.name, ids=part, output_fields=[ID, *names])
+                chosen = with_ids(ids[start : start + ROWS])
+                rows = self.client.query(self.name, filter=chosen, output_fields=[ID, *names])
             yield from rows
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
@@ -270,11 +285,6 @@ class MilvusCollection:
         with answering(self.title):
             self.client.flush(self.name)
             self.client.load_collection(self.name)
-
-    def drop(self) -> None:
-        """Delete the collection."""
-        with answering(self.title):
-            self.client.drop_collection(self.name)
 
 
 def _parameters(kind: str, rows: int, dimension: int) -> dict[str, int]:

@@ -43,7 +43,9 @@ class MilvusCorpus:
         ids = list(numbers)
         needed = np.unique(hits.positions[hits.positions >= 0]).tolist()
         rows = self.collection.documents([ids[number] for number in needed])
-        return ranked(hits, {number: rows[ids[number]] for number in needed})
+        gone = [number for number in needed if ids[number] not in rows]  # deleted since they were found
+        hits = Neighbours(np.where(np.isin(hits.positions, gone), -1, hits.positions), hits.scores)
+        return ranked(hits, {number: rows[ids[number]] for number in needed if ids[number] in rows})
 
 
 def _neighbours(hits_by_query: list[list[tuple[str, float]]], numbers: dict[str, int]) -> Neighbours:

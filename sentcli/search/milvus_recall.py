@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from sentcli.search.ann import EFFORTS
-from sentcli.search.exact import TopK
+from sentcli.search.exact import TopK, not_own, prepared
 from sentcli.search.milvus import EFFORT, MilvusCollection
-from sentcli.search.milvus_rows import VECTORS
-from sentcli.search.searcher import ENOUGH, SAMPLE, K
+from sentcli.search.milvus_rows import ID, VECTORS
+from sentcli.search.searcher import ENOUGH, EQUAL, SAMPLE, K
 
 
 def tune(
@@ -29,29 +29,39 @@ def tune(
         What `searcher.tune` returns: recall and speed at each effort, and the chosen one.
     """
     step("random rows")
-    ids = np.array([row["id"] for batch in collection.rows([]) for row in batch])
-    own = np.random.default_rng(0).choice(ids, min(SAMPLE, len(ids)), replace=False).tolist()
-    found = {row["id"]: row[VECTORS] for row in collection.fields(own, [VECTORS])}
-    queries = np.array([found[key] for key in own], np.float32)
+    ids = [row[ID] for batch in collection.rows([]) for row in batch]
+    own = [ids[i] for i in np.random.default_rng(0).choice(len(ids), min(SAMPLE, len(ids)), replace=False)]
+    vectors = {row[ID]: row[VECTORS] for row in collection.fields(own, [VECTORS])}
+    similarity = collection.record.similarity
+    queries = prepared(np.array([vectors[key] for key in own], np.float32), similarity)
     step("exact search")
-    top, order = TopK(queries, K + 1, similarity=collection.record.similarity), []
-    began = time.perf_counter()
+    places: dict[str, int] = {}
+    seconds = 0.0
+    top = TopK(queries, K + 1, similarity=similarity)
     for batch in collection.rows([VECTORS]):
-        order += [row["id"] for row in batch]
-        top.add(np.array([row[VECTORS] for row in batch], np.float32))
-    exact_rate = len(queries) / max(time.perf_counter() - began, 1e-9)
-    nearest = [{order[position] for position in row} for row in top.best().positions.tolist()]
-    wanted = [hits - {key} for hits, key in zip(nearest, own, strict=True)]
+        places.update({row[ID]: len(places) + i for i, row in enumerate(batch)})
+        block, began = np.array([row[VECTORS] for row in batch], np.float32), time.perf_counter()
+        top.add(block)
+        seconds += time.perf_counter() - began
+    best = top.best()
+    others = not_own(best.positions, np.array([places[key] for key in own]))
+    exact = best.scores[others].reshape(len(own), -1)
+    least = exact.min(axis=1, initial=np.inf) - EQUAL * np.abs(best.scores).max()
     parameter, points = EFFORT[collection.record.kind], []
     for effort in EFFORTS["efSearch" if parameter == "ef" else "nprobe"]:
         step(f"{parameter} {effort}")
         began = time.perf_counter()
         hits = collection.nearest(queries, K + 1, efforts={parameter: effort})
         rate = len(queries) / max(time.perf_counter() - began, 1e-9)
-        shares = [
-            len(best & {key for key, _ in row}) / max(len(best), 1) for best, row in zip(wanted, hits, strict=True)
-        ]
-        points.append({"effort": effort, "recall": float(np.mean(shares)), "queries_per_second": rate})
+        found = [[key for key, _ in row if key != mine][:K] for row, mine in zip(hits, own, strict=True)]
+        missing = list({key for row in found for key in row} - vectors.keys())
+        vectors.update({row[ID]: row[VECTORS] for row in collection.fields(missing, [VECTORS])})
+        enough = 0  # equal texts have equal vectors: any of them is as good
+        for query, row, limit in zip(queries, found, least, strict=True):
+            if row:
+                rows = prepared(np.array([vectors[key] for key in row], np.float32), similarity)
+                enough += int((rows @ query >= limit).sum())
+        points.append({"effort": effort, "recall": enough / max(exact.size, 1), "queries_per_second": rate})
         if points[-1]["recall"] >= max(target, ENOUGH):
             break
     reached = [point for point in points if point["recall"] >= target]
@@ -62,6 +72,6 @@ def tune(
         "parameter": parameter,
         "points": points,
         "chosen": reached[0] if reached else max(points, key=lambda point: point["recall"]),
-        "exact_queries_per_second": exact_rate,
+        "exact_queries_per_second": len(queries) / max(seconds, 1e-9),
         "measured_rows": len(ids),
     }

@@ -55,7 +55,7 @@ class Record:
         try:
             return TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
-            raise InputError(f"{collection}: its record is damaged; make the collection again") from error
+            raise InputError(f"{collection}: its record is damaged; --overwrite makes the collection anew") from error
 
     def schema(self) -> dict[str, Any]:
         """Return the Arrow types of the columns by name."""
@@ -152,6 +152,11 @@ def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
         case _:
             test = f"{name} {'==' if tree.operator == '=' else tree.operator} {_literal(tree.value, tree.kind)}"
     return f"({test})" if always else f"({name} is not null and {test})"
+
+
+def with_ids(ids: Sequence[str]) -> str:
+    """Return a filter of Milvus for the rows with these ids; its client would take a quote in an id for code."""
+    return f"{ID} in [{', '.join(_literal(key, TEXT) for key in ids)}]"
 
 
 def _literal(value: Any, kind: str) -> str:

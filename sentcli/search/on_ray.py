@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,3 +69,6 @@ def _fill_in_task(folder: str, place: str, manifest: IndexManifest, span: FileSp
         return fill_file(Store.open(Path(folder)), Path(place), manifest, span, lambda rows: None)
     except SentcliError as error:
         raise SentcliError(str(error)) from None
+    except OSError as error:
+        shared = "all nodes have to see the vectors under the same path"
+        raise SentcliError(f"node {socket.gethostname()}: {error}; {shared}") from None

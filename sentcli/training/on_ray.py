@@ -58,9 +58,9 @@ def run_all_on_ray(
     task = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=RETRIES, scheduling_strategy="SPREAD")(
         _run_in_task
     )
-    records = read_results(results)
-    known = ray.put(records)
-    judge = ray.remote(num_cpus=0)(Judge).remote(asha) if asha is not None else None
+    known = ray.put(read_results(results))
+    judge = None if asha is None else _start_judge(ray, asha)
+    added: set[str] = set()
     waiting = deque(planned)
     busy: dict[Any, SweepRun] = {}
     ended: dict[str, dict[str, Any]] = {}
@@ -81,18 +81,24 @@ def run_all_on_ray(
         except ray.exceptions.RayError:
             _refused(run, SentcliError(f"its process has died {RETRIES + 1} times"), outcome, observer)
         else:
-            if is_new and record["digest"] not in records:
+            if is_new and record["digest"] not in added:
                 append_record(results, record)
-                records[record["digest"]] = record
+                added.add(record["digest"])
             if is_new:
                 observer.finished(run, record)
             else:
                 observer.skipped(run)
-                if judge is not None:
-                    judge.take.remote(run.name, _scores_of(run.request.output / METRICS))
             ended[run.name] = {**record, "run": run.name, "point": run.point}
     outcome.records = [ended[run.name] for run in planned if run.name in ended]
     return outcome
+
+
+def _start_judge(ray: Any, asha: Asha) -> Any:
+    """Start a `Judge` on the node of this process, so that it ends with the sweep and not before."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    return ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
 
 
 class Judge:
@@ -114,18 +120,19 @@ class Judge:
             max_t=LONGEST_RUN,
             stop_last_trials=False,
         )
-        self.ended: set[str] = set()
+        self.ended: dict[str, int] = {}
+        """The step at which each run was ended."""
 
     def ends(self, run: str, step: int, score: float) -> bool:
         """Take the score of a run, and tell whether the run ends here."""
         trial = SimpleNamespace(trial_id=run)
         self.scheduler.on_trial_add(None, trial)  # needs no more of a trial than its name
         if self.scheduler.on_trial_result(None, trial, {"step": step, "score": score}) == self.scheduler.STOP:
-            self.ended.add(run)
-        return run in self.ended
+            self.ended.setdefault(run, step)
+        return step >= self.ended.get(run, LONGEST_RUN)  # a run that is made again comes by earlier steps
 
     def take(self, run: str, scores: Sequence[tuple[int, float]]) -> None:
-        """Take the scores of a run that has finished before, with which others are compared."""
+        """Take the scores that a run had before, so that others are compared with them."""
         for step, score in scores:
             self.ends(run, step, score)
 
@@ -133,7 +140,8 @@ class Judge:
 def _scores_of(path: Path) -> list[tuple[int, float]]:
     """Return the steps of a run with their scores on the first dev set, as far as its metrics are there."""
     lines = [decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
-    return [(line["step"], line[key]) for line in lines for key in line if key.startswith("dev_")]
+    scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
+    return [(step, score) for step, score in scores if score is not None]
 
 
 class _Reporting:
@@ -141,22 +149,27 @@ class _Reporting:
 
     Args:
         judge: the handle of the actor.
-        run: the name of the run.
+        run: the run.
         key: of the score that decides.
     """
 
-    def __init__(self, judge: Any, run: str, key: str) -> None:
+    def __init__(self, judge: Any, run: SweepRun, key: str) -> None:
         self.judge, self.run, self.key = judge, run, key
 
     def resumed(self, step: int, notes: list[str]) -> None:
-        """Do nothing."""
+        """Report the scores up to the checkpoint."""
+        self.had_before()
+
+    def had_before(self) -> None:
+        """Report the scores in the metrics of the run."""
+        require_ray().get(self.judge.take.remote(self.run.name, _scores_of(self.run.request.output / METRICS)))
 
     def step(self, info: StepInfo) -> None:
         """Do nothing."""
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> bool:
         """Report a score, and tell whether the run ends here."""
-        return bool(require_ray().get(self.judge.ends.remote(self.run, step, values[self.key])))
+        return bool(require_ray().get(self.judge.ends.remote(self.run.name, step, values[self.key])))
 
 
 def _refused(
@@ -195,10 +208,13 @@ def _run_in_task(
 
     def starts(prepared: Prepared) -> _Reporting | None:
         is_judged = judge is not None and prepared.inputs.dev and prepared.request.output == run.request.output
-        return _Reporting(judge, run.name, prepared.inputs.dev[0].key) if is_judged else None
+        return _Reporting(judge, run, prepared.inputs.dev[0].key) if is_judged else None
 
     try:
-        return sweep.make_record(run, known.get, starts)
+        record, is_new = sweep.make_record(run, known.get, starts)
+        if judge is not None and not is_new:
+            _Reporting(judge, run, "").had_before()
+        return record, is_new
     except LockedError as error:
         raise LockedError(str(error)) from None
     except InputError as error:

@@ -127,6 +127,6 @@ def over_runs(results: Sequence[Any], function: Callable[[list[float]], Any]) ->
     if all(isinstance(result, dict) for result in results):
         keys = [key for key in results[0] if all(key in result for result in results)]
         return {key: over_runs([result[key] for result in results], function) for key in keys}
-    if all(isinstance(result, (int, float)) for result in results):
+    if all(isinstance(result, (int, float)) and not isinstance(result, bool) for result in results):
         return function([float(result) for result in results])
     return None

@@ -65,6 +65,7 @@ def open_cluster(cluster: ClusterOptions, *, most: int, on_cpu: bool) -> Iterato
     from sentcli.machine import usable_cores
 
     assert cluster.ray is not None
+    most = max(most, 1)  # for no rows, too, a worker says what the model is
     asked = None if cluster.workers is None else min(cluster.workers, most)
     cpus = max(usable_cores(), (asked or 1) * (cluster.cpus_per_worker or 1))  # as --devices cpu,cpu
     with connected(cluster.ray, cpus):

@@ -68,10 +68,11 @@ class Hits(Outcome):
 
     def count(self, column: str, values: Sequence[tuple[Any, int]]) -> None:
         """Keep how many rows have each value of a column, as a table and for the JSON."""
-        rows = [{column: "(none)" if value is None else str(value), "rows": count} for value, count in values]
+        rows = [["(none)" if value is None else str(value), count] for value, count in values]
         more = len(rows) - COUNTED
         notes = [f"{more:,} more values are in the JSON (--json)."] if more > 0 else []
-        self.tables = [Table.of_rows(f"rows by {column}", rows[:COUNTED], formats={"rows": ",d"}, notes=notes)]
+        formats = {"rows": ",d"}
+        self.tables = [Table(f"rows by {column}", [column, "rows"], rows[:COUNTED], formats=formats, notes=notes)]
         found = [{"value": value, "rows": count} for value, count in values]
         self.counts = {"column": column, "values": json.loads(json.dumps(found, default=str))}
 

@@ -61,7 +61,7 @@ def index(
     from sentcli.io.folder_copy import FolderCopy
     from sentcli.io.remote_names import is_remote
     from sentcli.search.index import IndexRequest
-    from sentcli.search.store import INDEX, INDEXES
+    from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS
 
     settings = dict(map(_setting, what.set or []))
     if database.to is not None:
@@ -104,7 +104,7 @@ def index(
         )
         outcome = index_vectors(store_folder, request, what.queries, prepare, doc_prompt, cluster, append=text.append)
     if folder is not None and is_remote(inputs[0]):
-        FolderCopy(inputs[0].rstrip("/"), folder).upload(INDEXES, last=INDEX)
+        FolderCopy(inputs[0].rstrip("/"), folder).upload(INDEXES, last=(WORDS_ROWS, INDEX))
         console.note(f"the index is in {inputs[0]}")
     return outcome
 

@@ -77,10 +77,9 @@ def index_collection(
     if repeated := len(hashes) - len(np.unique(hashes)):
         raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
     with connect(address, to_write=True) as client:
+        if overwrite:
+            milvus.MilvusCollection.remove(client, address, name)
         collection = milvus.MilvusCollection.find(client, address, name)
-        if collection is not None and overwrite:
-            collection.drop()
-            collection = None
         if collection is None:
             collection = milvus.MilvusCollection.create(client, address, name, written.record, written.rows)
         elif changed := collection.record.differences(written.record):
@@ -89,7 +88,8 @@ def index_collection(
         results["deleted"] = _prune(collection, hashes, prune=database.prune)
         collection.flush()
         results["rows"] = collection.count()
-        collection = _tuned(collection, what.recall)
+        if collection.record.recall is None or results["written"] or results["deleted"]:
+            collection = _tuned(collection, what.recall)
     outcome.model = str(written.record.settings.get("model") or model)
     record = collection.record
     outcome.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
@@ -209,7 +209,7 @@ def _texts(
 
     if model is None:
         raise InputError("files of text are encoded first: give the model with -m")
-    files = bulk.read_inputs(inputs, ReadOptions(text.text_field, text.id_field))
+    files = bulk.read_inputs(inputs, ReadOptions(text.text_field, text.id_field), output="-")
     encoder = load_encoder(model, options)
     prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
     columns, casts = list(files.survey.column_types), files.survey.casts

@@ -24,6 +24,7 @@ def open_collection(asked: Asked, outcome: Hits) -> Iterator[tuple[MilvusCorpus 
     Raises:
         InputError: if there is no such collection, or its vectors do not compare with those of the encoder.
     """
+    from sentcli.search.fusion import described
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_client import connect
     from sentcli.search.milvus_corpus import MOST, MilvusCorpus
@@ -39,11 +40,14 @@ def open_collection(asked: Asked, outcome: Hits) -> Iterator[tuple[MilvusCorpus 
             return
         record, encoder, prompt = collection.record, None, ""
         outcome.protocol |= {"search": search.ways[0], "top_k": top_k}
+        outcome.protocol |= described(search.ways[0], top_k, search.weight)
         if search.ways != ["bm25"]:
             encoder, prompt = _encoder(collection, asked)
             outcome.model = encoder.model
             outcome.ran_on(encoder.backend.device, encoder.backend.precision)
             index = {"kind": record.kind, **record.efforts}
+            if search.query_length is not None:
+                outcome.protocol["query_length"] = search.query_length
             outcome.protocol |= {"similarity": record.similarity, **encoder.describe(), "index": index}
             outcome.protocol |= {"query_prompt": prompt, "document_prompt": record.settings.get("prompt") or ""}
             if record.recall is not None:

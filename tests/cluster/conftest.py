@@ -20,6 +20,13 @@ pytest.importorskip("ray", reason="Ray comes with the extra sentcli[cluster]")
 WORDS = "the a cat dog bird fish ran swam house river tree big small red blue old new man woman child".split()
 
 
+def pytest_collection_modifyitems(items):
+    """Give the tests of a cluster to one process, so that clusters do not crowd each other out (--dist loadgroup)."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("ray"))
+
+
 def start_cluster(nodes):
     """Start a head, which has no CPUs to give, and nodes with two CPUs each."""
     from ray.cluster_utils import Cluster

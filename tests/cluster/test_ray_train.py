@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sentcli.training.on_ray import Judge
+from sentcli.training.sweep_file import Asha
 from tests.bulk.outputs import message_of
 
 TINY = ["--batch-size", 16, "--max-steps", 4, "--learning-rate", "1e-3", "--save-every", 2, "--method", "simcse"]
@@ -54,6 +56,8 @@ def test_seeds_are_the_runs_of_one_after_the_other(two_nodes, train, tmp_path):
     again = train("-o", "out", "--seeds", "1,2,3,4", "--ray", two_nodes.address, "--resume")
     assert message_of(again).count("finished before") == 3
     assert "seed=4: finished" in message_of(again)
+    train("-o", "out", "--seeds", "1", "--ray", two_nodes.address, "--overwrite")
+    assert len(records(tmp_path / "out" / "results.jsonl")) == 5, "a run that was made again has a new line"
 
 
 @pytest.mark.slow
@@ -124,6 +128,16 @@ def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
     assert sum(run.get("ended_early", False) for point in points for run in point["runs"]) == len(ended)
     again = train("-o", "out", *on_ray, "--resume")
     assert message_of(again).count("finished before") == len(lines["out"])
+
+
+def test_a_run_that_comes_again_ends_where_it_ended():
+    judge = Judge(Asha(grace_period=2, reduction_factor=2))
+    judge.take("first", [(2, 0.9), (4, 0.9)])
+    assert not judge.ends("behind", 0, 0.5)
+    assert judge.ends("behind", 2, 0.5)
+    assert not judge.ends("behind", 1, 0.5)  # its process has died, and it is made again
+    assert judge.ends("behind", 2, 0.6)
+    assert not judge.ends("ahead", 2, 0.95)
 
 
 def test_ended_runs_need_a_cluster_and_scores(invoke, exported, text, tmp_path):

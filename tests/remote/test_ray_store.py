@@ -16,7 +16,11 @@ from tests.remote.conftest import SECRET, files
 
 OUT = "s3://corpora/out"
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="/proc")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.skipif(sys.platform != "linux", reason="/proc"),
+]
 
 
 @pytest.fixture
@@ -59,13 +63,14 @@ def lines(store):
 def test_a_store_has_the_bytes_of_one_machine_also_when_workers_are_killed(store, cluster, on_ray, lines, tmp_path):
     assert on_ray(lines, "-o", tmp_path / "local").wait(200) == 0
     store.pause = 0.3  # so that there is time to kill a worker
-    process = on_ray(lines, "-o", OUT, cluster=cluster(2))
+    nodes = cluster(2)
+    process = on_ray(lines, "-o", OUT, cluster=nodes)
     killed = 0
     while process.poll() is None and killed < 2:
         time.sleep(0.1)
         done = len([name for name in store.names("out") if name.startswith("vectors")])
         if done > 3 * killed:
-            killed += _kill_worker()
+            killed += _kill_worker(nodes)
     _, messages = process.communicate(timeout=200)
     assert process.returncode == 0, messages
     assert killed == 2
@@ -85,12 +90,14 @@ def test_a_node_without_credentials_is_named(store, cluster, on_ray, lines):
     assert "s3://corpora/out/manifest.json: there are no credentials for it" in last
 
 
-def _kill_worker():
-    """Kill a worker, and return how many were killed."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def _kill_worker(cluster):
+    """Kill a worker of a cluster, and return how many were killed."""
+    parents = {str(raylet.process.pid) for node in cluster.list_all_nodes() for raylet in node.all_processes["raylet"]}
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if path.read_bytes().startswith(b"ray::ShardWorker"):
-                os.kill(int(path.parent.name), signal.SIGKILL)
+            status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+            if status["PPid"] in parents and (process / "cmdline").read_bytes().startswith(b"ray::ShardWorker"):
+                os.kill(int(process.name), signal.SIGKILL)
                 return 1
     return 0
 

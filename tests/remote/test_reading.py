@@ -9,6 +9,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.io import remote
+from sentcli.io.folder_copy import FolderCopy
 from tests.remote.conftest import files
 
 OUT = "s3://corpora/out"
@@ -73,6 +74,21 @@ def test_an_index_is_built_in_the_store_and_used_elsewhere(store, directory, inv
     search = ("--search", "rrf") if kind == "bm25" else ("--index", "hnsw")
     assert hits(OUT, *search) == hits(directory, *search)
     invoke("index", OUT, "--check", check=0)
+
+
+def test_an_index_that_another_machine_has_built_meanwhile_stays(store, directory, invoke, monkeypatch):
+    pytest.importorskip("faiss")
+    opened = FolderCopy.open
+
+    def then_another(address):
+        copy = opened(address)
+        store.put("out/indexes/bm25/rows.json", b"{}")
+        return copy
+
+    monkeypatch.setattr(FolderCopy, "open", then_another)
+    invoke("index", OUT, "--type", "hnsw", check=0)
+    assert "bm25/rows.json" in store.names("out/indexes")
+    assert "hnsw/index.json" in store.names("out/indexes")
 
 
 def test_a_shard_that_does_not_fit_the_manifest_is_an_error(store, directory, hits):

@@ -6,6 +6,7 @@ import sqlite3
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -247,6 +248,21 @@ def test_every_corpus_and_way_takes_a_condition(invoke, corpus, tiny_bert, name,
     assert found(done) == MET
     protocol = json.loads(done.stdout)["protocol"]
     assert protocol["where"] == condition and protocol["rows_searched"] == len(MET)
+
+
+def test_no_row_may_meet_a_condition_and_missing_values_count_as_one(invoke, tmp_path):
+    path = tmp_path / "n.parquet"
+    pq.write_table(pa.table({"text": list("abcd"), "n": [1.0, float("nan"), None, float("nan")]}), path)
+    nothing = invoke("retrieve", "--corpus", path, "--count-by", "n", "--where", "n > 9007199254740993", check=0)
+    assert "0 of 4 rows meet the condition" in nothing.stderr
+    done = invoke("retrieve", "--corpus", path, "--count-by", "n", "--json", "-", check=0)
+    counted = json.loads(done.stdout)["counts"]["values"]
+    assert counted == [{"value": None, "rows": 3}, {"value": 1.0, "rows": 1}]
+
+
+def test_a_time_before_the_first_is_refused():
+    with pytest.raises(InputError, match="is no timestamp"):
+        parse_condition("t > '0001-01-01T00:00:00+05:00'", {"t": pa.timestamp("us", "UTC")}, "rows")
 
 
 def test_an_index_takes_a_condition(invoke, corpus, tiny_bert):

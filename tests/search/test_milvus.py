@@ -196,6 +196,30 @@ def test_a_condition_means_the_same_in_milvus_and_in_arrow(many, condition):
     assert set(VALUES) <= set(collection.record.columns)
 
 
+ODD = ["it's", 'say "no"', "C:\\temp\\new", "'] or id not in ['", "two\nlines", "{0}", "plain"]
+
+
+def test_ids_may_hold_any_sign(invoke, write, place, tiny_bert, tmp_path):
+    path = tmp_path / "odd.jsonl"
+    rows = [json.dumps({"id": key, "text": f"the cat {i}"}) + "\n" for i, key in enumerate(ODD)]
+    path.write_text("".join(rows))
+    assert write(path, "-m", tiny_bert)["written"] == len(ODD)
+    assert write(path, "-m", tiny_bert)["unchanged"] == len(ODD)
+    found = invoke("retrieve", "--corpus", *place, "--query", "the cat", "-m", tiny_bert, "--json", "-", check=0)
+    assert {key for key, _ in hits(found)[0]} == set(ODD)
+    path.write_text("".join(rows[4:]))
+    pruned = write(path, "-m", tiny_bert, "--prune")
+    assert (pruned["deleted"], pruned["rows"]) == (4, len(ODD) - 4)
+
+
+def test_any_of_several_equal_vectors_counts_as_found(write, tmp_path):
+    write_directory(tmp_path / "d", np.repeat(clustered(60, 16), 50, axis=0))
+    results = write(tmp_path / "d", "--type", "hnsw")
+    assert results["recall"]["chosen"]["recall"] > 0.9, "by ids alone it is 0.75"
+    again = write(tmp_path / "d", "--type", "hnsw")
+    assert again["written"] == 0 and again["recall"] == results["recall"], "it is not measured again"
+
+
 @pytest.mark.parametrize("kind", ["hnsw", "ivf", "sq8"])
 def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path, kind):
     write_directory(tmp_path / "d", clustered(3000, 16))
