@@ -136,7 +136,7 @@ def _own_ray(cpus: int) -> Iterator[dict[str, Any]]:
     place = Path("/tmp")  # paths of sockets have at most 107 bytes
     folder = tempfile.mkdtemp(prefix="sentcli-ray-", dir=place if place.is_dir() else None)
     try:
-        with _in_environment(settings):
+        with patch.dict(os.environ, settings):
             yield {
                 "include_dashboard": False,
                 "num_cpus": cpus,
@@ -145,21 +145,6 @@ def _own_ray(cpus: int) -> Iterator[dict[str, Any]]:
             }
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _in_environment(settings: dict[str, str]) -> Iterator[None]:
-    """Set variables of the environment inside the block."""
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @cache

@@ -124,19 +124,3 @@ def check_versions(found: list[Node]) -> None:
         if installed != __version__:
             has = f"sentcli {installed}" if installed else "no sentcli"
             raise SentcliError(f"node {node.name} has {has}, this process {__version__}: install the same everywhere")
-
-
-def require_same(found: list[Node], values: list[Any], what: str) -> None:
-    """Compare what the nodes have with what the first of them has.
-
-    Args:
-        found: the nodes.
-        values: of each node.
-        what: the values are, in the words of an error.
-
-    Raises:
-        SentcliError: naming the first node that differs.
-    """
-    for node, value in zip(found, values, strict=True):
-        if value != values[0]:
-            raise SentcliError(f"node {node.name} has {what} than {found[0].name}: copy the same to every node")

@@ -14,6 +14,16 @@ class SentcliError(Exception):
     outcome: Any = None
     """The result of work that was partly done; a command writes it as JSON before it ends."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as a message alone, because classes below take other arguments than that."""
+        return _with_message, (type(self), str(self))
+
+
+def _with_message(kind: type[SentcliError], message: str) -> SentcliError:
+    error = kind.__new__(kind)
+    error.args = (message,)
+    return error
+
 
 class InputError(SentcliError):
     """Wrong usage or bad input: nothing was started and nothing was overwritten."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +22,6 @@ from sentcli.io.folder import Folder, join_folder
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
 from sentcli.model.encoding import EncodeStats, LoadedModel, Vectors
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -99,7 +96,7 @@ class ShardWorker:
 
     def describe(self) -> WorkerFacts:
         """Load the model, and return what it is."""
-        encoder = self.encoder = _plain_errors(lambda: SentenceEncoder.load(**self.load))
+        encoder = self.encoder = SentenceEncoder.load(**self.load)
         backend = encoder.backend
         remote = RemoteBackend(
             backend.name, backend.device, backend.precision, backend.dimension, backend.default_batch_tokens
@@ -144,7 +141,10 @@ class ShardWorker:
         Raises:
             InputError: for a row that cannot be encoded, or if this node does not see the directory.
         """
-        return _plain_errors(lambda: self._make(folder, place, plan, settings, rows))
+        try:
+            return self._make(folder, place, plan, settings, rows)
+        except OSError as error:
+            raise SentcliError(f"node {socket.gethostname()}: {error}") from error
 
     def _make(
         self, folder: str, place: ShardPlace, plan: OutputPlan, settings: EncodeSettings, rows: list[Any]
@@ -173,15 +173,3 @@ class ShardWorker:
     def _advance(self, added: EncodeStats) -> None:
         with self.lock:  # the engine has a thread of its own
             self.done = EncodeStats(self.done.texts + added.texts, tokens=self.done.tokens + added.tokens)
-
-
-def _plain_errors(work: Callable[[], T]) -> T:
-    """Do some work, and raise its errors as such that can be sent to another process."""
-    try:
-        return work()
-    except InputError as error:
-        raise InputError(str(error)) from None
-    except SentcliError as error:
-        raise SentcliError(str(error)) from None
-    except OSError as error:
-        raise SentcliError(f"node {socket.gethostname()}: {error}") from None

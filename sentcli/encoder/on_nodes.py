@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentcli.cluster_nodes import Node, ask_nodes, require_same
+from sentcli.cluster_nodes import Node, ask_nodes
+from sentcli.errors import SentcliError
 
 
 def require_same_weights(found: list[Node], model: str) -> str:
@@ -33,5 +34,9 @@ def require_same_weights(found: list[Node], model: str) -> str:
         except SentcliError as error:
             raise SentcliError(str(error)) from None
 
-    require_same(found, ask_nodes(found, weights, path), f"other weights of {model}")
+    digests = ask_nodes(found, weights, path)
+    for node, digest in zip(found, digests, strict=True):
+        if digest != digests[0]:
+            other = f"other weights of {model} than {found[0].name}"
+            raise SentcliError(f"node {node.name} has {other}: copy the same to every node")
     return path

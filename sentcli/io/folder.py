@@ -36,7 +36,7 @@ class Folder:
 
     @property
     def full_name(self) -> str:
-        """The name by which processes with other working folders, also on other machines, join it."""
+        """An absolute path or an address, which means the same in every process and on every node."""
         return str(self.path.resolve())
 
     @property
@@ -62,7 +62,7 @@ class Folder:
 
     @contextmanager
     def held(self, shard: Shard) -> Iterator[Path]:
-        """Yield a folder on this machine with the files of a shard, as far as they are there."""
+        """Yield a local folder that holds those files of a shard which exist."""
         yield self.path
 
     def publish(self, *names: str) -> None:
@@ -105,7 +105,7 @@ class RemoteFolder(Folder):
 
     @property
     def full_name(self) -> str:
-        """The name by which processes with other working folders, also on other machines, join it."""
+        """An absolute path or an address, which means the same in every process and on every node."""
         return self.address
 
     @property

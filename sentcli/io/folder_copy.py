@@ -7,6 +7,8 @@ it says which files came from the store, and in which state.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -54,6 +56,23 @@ class FolderCopy:
         with FileLock(copy._beside("lock")):
             return copy._updated(files)
 
+    @contextmanager
+    def making(self, below: str) -> Iterator[None]:
+        """Make files below a folder of the copy, and upload them: meanwhile no other process brings it up to date."""
+        from filelock import FileLock
+
+        with FileLock(self._beside(f"{below}.lock")):
+            yield
+
+    def _is_made(self, below: str) -> bool:
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(self._beside(f"{below}.lock"), timeout=0):
+                return False
+        except Timeout:
+            return True
+
     def _beside(self, kind: str) -> Path:
         return self.path.with_name(f".{self.path.name}.{kind}")
 
@@ -72,6 +91,10 @@ class FolderCopy:
 
     def _updated(self, files: dict[str, RemoteFile]) -> FolderCopy:
         record = self._record()
+        for below in {name.partition("/")[0] for name in {*files, *record} if "/" in name}:
+            if self._is_made(below):
+                files = {name: file for name, file in files.items() if not name.startswith(f"{below}/")}
+                record = {name: facts for name, facts in record.items() if not name.startswith(f"{below}/")}
         same = {name: file for name, file in files.items() if record.get(name, [])[:2] == [file.size, file.version]}
         for name in record.keys() - same.keys():
             (self.path / name).unlink()

@@ -203,14 +203,7 @@ def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
 def _callback(meter: console.Transfer) -> Any:
     from fsspec.callbacks import Callback
 
-    class Told(Callback):  # type: ignore[misc]
-        """Shows the bytes that have come on the bar."""
-
-        def call(self, *_: Any, **__: Any) -> None:
-            """Show the number of bytes."""
-            meter.progress.update(meter.task, completed=self.value)
-
-    return Told()
+    return Callback(hooks={"bar": lambda size, value, **_: meter.progress.update(meter.task, completed=value)})
 
 
 def upload(path: Path, name: str) -> None:

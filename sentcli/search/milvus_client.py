@@ -14,7 +14,7 @@ from sentcli.errors import InputError, SentcliError, one_line, required
 
 SCHEME = "milvus:"
 SECONDS = 20
-"""How long a server may take to answer."""
+"""How long a server may take to accept a connection."""
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from sentcli.search.fusion import Way, depth, fuse
 from sentcli.search.milvus import MilvusCollection
 
 MOST = 16_384
-"""The most hits of a query in Milvus."""
+"""Milvus returns at most so many hits for a query."""
 
 
 @dataclass(frozen=True)

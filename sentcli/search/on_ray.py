@@ -61,14 +61,12 @@ def _fill_in_task(folder: str, place: str, manifest: IndexManifest, span: FileSp
     """Build one file in a process of Ray.
 
     Raises:
-        SentcliError: with a message alone, which can be sent to another process.
+        SentcliError: also if this node does not see the folder.
     """
     os.environ["OMP_NUM_THREADS"] = str(threads)
     require_faiss().omp_set_num_threads(threads)
     try:
         return fill_file(Store.open(Path(folder)), Path(place), manifest, span, lambda rows: None)
-    except SentcliError as error:
-        raise SentcliError(str(error)) from None
     except OSError as error:
         shared = "all nodes have to see the vectors under the same path"
         raise SentcliError(f"node {socket.gethostname()}: {error}; {shared}") from None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 RETRIES = 2
 """How often a run is begun again, from its last checkpoint, after its process or node has died."""
 LONGEST_RUN = 10**9
-"""More steps than a run has: the scheduler ends none at the last one of its rungs."""
+"""The step at which the scheduler would end every run. No run has so many, so only the comparisons end runs."""
 
 
 def run_all_on_ray(
@@ -192,11 +192,7 @@ def _refused(
 def _run_in_task(
     run: SweepRun, known: dict[str, Any], folder: str, threads: int, judge: Any
 ) -> tuple[dict[str, Any], bool]:
-    """Make a run in a process of Ray, in the folder that relative paths of the command begin at.
-
-    Raises:
-        SentcliError: with a message alone, which can be sent to another process.
-    """
+    """Make a run in a process of Ray, in the folder that relative paths of the command begin at."""
     import torch
 
     os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -210,14 +206,7 @@ def _run_in_task(
         is_judged = judge is not None and prepared.inputs.dev and prepared.request.output == run.request.output
         return _Reporting(judge, run, prepared.inputs.dev[0].key) if is_judged else None
 
-    try:
-        record, is_new = sweep.make_record(run, known.get, starts)
-        if judge is not None and not is_new:
-            _Reporting(judge, run, "").had_before()
-        return record, is_new
-    except LockedError as error:
-        raise LockedError(str(error)) from None
-    except InputError as error:
-        raise InputError(str(error)) from None
-    except SentcliError as error:
-        raise SentcliError(str(error)) from None
+    record, is_new = sweep.make_record(run, known.get, starts)
+    if judge is not None and not is_new:
+        _Reporting(judge, run, "").had_before()
+    return record, is_new

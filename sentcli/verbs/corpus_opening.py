@@ -122,7 +122,7 @@ def _words(stored: Store | VectorFile, language: str | None) -> BM25:
     if index is not None:
         return index
     option = f" --language {language}" if language not in (None, LANGUAGE) else ""
-    command = f"sentcli index {stored.folder} --type bm25{option}"
+    command = f"sentcli index {stored.origin.name} --type bm25{option}"
     console.note(f"BM25 of {len(stored.rows)} rows is made now; {command} keeps it")
     return BM25.build(stored.rows.texts(), language=language or LANGUAGE)
 

@@ -299,8 +299,11 @@ def _check(folder: str) -> Outcome:
     """
     from sentcli.io.dataset_check import check_dataset, require_whole
     from sentcli.io.folder import open_folder
+    from sentcli.io.remote_names import is_remote
 
     outcome = Outcome("encode")
+    if not is_remote(folder) and not Path(folder).is_dir():
+        raise InputError(f"--check {folder}: there is no such directory; it verifies one that encode wrote")
     checked = check_dataset(open_folder(folder))
     outcome.model = checked.model
     outcome.finish(asdict(checked))

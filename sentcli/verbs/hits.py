@@ -35,8 +35,8 @@ LEAST_LETTERS = 4
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What one call asks of a corpus."""
+class CorpusSearch:
+    """A search of a corpus: which one, with which queries, and how."""
 
     models: Sequence[str]
     """The model to search with; none for BM25, or for the model that made stored vectors."""
@@ -97,8 +97,8 @@ class Hits(Outcome):
             console.note(f"the hits of {SHOWN} of {self.queries} queries are shown; --hits FILE or --json FILE has all")
 
     def write_pages(self, files: Sequence[Path]) -> None:
-        """Raise an InputError, because there are no scores."""
-        raise InputError("--report goes with --beir or --in-domain: hits have no scores")
+        """Raise an InputError, because pages are of evaluations."""
+        raise InputError("--report makes pages of evaluations (--beir, --in-domain); --hits and --json write hits")
 
     def _repr_html_(self) -> str:
         return str(self.to_frame()._repr_html_())

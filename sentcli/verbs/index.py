@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,10 +65,11 @@ def index(
 
     settings = dict(map(_setting, what.set or []))
     if database.to is not None:
-        from sentcli.verbs.index_collection import index_collection
+        from sentcli.verbs.index_collection import CollectionInput, index_collection
 
         _check_database(what, output, query_prompt, text, cluster, check=check)
-        return index_collection(inputs, what, database, model, text, doc_prompt, options, overwrite=overwrite)
+        given = CollectionInput(inputs, what, model, text, doc_prompt, options)
+        return index_collection(given, database, overwrite=overwrite)
     if database != DatabaseOptions():
         raise InputError("--collection and --prune go with --to milvus:URI")
     directory = local_path(inputs[0]) if len(inputs) == 1 else Path()
@@ -96,16 +97,20 @@ def index(
                 yield encode_into(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
 
     store_folder = folder or output or Path()
-    if what.type == WORDS:
-        outcome = index_words(store_folder, what.language or "english", prepare if output is not None else None)
-    else:
-        request = IndexRequest(
-            what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
-        )
-        outcome = index_vectors(store_folder, request, what.queries, prepare, doc_prompt, cluster, append=text.append)
-    if folder is not None and is_remote(inputs[0]):
-        FolderCopy(inputs[0].rstrip("/"), folder).upload(INDEXES, last=(WORDS_ROWS, INDEX))
-        console.note(f"the index is in {inputs[0]}")
+    copy = FolderCopy(inputs[0].rstrip("/"), folder) if folder is not None and is_remote(inputs[0]) else None
+    with copy.making(INDEXES) if copy is not None else nullcontext():
+        if what.type == WORDS:
+            outcome = index_words(store_folder, what.language or "english", prepare if output is not None else None)
+        else:
+            request = IndexRequest(
+                what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
+            )
+            outcome = index_vectors(
+                store_folder, request, what.queries, prepare, doc_prompt, cluster, append=text.append
+            )
+        if copy is not None:
+            copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
+            console.note(f"the index is in {inputs[0]}")
     return outcome
 
 

@@ -32,8 +32,8 @@ BLOCK_ROWS = 8192
 
 
 @dataclass(frozen=True)
-class Written:
-    """What is written into a collection: rows, and their vectors when they are needed."""
+class CollectionRows:
+    """The rows of a collection, and their vectors when they are needed."""
 
     rows: int
     record: Record
@@ -43,17 +43,36 @@ class Written:
     """Yields rows, each block with a function that returns the vectors of some of them."""
 
 
-def index_collection(
-    inputs: Sequence[str],
-    what: IndexOptions,
-    database: DatabaseOptions,
-    model: str | None,
-    text: TextOptions,
-    doc_prompt: str | None,
-    options: LoadOptions,
-    *,
-    overwrite: bool,
-) -> Outcome:
+@dataclass(frozen=True)
+class CollectionInput:
+    """The corpus of a collection, as the command line says it."""
+
+    names: Sequence[str]
+    """A directory or file that `encode` wrote, or files of text."""
+    what: IndexOptions
+    model: str | None
+    text: TextOptions
+    doc_prompt: str | None
+    load: LoadOptions
+
+    def record(self, settings: dict[str, Any], dimension: int, schema: dict[str, Any]) -> Record:
+        """Return what the collection will say about itself."""
+        from sentcli.io.column_types import name_of
+        from sentcli.search.bm25 import LANGUAGE
+        from sentcli.search.milvus_rows import Record, fields_of
+
+        kinds = {name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}
+        return Record(
+            settings=settings,
+            dimension=dimension,
+            similarity=self.what.similarity,
+            columns=fields_of(kinds),
+            language=self.what.language or LANGUAGE,
+            kind=self.what.type,
+        )
+
+
+def index_collection(given: CollectionInput, database: DatabaseOptions, *, overwrite: bool) -> Outcome:
     """Write the rows that are new or have changed into a collection, and measure its recall.
 
     Raises:
@@ -63,16 +82,14 @@ def index_collection(
     from sentcli.search.exact import require_faiss
     from sentcli.search.milvus_client import connect, is_file
 
-    name = _collection_name(database)
+    name, what = _collection_name(database), given.what
     missing = milvus.NOT_IN_A_FILE if is_file(str(database.to)) else []
     one_of("--type of a collection", what.type, [kind for kind in milvus.KINDS if kind not in missing])
     require_faiss()  # for the exact search that an index is measured against
     outcome = Outcome("index")
     outcome.ran_on("cpu", "fp32")
     address = str(database.to)
-    written = _stored(inputs, what, model, text, doc_prompt, options)
-    if written is None:
-        written = _texts(inputs, what, address, name, model, text, doc_prompt, options)
+    written = _stored(given) or _texts(given)
     hashes = np.sort(np.fromiter(map(hash, written.ids()), np.int64, written.rows))
     if repeated := len(hashes) - len(np.unique(hashes)):
         raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
@@ -90,7 +107,7 @@ def index_collection(
         results["rows"] = collection.count()
         if collection.record.recall is None or results["written"] or results["deleted"]:
             collection = _tuned(collection, what.recall)
-    outcome.model = str(written.record.settings.get("model") or model)
+    outcome.model = str(written.record.settings.get("model") or given.model)
     record = collection.record
     outcome.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
     outcome.protocol |= record.settings
@@ -118,48 +135,24 @@ def _collection_name(database: DatabaseOptions) -> str:
     return database.collection
 
 
-def _record(settings: dict[str, Any], dimension: int, what: IndexOptions, schema: dict[str, Any]) -> Record:
-    from sentcli.io.column_types import name_of
-    from sentcli.search.bm25 import LANGUAGE
-    from sentcli.search.milvus_rows import Record, fields_of
-
-    kinds = {name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}
-    return Record(
-        settings=settings,
-        dimension=dimension,
-        similarity=what.similarity,
-        columns=fields_of(kinds),
-        language=what.language or LANGUAGE,
-        kind=what.type,
-    )
-
-
-def _stored(
-    inputs: Sequence[str],
-    what: IndexOptions,
-    model: str | None,
-    text: TextOptions,
-    doc_prompt: str | None,
-    options: LoadOptions,
-) -> Written | None:
+def _stored(given: CollectionInput) -> CollectionRows | None:
     """Return the rows of a directory or file that `encode` wrote; None for files of texts."""
     from sentcli.encoder.announce import load_encoder
     from sentcli.io.readers import ReadOptions
     from sentcli.search.vector_file import open_stored
 
-    read_options = ReadOptions(text.text_field, text.id_field)
-    stored = open_stored(inputs[0], None, read_options) if len(inputs) == 1 else None
+    read_options = ReadOptions(given.text.text_field, given.text.id_field)
+    stored = open_stored(given.names[0], None, read_options) if len(given.names) == 1 else None
     if stored is None:
         return None
     origin = stored.origin
     if origin.output_dtype in ("int8", "binary"):
-        raise InputError(f"{inputs[0]} holds vectors in {origin.output_dtype}: give the full ones")
-    origin.check_similarity(what.similarity)
-    encoder = load_encoder(model, options) if model is not None else None
+        raise InputError(f"{given.names[0]} holds vectors in {origin.output_dtype}: give the full ones")
+    origin.check_similarity(given.what.similarity)
+    encoder = load_encoder(given.model, given.load) if given.model is not None else None
     if encoder is not None:
-        origin.check_encoder(
-            encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, stored.blocks.dimension
-        )
+        prompt = (origin.prompt or "") if given.doc_prompt is None else given.doc_prompt
+        origin.check_encoder(encoder, prompt, stored.blocks.dimension)
     settings = _settings_of(origin, encoder)
 
     def vectors_of(first: int, chosen: Sequence[int]) -> npt.NDArray[np.generic]:
@@ -178,7 +171,9 @@ def _stored(
     def ids() -> Iterator[str]:
         return (key for table in stored.rows.tables(["id"]) for key in table["id"].to_pylist())
 
-    return Written(len(stored.rows), _record(settings, stored.blocks.dimension, what, stored.rows.schema), ids, blocks)
+    return CollectionRows(
+        len(stored.rows), given.record(settings, stored.blocks.dimension, stored.rows.schema), ids, blocks
+    )
 
 
 def _settings_of(origin: Origin, encoder: SentenceEncoder | None) -> dict[str, Any]:
@@ -191,27 +186,18 @@ def _settings_of(origin: Origin, encoder: SentenceEncoder | None) -> dict[str, A
     return _settings(encoder, origin.prompt or "")
 
 
-def _texts(
-    inputs: Sequence[str],
-    what: IndexOptions,
-    address: str,
-    name: str,
-    model: str | None,
-    text: TextOptions,
-    doc_prompt: str | None,
-    options: LoadOptions,
-) -> Written:
+def _texts(given: CollectionInput) -> CollectionRows:
     """Return the rows of files of texts, which are encoded as they are needed."""
     from sentcli import bulk
     from sentcli.encoder.announce import load_encoder, warn_truncated
     from sentcli.io.readers import ReadOptions
     from sentcli.io.readers import blocks as read_blocks
 
-    if model is None:
+    if given.model is None:
         raise InputError("files of text are encoded first: give the model with -m")
-    files = bulk.read_inputs(inputs, ReadOptions(text.text_field, text.id_field), output="-")
-    encoder = load_encoder(model, options)
-    prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
+    files = bulk.read_inputs(given.names, ReadOptions(given.text.text_field, given.text.id_field), output="-")
+    encoder = load_encoder(given.model, given.load)
+    prompt = encoder.role_prompt("document") if given.doc_prompt is None else given.doc_prompt
     columns, casts = list(files.survey.column_types), files.survey.casts
 
     def read() -> Iterator[Block]:
@@ -230,9 +216,8 @@ def _texts(
             yield block, encode
         warn_truncated(encoder.spec.max_length, cut, lost, what="rows")
 
-    schema = dict(files.survey.column_types)
-    record = _record(_settings(encoder, prompt), encoder.dimension, what, schema)
-    return Written(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
+    record = given.record(_settings(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
+    return CollectionRows(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
 
 
 def _settings(encoder: SentenceEncoder, prompt: str) -> dict[str, Any]:
@@ -241,7 +226,7 @@ def _settings(encoder: SentenceEncoder, prompt: str) -> dict[str, Any]:
     return {"model": encoder.model, "model_fingerprint": encoder.fingerprint(), **kept, "prompt": prompt}
 
 
-def _write(collection: MilvusCollection, written: Written) -> dict[str, int]:
+def _write(collection: MilvusCollection, written: CollectionRows) -> dict[str, int]:
     """Write the rows that are not there or differ, and count them."""
     from sentcli.search.milvus_rows import LONGEST, content_hash
 

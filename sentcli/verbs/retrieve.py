@@ -10,7 +10,7 @@ from annotated_doc import Doc
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.hits import Asked, Hits
+from sentcli.verbs.hits import CorpusSearch, Hits
 from sentcli.verbs.options import MODEL_HELP, CorpusOptions, Overwrite, PairOptions, SearchOptions, SetOptions
 from sentcli.verbs.retrieve_corpus import search_corpus
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
@@ -57,7 +57,7 @@ def retrieve(
     if scoring.against:
         raise InputError("--against goes with --beir or --in-domain: hits have no scores")
     keep_all = corpus.hits is None or json is not None
-    return search_corpus(Asked(model or [], corpus, search, options), overwrite=overwrite, keep_all=keep_all)
+    return search_corpus(CorpusSearch(model or [], corpus, search, options), overwrite=overwrite, keep_all=keep_all)
 
 
 def _check_combination(

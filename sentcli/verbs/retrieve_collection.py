@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.verbs.hits import TOP_K, Asked, Hits
+from sentcli.verbs.hits import TOP_K, CorpusSearch, Hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_collection(asked: Asked, outcome: Hits) -> Iterator[tuple[MilvusCorpus | None, SentenceEncoder | None, str]]:
+def open_collection(
+    asked: CorpusSearch, outcome: Hits
+) -> Iterator[tuple[MilvusCorpus | None, SentenceEncoder | None, str]]:
     """Open a collection, set the facts of the outcome, and yield what `retrieve_corpus` yields for files.
 
     Raises:
@@ -88,7 +90,7 @@ def _condition(collection: MilvusCollection, options: CorpusOptions, outcome: Hi
     return condition
 
 
-def _encoder(collection: MilvusCollection, asked: Asked) -> tuple[SentenceEncoder, str]:
+def _encoder(collection: MilvusCollection, asked: CorpusSearch) -> tuple[SentenceEncoder, str]:
     """Load the model that was given, or the one that made the vectors; return it with the prompt of queries."""
     from sentcli.encoder.announce import load_encoder
 

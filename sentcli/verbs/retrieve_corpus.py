@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.printable import escaped
-from sentcli.verbs.hits import SHOWN, TOP_K, Asked, Hits
+from sentcli.verbs.hits import SHOWN, TOP_K, CorpusSearch, Hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -33,7 +33,7 @@ QUERIES_AT_A_TIME = 4096
 """Queries that are encoded and searched together."""
 
 
-def search_corpus(asked: Asked, *, overwrite: bool, keep_all: bool) -> Hits:
+def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hits:
     """Search a corpus, and write the hits to the file of ``--hits``.
 
     Args:
@@ -88,7 +88,7 @@ def _found(
 
 
 @contextmanager
-def _open(asked: Asked, outcome: Hits) -> Iterator[tuple[Corpus | None, SentenceEncoder | None, str]]:
+def _open(asked: CorpusSearch, outcome: Hits) -> Iterator[tuple[Corpus | None, SentenceEncoder | None, str]]:
     """Open a file or a directory, and set the facts of the outcome.
 
     Yields:
@@ -148,7 +148,7 @@ def _chosen(rows: RowsInMemory | RowsOnDisk, options: CorpusOptions, outcome: Hi
     return mask
 
 
-def _encoder(asked: Asked, stored: Store | VectorFile | None) -> SentenceEncoder:
+def _encoder(asked: CorpusSearch, stored: Store | VectorFile | None) -> SentenceEncoder:
     """Load the model that was given, or the one that made the stored vectors."""
     from sentcli.encoder.announce import load_encoder
 

@@ -132,6 +132,15 @@ def test_more_than_any_node_has(two_nodes, encode, source, tmp_path):
 
 
 @pytest.mark.slow
+def test_no_rows_make_an_empty_directory(encode, tmp_path):
+    (tmp_path / "n.jsonl").write_text('{"text": null}\n' * 3)
+    call = [tmp_path / "n.jsonl", "--on-null", "skip"]
+    encode(*call, "-o", tmp_path / "plain")
+    encode(*call, "-o", tmp_path / "out", "--ray", "local")
+    assert contents(tmp_path / "out") == contents(tmp_path / "plain")
+
+
+@pytest.mark.slow
 def test_a_model_that_is_not_there(two_nodes, encode, source, tmp_path):
     failed = encode(source, "-o", tmp_path / "v", "--ray", two_nodes.address, model=tmp_path / "gone", check=1)
     assert "gone" in message_of(failed)

@@ -91,6 +91,21 @@ def test_an_index_that_another_machine_has_built_meanwhile_stays(store, director
     assert "hnsw/index.json" in store.names("out/indexes")
 
 
+def test_what_is_made_for_a_store_is_not_replaced_by_what_is_there(store, directory):
+    store.put("out/indexes/hnsw/index.json", b"old")
+    copy = FolderCopy.open(OUT)
+    with copy.making("indexes"):
+        (copy.path / "indexes" / "hnsw" / "index.json").write_bytes(b"newer")
+        store.put("out/indexes/sq8/index.json", b"of another machine")
+        searched = FolderCopy.open(OUT)  # a search meanwhile
+        assert searched.path == copy.path
+        assert (copy.path / "indexes" / "hnsw" / "index.json").read_bytes() == b"newer"
+        copy.upload("indexes", last=("index.json",))
+    assert store.get("out/indexes/hnsw/index.json") == b"newer"
+    FolderCopy.open(OUT)
+    assert (copy.path / "indexes" / "sq8" / "index.json").read_bytes() == b"of another machine"
+
+
 def test_a_shard_that_does_not_fit_the_manifest_is_an_error(store, directory, hits):
     vectors = bytearray(store.get("out/vectors-00001.npy"))
     vectors[-1] ^= 1
