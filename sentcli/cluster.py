@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, one_line, required
 from sentcli.machine import usable_cores
 
@@ -64,6 +65,8 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
                 raise InputError(f"--ray {address}: this process is connected to a Ray already, which auto uses")
             yield
             return
+        printing = patch.object(ray._private.worker, "print_to_stdstream", _in_detail, create=True)
+        stack.enter_context(printing)
         stack.callback(ray.shutdown)
         with _undisturbed(ray):
             try:
@@ -72,6 +75,12 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
                 raise InputError(f"--ray {address}: {one_line(error)}") from error
         with _exit_code_kept():
             yield
+
+
+def _in_detail(messages: dict[str, Any], **_: Any) -> None:
+    """Show what Ray would print to standard output, where there may be JSON; what matters of it is said by us."""
+    for line in messages["lines"]:
+        console.detail(f"Ray: {line}")
 
 
 @contextmanager

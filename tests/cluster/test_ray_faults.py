@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -95,14 +96,22 @@ def test_killed_workers_cost_their_shards(two_nodes, encode, many, plain, tmp_pa
     for number in (5, 17):
         assert f"a worker has died at shard {number}, which is made again" in message_of(done)
     assert contents(out) == plain
+    assert not done.stdout, "Ray prints there, where --json - may write"
 
 
 @pytest.mark.slow
 def test_a_shard_at_which_workers_die_again_and_again(two_nodes, encode, many, plain, tmp_path):
     out = tmp_path / "out"
-    with killing(out, "vectors-00005.npy", times=3):
-        failed = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address, check=1)
-    assert f"shard 5, which begins at {many}, row 2001: 3 workers have died at it" in message_of(failed)
+    for _ in range(5):  # on a busy machine a shard may be finished before its worker is killed
+        with killing(out, "vectors-00005.npy", times=3) as killed:
+            running = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address, wait=False)
+            _, message = running.communicate(timeout=200)
+        if len(killed) == 3:
+            break
+        shutil.rmtree(out)
+    assert running.returncode == 1, message
+    message = " ".join(message.split())
+    assert f"shard 5, which begins at {many}, row 2001: 3 workers have died at it" in message
     assert len(manifest_of(out)["shards"]) == ROWS // 400 - 1
     assert {name: data for name, data in plain.items() if "-00005" not in name and "manifest" not in name}.items() == {
         name: data for name, data in contents(out).items() if "manifest" not in name
