@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 ON_LOOPBACK = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray then listens on 127.0.0.1 alone
@@ -18,13 +20,6 @@ os.environ.update(ON_LOOPBACK)  # before ray is imported, and for the processes 
 pytest.importorskip("ray", reason="Ray comes with the extra sentcli[cluster]")
 
 WORDS = "the a cat dog bird fish ran swam house river tree big small red blue old new man woman child".split()
-
-
-def pytest_collection_modifyitems(items):
-    """Give the tests of a cluster to one process, so that clusters do not crowd each other out (--dist loadgroup)."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("ray"))
 
 
 def start_cluster(nodes):
@@ -48,8 +43,15 @@ def two_nodes():
     cluster.shutdown()
 
 
+@contextmanager
+def one_at_a_time(tmp_path_factory):
+    """Let the other processes of the tests wait, because nodes that start at once crowd each other out."""
+    with FileLock(tmp_path_factory.getbasetemp().parent / "ray.lock"):
+        yield
+
+
 @pytest.fixture
-def own_cluster():
+def own_cluster(tmp_path_factory):
     """Make clusters whose nodes a test may kill."""
     made = []
 
@@ -57,9 +59,10 @@ def own_cluster():
         made.append(start_cluster(nodes))
         return made[-1]
 
-    yield make
-    for cluster in made:
-        cluster.shutdown()
+    with one_at_a_time(tmp_path_factory):
+        yield make
+        for cluster in made:
+            cluster.shutdown()
 
 
 @pytest.fixture(scope="session")

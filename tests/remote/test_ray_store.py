@@ -11,20 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import start_cluster
+from tests.cluster.conftest import one_at_a_time, start_cluster
 from tests.remote.conftest import SECRET, files
 
 OUT = "s3://corpora/out"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("ray"),
     pytest.mark.skipif(sys.platform != "linux", reason="/proc"),
 ]
 
 
 @pytest.fixture
-def cluster(store, monkeypatch):
+def cluster(store, monkeypatch, tmp_path_factory):
     """Start clusters whose nodes know the store."""
     monkeypatch.delenv("TMPDIR")  # paths of Ray's sockets have at most 107 bytes
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -34,9 +33,10 @@ def cluster(store, monkeypatch):
         made.append(start_cluster(nodes))
         return made[-1]
 
-    yield make
-    for cluster in made:
-        cluster.shutdown()
+    with one_at_a_time(tmp_path_factory):
+        yield make
+        for cluster in made:
+            cluster.shutdown()
 
 
 @pytest.fixture
