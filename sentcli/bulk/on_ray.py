@@ -111,11 +111,7 @@ class RayWorkers:
         """
         for _ in range(self.workers.count):
             self.start_one()
-        while self.first is None:
-            done, _ = self.ray.wait(list(self.starting), timeout=WAIT_SECONDS)
-            if not done:
-                raise SentcliError(NO_ROOM)
-            self.started(done[0])
+        self.any_idle()
 
     def any_idle(self) -> Any:
         """Return a worker that has nothing to do, after waiting for one if need be.

@@ -15,7 +15,7 @@ from sentcli import cluster
 from sentcli.bulk.encode import EncodeSettings, write_blocks
 from sentcli.bulk.engines import open_thread
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import SentcliError
 from sentcli.io.dataset import Counts, Shard
 from sentcli.io.dataset_writer import ShardPlace, ShardWriter
 from sentcli.io.folder import Folder, join_folder
@@ -153,10 +153,9 @@ class ShardWorker:
         if folder not in self.folders:
             try:
                 self.folders[folder] = join_folder(folder, settings.part.manifest)
-            except InputError as error:
-                raise InputError(f"node {socket.gethostname()}: {error}") from error
             except SentcliError as error:
-                raise SentcliError(f"node {socket.gethostname()}: {error}") from error
+                error.args = (f"node {socket.gethostname()}: {error}",)
+                raise
         output = self.folders[folder]
         assert self.encoder is not None
         self.done = EncodeStats()

@@ -41,6 +41,11 @@ EQUAL = 1e-5
 their order."""
 
 
+def _among_all(k: int) -> int:
+    """Return how many rows are taken where `MOST` of them may be found, so that `k` are likely left."""
+    return int(1.5 * k / MOST) + RESCORED
+
+
 @dataclass
 class Searcher:
     """Finds the nearest rows of a corpus."""
@@ -68,7 +73,8 @@ class Searcher:
             InputError: if the queries have another dimension.
         """
         k = min(k, len(self.blocks) if mask is None else int(np.count_nonzero(mask)))
-        size = max(HELD // max(self._candidates(k), 1), 1)
+        width = max(self._candidates(k), 1 if mask is None else _among_all(k))
+        size = max(HELD // max(width, 1), 1)
         starts = range(0, max(len(queries), 1), size)
         parts = [self._search(queries[start : start + size], k, mask) for start in starts]
         return Neighbours(
@@ -108,7 +114,7 @@ class Searcher:
 
     def _exact_of_most(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask) -> Neighbours:
         k = min(k, int(np.count_nonzero(mask[first:])))
-        best = self._exact_of_chosen(queries, int(1.5 * k / MOST) + RESCORED, first, None)
+        best = self._exact_of_chosen(queries, _among_all(k), first, None)
         allowed = mask[best.positions]
         hits = merge([Neighbours(np.where(allowed, best.positions, -1), best.scores)], k)
         if (lacking := allowed.sum(axis=1) < k).any():  # the rows that are left out are the nearest ones

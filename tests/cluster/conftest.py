@@ -44,25 +44,25 @@ def two_nodes():
 
 
 @contextmanager
-def one_at_a_time(tmp_path_factory):
-    """Let the other processes of the tests wait, because nodes that start at once crowd each other out."""
-    with FileLock(tmp_path_factory.getbasetemp().parent / "ray.lock"):
-        yield
-
-
-@pytest.fixture
-def own_cluster(tmp_path_factory):
-    """Make clusters whose nodes a test may kill."""
+def clusters(tmp_path_factory):
+    """Make clusters of one test, while other processes of the tests wait: nodes that start at once crowd each other."""
     made = []
 
     def make(nodes):
         made.append(start_cluster(nodes))
         return made[-1]
 
-    with one_at_a_time(tmp_path_factory):
+    with FileLock(tmp_path_factory.getbasetemp().parent / "ray.lock"):
         yield make
         for cluster in made:
             cluster.shutdown()
+
+
+@pytest.fixture
+def own_cluster(tmp_path_factory):
+    """Make clusters whose nodes a test may kill."""
+    with clusters(tmp_path_factory) as make:
+        yield make
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import one_at_a_time, start_cluster
+from tests.cluster.conftest import clusters
 from tests.remote.conftest import SECRET, files
 
 OUT = "s3://corpora/out"
@@ -27,16 +27,8 @@ def cluster(store, monkeypatch, tmp_path_factory):
     """Start clusters whose nodes know the store."""
     monkeypatch.delenv("TMPDIR")  # paths of Ray's sockets have at most 107 bytes
     monkeypatch.setattr(tempfile, "tempdir", None)
-    made = []
-
-    def make(nodes):
-        made.append(start_cluster(nodes))
-        return made[-1]
-
-    with one_at_a_time(tmp_path_factory):
+    with clusters(tmp_path_factory) as make:
         yield make
-        for cluster in made:
-            cluster.shutdown()
 
 
 @pytest.fixture
