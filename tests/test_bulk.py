@@ -385,10 +385,9 @@ def test_a_column_that_the_output_adds_itself_is_refused_where_columns_are_kept(
     invoke(*call, tmp_path / "a.npy", check=0)  # vectors alone
 
 
-def test_overwrite_and_resume_exclude_each_other(invoke, tiny_bert, tmp_path):
+def test_a_directory_that_is_there_needs_a_flag(invoke, tiny_bert, tmp_path):
     (tmp_path / "a.txt").write_text("the cat\n")
     call = ["encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v"]
-    assert "one of them" in invoke(*call, "--overwrite", "--resume", check=2).stderr
     invoke(*call, check=0)
     assert "--resume continues it" in " ".join(invoke(*call, check=2).stderr.split())
 

@@ -6,21 +6,23 @@ Inputs and output are checked before any work starts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from sentcli import console
 from sentcli.bulk.engines import Engine, encoded, open_engine
+from sentcli.bulk.target import holds_dataset
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked
-from sentcli.io.dataset import Counts, InputGroup, ShardShare
+from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
-from sentcli.io.folder import open_folder
+from sentcli.io.folder import Folder, open_folder
 from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
 from sentcli.io.sources import Source, open_sources
 from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
@@ -94,6 +96,10 @@ class EncodeSettings:
     """How rows are encoded and written."""
 
     shard_rows: int = 100_000
+    overwrite: bool = False
+    """Whether a directory that is there is replaced, once the new one is complete."""
+    stays_beside: bool = False
+    """Whether the new directory is left in `Folder.successor` with `overwrite`, for an index to be built in it."""
     resume: bool = False
     append: bool = False
     part: ShardShare = field(default_factory=ShardShare)
@@ -256,20 +262,51 @@ def _open_output(
         return
     read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
     place = open_folder(output)
+    group = InputGroup(inputs.described(), plan.rows, read)
+
+    def writer_in(folder: Folder, *, resume: bool) -> DatasetWriter:
+        return DatasetWriter(
+            folder, plan, settings.shard_rows, group, part=settings.part, resume=resume, append=settings.append
+        )
+
     message = f"another process encodes into {output}: wait for it, or choose another -o"
-    with (
-        locked(place.lock(settings.part.manifest), message),
-        DatasetWriter(
-            place,
-            plan,
-            settings.shard_rows,
-            InputGroup(inputs.described(), plan.rows, read),
-            part=settings.part,
-            resume=settings.resume,
-            append=settings.append,
-        ) as writer,
-    ):
-        yield writer
+    with locked(place.lock(settings.part.manifest), message):
+        if settings.overwrite and holds_dataset(place, settings.part):
+            chosen = _replacing_writer(place, writer_in, settings)
+        else:
+            chosen = writer_in(place, resume=settings.resume)
+        with chosen as writer:
+            yield writer
+        if chosen.folder != place and not settings.stays_beside:
+            _replace(place, settings.part)
+
+
+def _replacing_writer(
+    place: Folder, writer_in: Callable[..., DatasetWriter], settings: EncodeSettings
+) -> DatasetWriter:
+    """Return the writer of the directory that will replace one; with ``resume``, of the same one that was begun."""
+    refuse_links(place.path)
+    new = place.successor()
+    begun = [new] if settings.stays_beside else [new, place]
+    for folder in begun if settings.resume else ():
+        if holds_dataset(folder, settings.part):
+            with suppress(InputError):  # it is of another input, model or setting
+                return writer_in(folder, resume=True)
+    console.detail(f"the new {place} is made in {new}; the old one stays until it is complete")
+    return writer_in(new, resume=False)
+
+
+def _replace(place: Folder, part: ShardShare) -> None:
+    """Put a new directory in the place of the old one, if the parts of all machines are there."""
+    if part.of > 1:
+        new = place.successor()
+        count = sum(PART.fullmatch(name) is not None for name in new.names())
+        if count < part.of or (joined := read_manifest(new.path)).rows_done < joined.rows_total:
+            console.note(
+                f"part {part.number} of {part.of} is in {new}; {place} is replaced when all parts are complete"
+            )
+            return
+    place.succeed()
 
 
 def _described(

@@ -8,7 +8,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.column_types import name_of
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, ShardShare, load_manifest
-from sentcli.io.folder import open_folder
+from sentcli.io.folder import Folder, open_folder
 from sentcli.io.remote_names import is_remote
 from sentcli.io.writers import output_kind
 
@@ -26,8 +26,8 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, pa
         raise InputError(f"{flag} makes shards, so it needs a directory output (-o without a suffix)")
     if append and part.of > 1:
         raise InputError("--append and --shard do not go together: append on one machine")
-    if overwrite and (resume or append):
-        raise InputError("--overwrite starts again, --resume and --append go on: give one of them")
+    if overwrite and append:
+        raise InputError("--overwrite starts again, --append goes on: give one of them")
     if kind == "stdout":
         return
     if kind == "directory":
@@ -36,7 +36,7 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, pa
     if is_remote(output):
         raise InputError(f"{output}: a store takes a directory of shards (-o without a suffix), not a single file")
     path = Path(output)
-    if resume and path.exists():
+    if resume and path.exists() and not overwrite:
         raise InputError(f"{path} exists and is complete; only a directory output (-o without a suffix) is resumed")
     else:
         check_output(path, overwrite=overwrite)
@@ -60,9 +60,24 @@ def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bo
         raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
 
 
-def types_of(output: str) -> dict[str, str]:
-    """Return the types of the columns of a directory that is continued, by name; an empty dict if there is none."""
-    if output_kind(output) != "directory" or not (folder := open_folder(output).path).is_dir():
+def holds_dataset(place: Folder, part: ShardShare) -> bool:
+    """Whether there is a manifest of a part, or for all parts, of any."""
+    names = place.names()
+    return part.manifest in names or (part.of == 1 and any(map(PART.fullmatch, names)))
+
+
+def types_of(output: str, *, overwrite: bool = False) -> dict[str, str]:
+    """Return the types of the columns of a directory that is continued, by name; an empty dict if there is none.
+
+    Args:
+        output: the directory.
+        overwrite: whether what is continued is not the directory, but what will replace it.
+    """
+    if output_kind(output) != "directory":
+        return {}
+    place = open_folder(output)
+    folder = (place.successor() if overwrite else place).path
+    if not folder.is_dir():
         return {}
     manifests = [path for path in sorted(folder.iterdir()) if path.name == MANIFEST or PART.fullmatch(path.name)]
     return {name: name_of(kind) for name, kind in load_manifest(manifests[0]).columns.items()} if manifests else {}

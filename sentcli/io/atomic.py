@@ -1,7 +1,12 @@
-"""Write outputs whole or not at all: under a temporary name first, which is then renamed."""
+"""Write outputs whole or not at all: under another name first, which is then exchanged for that of the output.
+
+A file or folder that is made in one go has a temporary name inside `replacing`. A folder that is made over hours, and
+that a later command may go on with, is made in its `successor`, while the old folder answers as before.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import glob
 import os
@@ -46,10 +51,14 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
     """
     if scheme := scheme_of_path(path):
         raise InputError(f"only directories of encode are written to {scheme}://; choose an output on this machine")
+    _clear_abandoned(path)
     if path.exists() and path.is_dir() != folder:
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
     if path.exists() and not overwrite and not resume:
         raise InputError(f"{path} exists; use --overwrite to replace it, or another -o")
+    if folder and overwrite and path.is_dir() and (path.is_mount() or Path.cwd().is_relative_to(path.resolve())):
+        what = "a disk of its own" if path.is_mount() else "the folder that you are in"
+        raise InputError(f"{path} is {what}, which cannot be replaced; choose another -o")
     for directory in (path.parent, path) if path.is_dir() else (path.parent,):
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -58,7 +67,6 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
             probe.unlink()
         except OSError as error:
             raise InputError(f"cannot write to {directory}: {error.strerror}") from error
-    _clear_abandoned(path)
 
 
 def regular(path: Path) -> os.stat_result:
@@ -126,10 +134,8 @@ def replacing(path: Path) -> Iterator[Path]:
             with temporary.open("rb") as handle:
                 os.fsync(handle.fileno())
         if path.is_dir() and temporary.is_dir():
-            old = path.with_name(f".{path.name}.{os.getpid()}.old")
-            path.rename(old)
-            temporary.replace(path)
-            shutil.rmtree(old)
+            exchange(temporary, path)
+            shutil.rmtree(temporary, ignore_errors=True)  # the output is whole, and the next command deletes the rest
         else:
             temporary.replace(path)
     except BaseException as error:
@@ -142,12 +148,61 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+def exchange(new: Path, old: Path) -> None:
+    """Exchange the names of two folders of the same disk, in one step where the system can.
+
+    Linux can (``renameat2``). Elsewhere the old folder is renamed twice, and put back after an error; a kill in between
+    leaves both whole, the old one under a hidden name, which the next command that writes it puts back.
+
+    Raises:
+        OSError: if the names are not exchanged.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    if rename is not None:
+        if rename(_HERE, os.fsencode(new), _HERE, os.fsencode(old), _EXCHANGE) == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.ENOSYS, errno.EINVAL):  # what a system or disk that cannot do it says
+            raise OSError(code, os.strerror(code), str(old))
+    aside = old.with_name(f".{old.name}.{os.getpid()}.old")
+    old.rename(aside)
+    try:
+        new.rename(old)
+    except BaseException:
+        aside.rename(old)
+        raise
+    aside.rename(new)
+
+
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
+
+
+def successor(path: Path) -> Path:
+    """Return the folder beside a folder in which what replaces it is made; a later command may go on with it."""
+    path = path.resolve()
+    return path.with_name(f".{path.name}.next")
+
+
+def succeed(path: Path) -> None:
+    """Put the finished `successor` of a folder in its place, and delete the old one.
+
+    Raises:
+        OSError: if the names cannot be exchanged: both folders are as they were.
+    """
+    path = path.resolve()
+    exchange(successor(path), path)
+    shutil.rmtree(successor(path), ignore_errors=True)
+
+
 def _clear_abandoned(path: Path) -> None:
-    """Delete what processes that were killed have left of an output."""
-    for partial in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        number = partial.suffixes[-2][1:]
-        if number.isdigit() and not _is_running(int(number)):
-            if partial.is_dir() and not partial.is_symlink():
+    """Delete what processes that were killed have left of an output, and put back an old one without its name."""
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
+        number, kind = partial.suffixes[-2][1:], partial.suffix
+        if kind in (".partial", ".old") and number.isdigit() and not _is_running(int(number)):
+            if kind == ".old" and not path.exists():
+                partial.rename(path)
+            elif partial.is_dir() and not partial.is_symlink():
                 shutil.rmtree(partial, ignore_errors=True)
             else:
                 partial.unlink(missing_ok=True)

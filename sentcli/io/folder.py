@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,9 +19,9 @@ import numpy as np
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io import remote
-from sentcli.io.atomic import check_output
+from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.cache import cache_folder
-from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, read_manifest
+from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, is_own, read_manifest
 from sentcli.io.folder_copy import FolderCopy
 from sentcli.io.remote_names import STORES, is_remote, remember_copy, scheme_of
 
@@ -71,6 +73,34 @@ class Folder:
     def remove(self, name: str) -> None:
         """Delete a file of the directory, if it is there."""
         (self.path / name).unlink(missing_ok=True)
+
+    def successor(self) -> Folder:
+        """Return the directory in which what replaces this one is made; it need not be there yet."""
+        return Folder(successor(self.path))
+
+    def succeed(self) -> None:
+        """Put the finished successor in the place of this directory, with the files here that `encode` did not write.
+
+        Raises:
+            OSError: if it cannot be: both directories are whole.
+        """
+        for name in self.names():
+            source, target = self.path / name, self.successor().path / name
+            if is_own(name) or target.exists():
+                continue
+            if source.is_dir():
+                shutil.copytree(source, target, copy_function=_link)
+            else:
+                _link(source, target)
+        succeed(self.path)
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    """Give a file a second name, or copy it where the disk has no such thing."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 @dataclass(frozen=True)
@@ -170,6 +200,30 @@ class RemoteFolder(Folder):
         remote.delete(f"{self.address}/{name}")
         self.sizes.pop(name, None)
         (self.path / name).unlink(missing_ok=True)
+
+    def successor(self) -> RemoteFolder:
+        """Return the directory in which what replaces this one is made; it need not be there yet."""
+        return RemoteFolder.open(f"{self.address}.next")
+
+    def succeed(self) -> None:
+        """Copy the finished successor over this directory within the store, and delete what is old.
+
+        A store cannot exchange names. The old manifest goes first and the new one comes last, so that nobody reads a
+        mixture; what is copied stays until all is there, and the same command with ``--resume`` copies again.
+
+        Raises:
+            SentcliError: if the store fails.
+        """
+        new = self.successor()
+        manifests = [name for name in new.sizes if name == MANIFEST or PART.fullmatch(name)]
+        for name in [name for name in self.sizes if name == MANIFEST or PART.fullmatch(name)]:
+            self.remove(name)
+        for name in sorted(new.sizes, key=lambda name: name in manifests):
+            remote.copy(f"{new.address}/{name}", f"{self.address}/{name}")
+        for name in [name for name in self.sizes if is_own(name) and name not in new.sizes]:
+            self.remove(name)
+        for name in [*new.sizes]:
+            new.remove(name)
 
 
 def open_folder(name: str | Path) -> Folder:

@@ -218,6 +218,11 @@ def upload(path: Path, name: str) -> None:
         raise SentcliError(f"{name} has another size than was written; run the command again with --resume")
 
 
+def copy(name: str, other: str) -> None:
+    """Copy a file within its store."""
+    _ask(name, "write", lambda fs, address: fs.cp_file(address, whole_address(other)))
+
+
 def delete(name: str) -> None:
     """Delete a file of a store."""
     _ask(name, "write", lambda fs, address: fs.rm_file(address))

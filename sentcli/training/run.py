@@ -130,7 +130,9 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     dev, request = prepared.inputs.dev, prepared.request
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
-    if request.resume and (request.output / WEIGHTS).exists():  # refused by the folder if it is another run's
+    if (
+        request.resume and not request.overwrite and (request.output / WEIGHTS).exists()
+    ):  # refused by the folder if it is another run's
         finished = _folder(prepared)
         assert finished.results is not None
         return _finished(prepared, finished, TrainResult.from_dict(finished.results))
@@ -214,7 +216,7 @@ def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observ
         pooling=None,
         eval_data=None,
         sts=False,
-        resume=not request.overwrite,
+        resume=request.resume or not request.overwrite,
         assignments=assignments,
     )
     prepared = everywhere(lambda: prepare(first))

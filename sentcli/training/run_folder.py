@@ -22,7 +22,7 @@ from torch import nn
 
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
-from sentcli.io.atomic import check_output
+from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import contents, decode, finite, write_json
 from sentcli.io.weights import save_weights
@@ -63,22 +63,18 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
     """
     if str(path) == "-":
         raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
-    if overwrite and resume:
-        raise InputError("--overwrite starts anew and --resume continues: give one of them")
     empty = path.is_dir() and not any(p.name != LOCK for p in path.iterdir())
     if path.is_dir() and not (empty or overwrite or resume):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it; or choose another -o")
     check_output(path, overwrite=overwrite or empty, resume=resume, folder=True)
     if path.is_dir():
-        if Path.cwd().is_relative_to(path.resolve()):
-            raise InputError(f"{path} is the folder that you are in; choose another -o")
         foreign = [p.name for p in path.iterdir() if not _matches(p, OWN_FILES)]
         odd = [p for p in path.iterdir() if p.exists() and not (p.is_file() or p.is_dir())]
         if odd:
             raise InputError(f"{odd[0]} is no regular file; remove it, or choose another -o")
         if foreign:
             raise InputError(f"{path} holds files that are not a training run's ({foreign[0]}); choose another -o")
-        if resume and not empty and not (path / RUN).exists():
+        if resume and not (empty or overwrite or (path / RUN).exists()):
             raise InputError(f"{path} holds no {RUN}, so it is not a run that --resume can go on with; use --overwrite")
 
 
@@ -89,7 +85,11 @@ def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
 class RunFolder:
     """The folder that one run writes to. With several processes, only the first one writes.
 
+    With `overwrite`, a folder that holds a run stays as it is until the new model is complete, which is made in its
+    `successor`. With `resume` as well, a new run that was begun there goes on.
+
     Attributes:
+        path: the folder that is written, which is the successor until `finish` has put it in place.
         checkpoint: the checkpoint that the run continues from, if there is one.
         results: the results of the run, if it had finished before.
         resumed: whether an unfinished run is resumed, from a checkpoint or from its beginning.
@@ -105,9 +105,8 @@ class RunFolder:
         overwrite: bool = False,
         resume: bool = False,
     ) -> None:
-        self.path = path.resolve()
-        self.lock = FileLock(self.path / LOCK, timeout=0)
-        self.checkpoints = Checkpoints(self.path)
+        self.path = self.target = path.resolve()
+        self.lock = FileLock(self.target / LOCK, timeout=0)
         self.metrics: IO[str] | None = None
         self.checkpoint: Checkpoint | None = None
         self.results: dict[str, Any] | None = None
@@ -117,27 +116,46 @@ class RunFolder:
         self.identity: dict[str, Any] = finite(dict(identity or {}))
         self.environment = dict(environment or {})
         everywhere(lambda: self._open(path, overwrite=overwrite, resume=resume))
-        self.checkpoint, self.results = agree((self.checkpoint, self.results))
+        self.path, self.checkpoint, self.results = agree((self.path, self.checkpoint, self.results))
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoints of the run."""
+        return Checkpoints(self.path)
 
     def _open(self, path: Path, *, overwrite: bool, resume: bool) -> None:
         if not is_first():
             return
         check_run_folder(path, overwrite=overwrite, resume=resume)
-        self.path.mkdir(exist_ok=True)
+        self.target.mkdir(exist_ok=True)
         try:
             self.lock.acquire()
         except Timeout:
             message = f"{path}: another run is writing to this folder; wait for it, or choose another -o"
             raise LockedError(message) from None
         try:
+            if overwrite and any(p.name != LOCK for p in self.target.iterdir()):
+                resume = self._find_begun(resume=resume)
             self._start(path, resume=resume)
         except BaseException:
             self._unlock()
             raise
 
+    def _find_begun(self, *, resume: bool) -> bool:
+        """Choose the folder for a run that replaces another one; return whether the same run goes on in it."""
+        new = successor(self.target)
+        for folder in (new, self.target) if resume else ():
+            with suppress(InputError):  # there is none, or it is damaged
+                self.path, identity = folder, _read(folder / RUN)
+                identity.pop(ENVIRONMENT, None)
+                if not _differences(identity, json.loads(json.dumps(self.identity))):
+                    return True
+        self.path = new
+        return False
+
     def _start(self, path: Path, *, resume: bool) -> None:
         if resume and (self.path / RUN).exists():
-            identity = _read(path / RUN)
+            identity = _read(self.path / RUN)
             environment = identity.pop(ENVIRONMENT, {})
             _refuse_difference(path, identity, self.identity)
             self._resume()
@@ -145,6 +163,7 @@ class RunFolder:
             if differences and self.checkpoint is not None:
                 self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(differences)}")
         else:
+            self.path.mkdir(exist_ok=True)
             self._clear((LOCK,))
             self.metrics = (self.path / METRICS).open("w", encoding="utf-8")
         if self.checkpoint is None and self.results is None:
@@ -265,6 +284,9 @@ class RunFolder:
             save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
         write_model_files(encoder.on_torch().loaded, self.path)
         add_beside(encoder.model, self.path)
+        if self.path != self.target:
+            succeed(self.target)
+            self.path = self.target
         self._tidy()
 
     def keep_results(self, results: dict[str, Any]) -> None:

@@ -120,7 +120,7 @@ def _request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path
         output=output,
         subset=subset,
         recipe=recipe,
-        resume=not request.overwrite,
+        resume=request.resume or not request.overwrite,
         assignments=[*request.assignments, *assignments],
     )
 
@@ -194,7 +194,7 @@ def make_record(
     """
     prepared = prepare(runs.after_first_stage(run.request, starts))
     key = digest(prepared.identity(changed_only=True))
-    record = None if run.request.overwrite else find(key)
+    record = None if run.request.overwrite and not run.request.resume else find(key)
     if record is not None and not (run.request.sts and record["results"].get("sts") is None):
         return record, False
     result = runs.run(prepared, starts(prepared))

@@ -142,7 +142,7 @@ def encode(
     bulk.check_target(output, overwrite=writing.overwrite, resume=resume, append=append, part=share)
     hint = "; --on-null empty or skip accepts such rows"
     types = parse_types(reading.types or [])
-    types_there = bulk.types_of(output) if resume or append else {}
+    types_there = bulk.types_of(output, overwrite=writing.overwrite) if resume or append else {}
     read_options = ReadOptions(
         reading.text_field, reading.id_field, reading.on_null, hint, types={**types_there, **types}
     )
@@ -165,6 +165,7 @@ def encode(
         }
         settings = bulk.EncodeSettings(
             shard_rows=writing.shard_rows,
+            overwrite=writing.overwrite,
             resume=resume,
             append=append,
             part=share,

@@ -96,9 +96,11 @@ def index(
             else:
                 yield encode_into(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
 
-    store_folder = folder or output or Path()
     copy = FolderCopy(inputs[0].rstrip("/"), folder) if folder is not None and is_remote(inputs[0]) else None
-    with copy.making(INDEXES) if copy is not None else nullcontext():
+    with (
+        copy.making(INDEXES) if copy is not None else nullcontext(),
+        _folder_of_vectors(folder or output or Path(), replaced=folder is None and overwrite) as store_folder,
+    ):
         if what.type == WORDS:
             outcome = index_words(store_folder, what.language or "english", prepare if output is not None else None)
         else:
@@ -112,6 +114,24 @@ def index(
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")
     return outcome
+
+
+@contextmanager
+def _folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
+    """Yield the folder of the vectors, or what replaces it after the block, when vectors and index are complete."""
+    from sentcli.bulk.target import holds_dataset
+    from sentcli.io.dataset import ShardShare
+    from sentcli.io.folder import Folder
+    from sentcli.io.remote_names import remember_copy
+
+    place = Folder(folder)
+    if not replaced or not holds_dataset(place, ShardShare()):
+        yield folder
+        return
+    new = place.successor().path
+    remember_copy(new, str(folder))
+    yield new
+    place.succeed()
 
 
 def _check_words(what: IndexOptions, settings: dict[str, int], query_prompt: str | None) -> None:

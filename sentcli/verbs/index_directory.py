@@ -128,20 +128,27 @@ def encode_into(
         load: loads the model, after the files have been read; given the number of shards, it returns the encoder and
             what makes shards with it, if that is not this process.
         check: is called with the numbers of rows and dimensions before anything is encoded.
-        overwrite: replace a directory that exists.
+        overwrite: make the vectors in the directory's successor, if it exists.
     """
     from sentcli import bulk
     from sentcli.encoder.announce import warn_truncated
     from sentcli.io.readers import ReadOptions
 
-    output, resume = str(folder), not (text.append or overwrite)
+    output, resume = str(folder), not text.append
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
-    types = {} if overwrite else bulk.types_of(output)
+    types = bulk.types_of(output, overwrite=overwrite)
     inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field, types=types), output=output)
     encoder, elsewhere = load(-(-inputs.survey.rows // bulk.EncodeSettings.shard_rows))
     check(inputs.survey.rows, encoder.dimension)
     prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
-    settings = bulk.EncodeSettings(resume=resume, append=text.append, prompt=prompt, elsewhere=elsewhere)
+    settings = bulk.EncodeSettings(
+        overwrite=overwrite,
+        stays_beside=True,
+        resume=resume,
+        append=text.append,
+        prompt=prompt,
+        elsewhere=elsewhere,
+    )
     with console.resumable(output), console.encoding("encoding", inputs.survey.rows) as bar:
         summary = bulk.encode_files(encoder, inputs, output, settings, progress=bar)
     console.note(f"{summary.counts.rows} rows encoded -> {output}, which has {summary.rows}")

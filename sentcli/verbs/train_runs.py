@@ -38,7 +38,7 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     settings = prepared.method.settings
     outcome.protocol = _protocol(prepared)
     outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed)
-    finished = request.resume and (request.output / WEIGHTS).exists()
+    finished = request.resume and not request.overwrite and (request.output / WEIGHTS).exists()
     with console.resumable(request.output), training_view.training(prepared, log_to, finished=finished) as view:
         result = run(prepared, view)
     if finished:

@@ -152,7 +152,6 @@ def test_a_finished_run_is_not_run_again(invoke, tiny_bert, text, tmp_path):
         (["--seed", "1"], "settings.seed is 1 and was 42"),
         (["--limit", "100"], "subset.limit is 100 and was None"),
         (["--pooling", "mean"], "encoder.pooling is 'mean' and was 'cls'"),
-        (["--overwrite"], "give one of them"),
     ],
 )
 @pytest.mark.parametrize("finished", [False, True])
