@@ -10,7 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,7 @@ from sentcli.search.milvus_rows import (
     VECTORS,
     WORDS,
     Record,
+    after_id,
     shortened,
     stored_value,
     value_of,
@@ -41,6 +42,8 @@ from sentcli.search.milvus_rows import (
 )  # fmt: skip
 from sentcli.search.origin import Origin
 
+NEXT, OLD = "_sentcli_next", "_sentcli_old"
+"""The ends of the names of what will replace a collection, and of the one that is being replaced."""
 RECORD = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
 KINDS = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
@@ -70,42 +73,65 @@ class MilvusCollection:
 
     @classmethod
     def find(cls, client: Any, address: str, name: str) -> MilvusCollection | None:
-        """Return a collection, or None if there is none of that name.
+        """Return a collection, which may be unfinished, or None if there is none of that name.
 
         Raises:
             InputError: if sentcli has not made it, or its record is damaged.
         """
         title = f"{address} {name}"
+        if not cls.is_there(client, address, name):
+            return None
         with answering(title):
-            if not client.has_collection(name):
-                return None
-            properties = client.describe_collection(name).get("properties", {})
-            if RECORD not in properties:
-                raise InputError(f"{title} was not made by sentcli index; choose another --collection")
-            record = Record.read(properties[RECORD], title)
+            record = Record.read(client.describe_collection(name)["properties"][RECORD], title)
             client.load_collection(name)
         return cls(client, name, address, record)
 
     @staticmethod
-    def remove(client: Any, address: str, name: str) -> None:
-        """Delete a collection, if it is there.
+    def is_there(client: Any, address: str, name: str) -> bool:
+        """Whether there is a collection of that name; one that lost it to a kill inside `succeed` gets it back.
 
         Raises:
             InputError: if sentcli has not made it.
         """
         title = f"{address} {name}"
         with answering(title):
-            if client.has_collection(name):
-                if RECORD not in client.describe_collection(name).get("properties", {}):
-                    raise InputError(f"{title} was not made by sentcli index; choose another --collection")
-                client.drop_collection(name)
+            if not client.has_collection(name):
+                if not client.has_collection(name + OLD):
+                    return False
+                client.rename_collection(name + OLD, name)
+            if RECORD not in client.describe_collection(name).get("properties", {}):
+                raise InputError(f"{title} was not made by sentcli index; choose another --collection")
+        return True
+
+    @classmethod
+    def begun(cls, client: Any, address: str, name: str, record: Record) -> MilvusCollection | None:
+        """Return what an interrupted run has begun to replace a collection with; with another record it is deleted."""
+        with suppress(InputError):
+            found = cls.find(client, address, name + NEXT)
+            if found is None or not found.record.differences(record):
+                return found
+        with answering(f"{address} {name}"):
+            client.drop_collection(name + NEXT)
+        return None
+
+    def succeed(self) -> MilvusCollection:
+        """Put a finished collection, whose name ends in `NEXT`, in the place of the one that it replaces."""
+        name = self.name.removesuffix(NEXT)
+        with answering(self.title):
+            if self.client.has_collection(name + OLD):
+                self.client.drop_collection(name + OLD)
+            self.client.rename_collection(name, name + OLD)
+            self.client.rename_collection(self.name, name)
+            self.client.load_collection(name)
+            self.client.drop_collection(name + OLD)
+        return replace(self, name=name)
 
     @classmethod
     def open(cls, client: Any, address: str, name: str) -> MilvusCollection:
-        """Return a collection.
+        """Return a collection that is whole.
 
         Raises:
-            InputError: as for `find`, or if there is none of that name.
+            InputError: as for `find`, or if there is none of that name, or it does not have the rows of its record.
         """
         found = cls.find(client, address, name)
         if found is None:
@@ -113,6 +139,12 @@ class MilvusCollection:
                 names = sorted(client.list_collections())
             has = f"it has {', '.join(names)}" if names else "it has none"
             raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; {has}")
+        if (rows := found.count()) != found.record.rows:
+            whole = "an unknown number" if found.record.rows is None else f"{found.record.rows:,}"
+            raise InputError(
+                f"{found.title} is unfinished or damaged: it has {rows:,} rows of {whole}; the command that made it, "
+                f"sentcli index CORPUS --to {address} --collection {name}, writes what is missing"
+            )
         return found
 
     @classmethod
@@ -209,12 +241,20 @@ class MilvusCollection:
                 self.client.delete(self.name, filter=with_ids(ids[start : start + ROWS]))
 
     def rows(self, fields: Sequence[str], condition: str = "") -> Iterator[list[dict[str, Any]]]:
-        """Yield some fields of all rows that meet a condition, some rows at a time."""
-        with answering(self.title):
-            asked = {"batch_size": ROWS, "filter": condition, "output_fields": [ID, *fields]}
-            with closing(self.client.query_iterator(self.name, **asked)) as iterator:
-                while batch := iterator.next():
-                    yield list(batch)
+        """Yield some fields of all rows that meet a condition in the order of their ids, some rows at a time.
+
+        The client's own iterator writes the last id into its filter as it is, so that a quote or the end of a line in
+        an id breaks it.
+        """
+        remaining = condition
+        while True:
+            asked = {"filter": remaining, "output_fields": [ID, *fields], "limit": ROWS}
+            with answering(self.title):
+                batch = list(self.client.query(self.name, **asked, iterator="True", reduce_stop_for_best=True))
+            if not batch:
+                return
+            yield batch
+            remaining = " and ".join([after_id(batch[-1][ID]), *([f"({condition})"] if condition else [])])
 
     def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""

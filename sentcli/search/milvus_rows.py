@@ -43,6 +43,8 @@ class Record:
     """The search parameter that was chosen by the recall."""
     recall: dict[str, Any] | None = None
     """What was measured against exact search."""
+    rows: int | None = None
+    """The number of rows after all were written; None before that."""
     format: Literal[1] = 1
 
     @classmethod
@@ -159,5 +161,18 @@ def with_ids(ids: Sequence[str]) -> str:
     return f"{ID} in [{', '.join(_literal(key, TEXT) for key in ids)}]"
 
 
+def after_id(key: str) -> str:
+    """Return a filter of Milvus for the rows whose ids are behind this one."""
+    return f"{ID} > {_literal(key, TEXT)}"
+
+
 def _literal(value: Any, kind: str) -> str:
-    return json.dumps(stored_value(value, kind), ensure_ascii=False)
+    """Return a value as an expression of Milvus, in which control characters stand for themselves."""
+    value = stored_value(value, kind)
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return '"' + value.translate(ESCAPES) + '"'
+
+
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
+"""What has to be escaped in a text of Milvus, which knows no ``\\u0001`` as JSON does."""

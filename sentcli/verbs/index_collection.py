@@ -90,23 +90,22 @@ def index_collection(given: CollectionInput, database: DatabaseOptions, *, overw
     outcome.ran_on("cpu", "fp32")
     address = str(database.to)
     written = _stored(given) or _texts(given)
-    hashes = np.sort(np.fromiter(map(hash, written.ids()), np.int64, written.rows))
+    hashes = np.sort(np.fromiter(map(hash, _checked(written.ids())), np.int64, written.rows))
     if repeated := len(hashes) - len(np.unique(hashes)):
         raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
     with connect(address, to_write=True) as client:
-        if overwrite:
-            milvus.MilvusCollection.remove(client, address, name)
-        collection = milvus.MilvusCollection.find(client, address, name)
-        if collection is None:
-            collection = milvus.MilvusCollection.create(client, address, name, written.record, written.rows)
-        elif changed := collection.record.differences(written.record):
-            raise InputError(f"{collection.title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
+        replaces = overwrite and milvus.MilvusCollection.is_there(client, address, name)
+        collection = _begun(client, address, name, written, replaces=replaces)
+        collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
         results = _write(collection, written)
-        results["deleted"] = _prune(collection, hashes, prune=database.prune)
+        results["deleted"] = _prune(collection, hashes, prune=database.prune or replaces)
         collection.flush()
         results["rows"] = collection.count()
         if collection.record.recall is None or results["written"] or results["deleted"]:
             collection = _tuned(collection, what.recall)
+        collection = collection.with_record(rows=results["rows"])
+        if replaces:
+            collection = collection.succeed()
     outcome.model = str(written.record.settings.get("model") or given.model)
     record = collection.record
     outcome.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
@@ -123,6 +122,35 @@ def index_collection(given: CollectionInput, database: DatabaseOptions, *, overw
     return outcome.finish(facts, [recall_table(record.kind, record.recall)])
 
 
+def _begun(client: Any, address: str, name: str, written: CollectionRows, *, replaces: bool) -> MilvusCollection:
+    """Return the collection that rows are written into: the one of that name, or what will replace it.
+
+    Raises:
+        InputError: if it holds rows of another kind.
+    """
+    from sentcli.search.milvus import NEXT, MilvusCollection
+
+    if replaces:
+        found, name = MilvusCollection.begun(client, address, name, written.record), name + NEXT
+    else:
+        found = MilvusCollection.find(client, address, name)
+    if found is None:
+        return MilvusCollection.create(client, address, name, written.record, written.rows)
+    if changed := found.record.differences(written.record):
+        raise InputError(f"{found.title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
+    return found
+
+
+def _checked(ids: Iterator[str]) -> Iterator[str]:
+    """Yield ids, and refuse one that a collection cannot have, before anything is written."""
+    from sentcli.search.milvus_rows import LONGEST
+
+    for number, key in enumerate(ids, 1):
+        if len(key.encode("utf-8", "surrogatepass")) > LONGEST:
+            raise InputError(f"row {number}: an id of a collection has at most {LONGEST:,} bytes: {key[:40]!r}...")
+        yield key
+
+
 def _collection_name(database: DatabaseOptions) -> str:
     from sentcli.search.milvus_client import SCHEME
 
@@ -130,8 +158,10 @@ def _collection_name(database: DatabaseOptions) -> str:
         raise InputError(f"--to {database.to}: give milvus: and a file, as milvus:reviews.db, or a server")
     if database.collection is None:
         raise InputError("--to needs --collection NAME")
-    if not re.fullmatch(r"[A-Za-z_]\w{0,254}", database.collection, re.ASCII):
-        raise InputError(f"--collection {database.collection}: letters, digits and underscores, no digit first")
+    if not re.fullmatch(r"[A-Za-z_]\w{0,239}", database.collection, re.ASCII):
+        raise InputError(
+            f"--collection {database.collection}: at most 240 letters, digits and underscores, no digit first"
+        )
     return database.collection
 
 

@@ -196,7 +196,17 @@ def test_a_condition_means_the_same_in_milvus_and_in_arrow(many, condition):
     assert set(VALUES) <= set(collection.record.columns)
 
 
-ODD = ["it's", 'say "no"', "C:\\temp\\new", "'] or id not in ['", "two\nlines", "{0}", "plain"]
+ODD = [
+    "\x01 \x1b[0m",
+    "\x7f\ttab\r",
+    "it's",
+    'say "no"',
+    "C:\\temp\\new",
+    "'] or id not in ['",
+    "two\nlines",
+    "{0}",
+    "plain",
+]
 
 
 def test_ids_may_hold_any_sign(invoke, write, place, tiny_bert, tmp_path):
@@ -207,6 +217,9 @@ def test_ids_may_hold_any_sign(invoke, write, place, tiny_bert, tmp_path):
     assert write(path, "-m", tiny_bert)["unchanged"] == len(ODD)
     found = invoke("retrieve", "--corpus", *place, "--query", "the cat", "-m", tiny_bert, "--json", "-", check=0)
     assert {key for key, _ in hits(found)[0]} == set(ODD)
+    where = f"text = 'the cat 0' and id <> '{ODD[1]}'"
+    named = invoke("retrieve", "--corpus", *place, "--count-by", "id", "--where", where, "--json", "-", check=0)
+    assert json.loads(named.stdout)["counts"]["values"] == [{"value": ODD[0], "rows": 1}]
     path.write_text("".join(rows[4:]))
     pruned = write(path, "-m", tiny_bert, "--prune")
     assert (pruned["deleted"], pruned["rows"]) == (4, len(ODD) - 4)
@@ -232,7 +245,7 @@ def test_an_index_is_measured_and_its_effort_kept(invoke, write, place, tmp_path
     assert record.efforts == {recall["parameter"]: recall["chosen"]["effort"]}
 
 
-def test_a_killed_run_goes_on(write, place, tmp_path):
+def test_a_killed_run_goes_on(invoke, write, place, tmp_path):
     vectors = clustered(20_000, 16)
     write_directory(tmp_path / "d", vectors, shard_rows=5000)
     command = [sys.executable, "-m", "sentcli", "index", str(tmp_path / "d"), "--to", *place, "-q"]
@@ -243,9 +256,74 @@ def test_a_killed_run_goes_on(write, place, tmp_path):
         time.sleep(0.02)
     running.send_signal(signal.SIGKILL)
     running.wait()
+    for asked in (["--query", "x", "--search", "bm25"], ["--count-by", "id"]):
+        said = invoke("retrieve", "--corpus", *place, *asked, check=2).stderr
+        assert "unfinished" in said and "sentcli index" in said
     results = write(tmp_path / "d")
     assert results["rows"] == 20_000
     assert 0 < results["unchanged"] < 20_000 and results["written"] == 20_000 - results["unchanged"]
+
+
+@pytest.mark.parametrize(
+    ("call", "number"), [("upsert", 1), ("rename_collection", 1), ("rename_collection", 2), ("drop_collection", 1)]
+)
+def test_the_old_rows_answer_until_the_new_ones_are_complete(
+    invoke, write, corpus, place, tiny_bert, monkeypatch, tmp_path, call, number
+):
+    """An error, which stands for a kill, at each step of --overwrite; then the same command again."""
+    from pymilvus import MilvusClient
+
+    write(corpus, "-m", tiny_bert)
+    new = tmp_path / "new.jsonl"
+    new.write_text("".join(json.dumps({"id": f"new{i}", "text": f"the new cat {i}"}) + "\n" for i in range(9)))
+    old_ids, new_ids = {row["_id"] for row in ROWS}, {f"new{i}" for i in range(9)}
+    calls, real = [], getattr(MilvusClient, call)
+
+    def stopped(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == number:
+            raise RuntimeError("stopped")
+        return real(*arguments, **options)
+
+    def ids():
+        found = invoke("retrieve", "--corpus", *place, "--query", "cat", "-m", tiny_bert, "--json", "-", check=0)
+        return {key for key, _ in hits(found)[0]}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MilvusClient, call, stopped)
+        invoke("index", new, "--to", *place, "-m", tiny_bert, "--overwrite", check=1)
+    assert 0 < len(ids() & (new_ids if call == "drop_collection" else old_ids)) == len(ids())
+    assert write(new, "-m", tiny_bert, "--overwrite")["rows"] == 9
+    assert ids() <= new_ids
+    with milvus_client.connect(place[0]) as client:
+        assert client.list_collections() == ["rows"]
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "data"])
+def test_a_file_that_has_lost_rows_does_not_answer(invoke, write, corpus, place, tiny_bert, tmp_path, lost):
+    write(corpus, "-m", tiny_bert)
+    (folder,) = (tmp_path / "rows.db" / "collections").iterdir()
+    for file in folder.rglob("*"):
+        if (file.name == lost or file.parent.name == lost) and file.is_file():
+            file.unlink()
+    for asked in (
+        ["--query", "x", "-m", tiny_bert],
+        ["--count-by", "rating"],
+        ["--query", "x", "--where", "rating > 1"],
+    ):
+        invoke("retrieve", "--corpus", *place, *asked, check=2)
+    assert write(corpus, "-m", tiny_bert)["rows"] == len(ROWS)
+    invoke("retrieve", "--corpus", *place, "--query", "x", "-m", tiny_bert, check=0)
+
+
+def test_an_id_beyond_the_limit_is_refused_before_anything_is_written(
+    invoke, write, place, corpus, tiny_bert, tmp_path
+):
+    write(corpus, "-m", tiny_bert)
+    long = tmp_path / "long.jsonl"
+    long.write_text("".join(json.dumps({"id": key, "text": "the cat"}) + "\n" for key in ("a", "b" * 65_536)))
+    assert "row 2" in write(long, "-m", tiny_bert, "--overwrite", check=2)
+    invoke("retrieve", "--corpus", *place, "--query", "x", "-m", tiny_bert, check=0)
 
 
 def test_what_does_not_fit_the_collection_is_refused(invoke, write, corpus, place, tiny_bert, tiny_roberta, tmp_path):
