@@ -148,7 +148,7 @@ def encode(
     truncate_dim: int | None = None,
     pca: Path | str | None = None,
     pca_dim: int | None = None,
-    shard_rows: int = 100000,
+    shard_rows: int | None = None,
     shard: str | None = None,
     resume: bool = False,
     append: bool = False,
@@ -189,7 +189,7 @@ def encode(
         truncate_dim: Keep the first dimensions only.
         pca: Project on the principal components in FILE.
         pca_dim: Learn so many components from this input first, and keep them in --pca.
-        shard_rows: Rows in a shard of a directory output.
+        shard_rows: Rows in a shard of a directory output: 100,000, or as many as the directory that is continued has.
         shard: Make only this share of the shards; N machines make one directory.
         resume: Continue a directory output where it stopped.
         append: Add the rows of INPUT to a finished directory.

@@ -6,6 +6,6 @@ in memory is bounded, so memory does not depend on the number of rows.
 """
 
 from sentcli.bulk.encode import EncodeSettings, EncodeSummary, Inputs, encode_files, read_inputs
-from sentcli.bulk.target import check_target, types_of
+from sentcli.bulk.target import check_target, manifest_of
 
-__all__ = ["EncodeSettings", "EncodeSummary", "Inputs", "check_target", "encode_files", "read_inputs", "types_of"]
+__all__ = ["EncodeSettings", "EncodeSummary", "Inputs", "check_target", "encode_files", "manifest_of", "read_inputs"]

@@ -213,7 +213,7 @@ def encoded(
     elsewhere = output_kind(output) == "stdout" or is_remote(output)
     folder = None if elsewhere else Path(output).resolve().parent
     with tempfile.TemporaryFile(dir=folder, prefix=".sentcli-spool-") as handle:
-        spool = _Spool(handle)
+        spool = _Spool(handle, folder or tempfile.gettempdir())
         for block in reader:
             if block.shard != shard:
                 shard, seen = block.shard, {}
@@ -263,8 +263,8 @@ def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block
 class _Spool:
     """The vectors of the distinct texts of a shard, kept on disk for rows that repeat one of these texts."""
 
-    def __init__(self, handle: IO[bytes]) -> None:
-        self.handle = handle
+    def __init__(self, handle: IO[bytes], folder: Path | str) -> None:
+        self.handle, self.folder = handle, folder
         self.beyond = array("q")
 
     def recall(
@@ -280,6 +280,16 @@ class _Spool:
         Returns:
             The vectors ``[rows, dim]``, and the numbers of tokens beyond the maximum length ``[rows]``.
         """
+        try:
+            return self._recall(numbers, first, texts)
+        except OSError as error:
+            if error.filename is None:
+                error.filename = f"a temporary file in {self.folder}"
+            raise
+
+    def _recall(
+        self, numbers: npt.NDArray[np.int64], first: int, texts: Encoded
+    ) -> tuple[Vectors, npt.NDArray[np.int64]]:
         if first == 0:  # another shard begins
             self.handle.seek(0)
             self.handle.truncate()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
-from sentcli.io.column_types import name_of
-from sentcli.io.dataset import MANIFEST, PART, PARTIAL, ShardShare, load_manifest
+from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.remote_names import is_remote
 from sentcli.io.writers import output_kind
@@ -66,18 +65,9 @@ def holds_dataset(place: Folder, part: ShardShare) -> bool:
     return part.manifest in names or (part.of == 1 and any(map(PART.fullmatch, names)))
 
 
-def types_of(output: str, *, overwrite: bool = False) -> dict[str, str]:
-    """Return the types of the columns of a directory that is continued, by name; an empty dict if there is none.
-
-    Args:
-        output: the directory.
-        overwrite: whether what is continued is not the directory, but what will replace it.
-    """
-    if output_kind(output) != "directory":
-        return {}
-    place = open_folder(output)
-    folder = (place.successor() if overwrite else place).path
-    if not folder.is_dir():
-        return {}
+def manifest_of(output: str) -> Manifest | None:
+    """Return the manifest of a directory that is continued, or of one of its parts; None if there is none."""
+    if output_kind(output) != "directory" or not (folder := open_folder(output).path).is_dir():
+        return None
     manifests = [path for path in sorted(folder.iterdir()) if path.name == MANIFEST or PART.fullmatch(path.name)]
-    return {name: name_of(kind) for name, kind in load_manifest(manifests[0]).columns.items()} if manifests else {}
+    return load_manifest(manifests[0]) if manifests else None

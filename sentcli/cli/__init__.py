@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
+import sys
 
 
 def main() -> None:
@@ -12,4 +14,8 @@ def main() -> None:
 
     # At its end Python searches all objects for cycles, which takes a second once torch and transformers are loaded
     atexit.register(gc.freeze)
-    app()
+    try:
+        app()
+    except OSError as error:  # the help page was to go where it cannot be written; verbs handle their own errors
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(f"error: standard output: {error.strerror}")

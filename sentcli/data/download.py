@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli.console import Transfer
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
-from sentcli.io.atomic import DISK_FULL, NoRoomError, require_room
+from sentcli.io.atomic import require_room, room_explained
 from sentcli.io.json_files import contents, decode
 from sentcli.version import __version__
 
@@ -44,23 +44,6 @@ class _Refused(Exception):
 
 class _Broken(Exception):
     """A source has failed, but may work in the next round."""
-
-
-@contextmanager
-def room_explained(path: Path) -> Iterator[None]:
-    """Turn the error of a full disk inside the block into a message that says what to do.
-
-    Raises:
-        NoRoomError: if the disk is full.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        raise NoRoomError(
-            f"{path}: {error.strerror}; make room, then the same command continues with what is there"
-        ) from error
 
 
 @contextmanager

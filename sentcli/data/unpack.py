@@ -17,10 +17,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal, cast
 
-from sentcli.data.download import room_explained
 from sentcli.data.registry import Archive
 from sentcli.errors import SentcliError, one_line
-from sentcli.io.atomic import require_room
+from sentcli.io.atomic import require_room, room_explained
 
 RATIO = 50
 """How many times its own size an archive of text may unpack to; those of BEIR unpack to less than 5 times theirs."""

@@ -38,6 +38,23 @@ def require_room(folder: Path, size: int, name: str) -> None:
         raise NoRoomError(f"{name} needs {size / 1e6:,.0f} MB below {folder}, whose disk has {free / 1e6:,.0f} MB left")
 
 
+@contextmanager
+def room_explained(
+    name: object, advice: str = "make room, then the same command continues with what is there"
+) -> Iterator[None]:
+    """Turn the error of a full disk inside the block into a message that names what was written and gives advice.
+
+    Raises:
+        NoRoomError: if the disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        raise NoRoomError(f"{name}: {error.strerror}; {advice}") from error
+
+
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
     """Refuse an output that exists, or whose folder cannot be written, before any work is done.
 
@@ -143,8 +160,10 @@ def replacing(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
-            error.filename = str(path)  # the error of a failed write does not name the file
+        if isinstance(error, OSError):
+            unnamed = error.filename is None and error.errno in DISK_FULL  # the error of a failed write names no file
+            if unnamed or error.filename == str(temporary):
+                error.filename, error.filename2 = str(path), None
         raise
 
 

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import refuse_link
+from sentcli.io.column_types import name_of
 from sentcli.io.digests import damage
 from sentcli.io.forms import read_json_form
 
@@ -145,6 +146,11 @@ class Manifest:
     settings: dict[str, Any]
     """Everything that decides the vectors."""
 
+    @property
+    def types(self) -> dict[str, str]:
+        """The types of the columns besides id and text, by the names of ``--types``."""
+        return {name: name_of(kind) for name, kind in self.columns.items()}
+
     def with_shards(self, shards: Iterable[Shard]) -> Manifest:
         """Return the manifest with these finished shards and their counts."""
         ordered = sorted(shards, key=lambda shard: shard.number)
@@ -155,6 +161,11 @@ class Manifest:
     def shards_before(self, groups: list[InputGroup]) -> int:
         """Return how many shards these groups of inputs take."""
         return sum(-(-group.rows // self.shard_rows) for group in groups)
+
+
+def remedy(folder: Path) -> str:
+    """Return what to do about a damaged shard of a directory."""
+    return f"sentcli encode --check {folder} says how it is made again"
 
 
 def is_own(name: str) -> bool:

@@ -86,7 +86,7 @@ def _remedy(place: Folder, manifest: Manifest, first_broken: int) -> str:
         return "encode with --resume makes them again"
     if first_broken >= manifest.shards_before(earlier):
         return "encode the input that was appended last again with --append"
-    return "it was made from earlier inputs: encode all with --overwrite"
+    return "it was made from earlier inputs: encode all inputs again, with --overwrite or into another -o"
 
 
 def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:

@@ -39,11 +39,13 @@ class ShardWriter:
         """
         self.folder, self.place, self.plan, self.counts = folder, place, plan, Counts()
         self.names = dataset.shard_names(place.number)
-        self.stack = ExitStack()
-        vectors_path, rows_path = (self.stack.enter_context(replacing(folder.path / name)) for name in self.names)
-        handle = self.stack.enter_context(vectors_path.open("wb"))
-        write_rows = self.stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
-        self.open_files = npy_writer(handle, plan), write_rows
+        with ExitStack() as stack:
+            rows_path = stack.enter_context(replacing(folder.path / self.names[1]))
+            write_rows = stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
+            vectors_path = stack.enter_context(replacing(folder.path / self.names[0]))
+            handle = stack.enter_context(vectors_path.open("wb"))
+            self.open_files = npy_writer(handle, plan), write_rows
+            self.stack = stack.pop_all()
 
     @property
     def full(self) -> bool:
@@ -149,7 +151,10 @@ class DatasetWriter:
         same = old.groups[-1].inputs == inputs.inputs
         if not same and not append:
             changed = _inputs_difference(old.groups[-1].inputs, inputs.inputs)
-            raise InputError(f"{self.folder} cannot be resumed, inputs differ: {changed}; use --overwrite")
+            raise InputError(
+                f"{self.folder} cannot be resumed, inputs differ: {changed}; --append adds rows, another -o keeps "
+                "both, --overwrite replaces what is there"
+            )
         self._require_same(old, "columns")
         if not same and old.rows_done != old.rows_total:
             raise InputError(
@@ -161,7 +166,8 @@ class DatasetWriter:
         for number, problem in problems.items():
             if not same or number < last:
                 raise InputError(
-                    f"{self.folder}: {problem}; it was made from earlier inputs, encode all with --overwrite"
+                    f"{self.folder}: {problem}; it was made from earlier inputs: encode all inputs into another -o, or "
+                    "with --overwrite"
                 )
         self.damaged = list(problems.values())
         groups = old.groups if same else [*old.groups, inputs]
@@ -177,7 +183,10 @@ class DatasetWriter:
             before, now = getattr(old, key), getattr(self.manifest, key)
             if before != now:
                 changed = dataset.difference(before, now)
-                raise InputError(f"{self.folder} cannot be resumed, {key} differ: {changed}; use --overwrite")
+                raise InputError(
+                    f"{self.folder} cannot be resumed, {key} differ: {changed}; give what is there, or another -o "
+                    "(--overwrite replaces it)"
+                )
 
     def clear(self) -> None:
         """Delete files that an interrupted or replaced run of this share has left, and manifests that were joined."""

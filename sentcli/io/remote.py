@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io.atomic import DISK_FULL, replacing, require_room
+from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
 from sentcli.io.remote_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
 from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
 
@@ -190,7 +190,8 @@ def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
     require_room(path.parent, size, name)
     if size > LARGE and not quiet:
         console.note(f"{name}: {size / 1e6:,.0f} MB are copied to {path.parent} first")
-    with replacing(path) as partial:
+    advice = f"it is copied to {path.parent}, and TMPDIR chooses another disk"
+    with room_explained(name, advice), replacing(path) as partial:
         with console.transferring(PurePosixPath(name).name) as meter:
             if file.size is not None:
                 meter.total(file.size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,9 @@ def load_weights(path: Path) -> StateDict:
     try:
         regular(path)
         plain = path.suffix == ".safetensors"
-        loaded: Any = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what torch says before it refuses a file that is no archive of its own
+            loaded: Any = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error
     except pickle.UnpicklingError as error:

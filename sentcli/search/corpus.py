@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, one_line
 from sentcli.io.atomic import regular
+from sentcli.io.dataset import remedy
 from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_sources
@@ -97,7 +98,7 @@ class RowsOnDisk:
             with reading(path):
                 metadata = _parquet().read_metadata(path)
             if metadata.num_rows != count:
-                raise DataError(path, f"holds {metadata.num_rows} rows, not {count}; encode again with --overwrite")
+                raise DataError(path, f"holds {metadata.num_rows} rows, not {count}; {remedy(path.parent)}")
             for group in range(metadata.num_row_groups):
                 sizes.append(metadata.row_group(group).num_rows)
                 self._groups.append((path, group))
@@ -206,15 +207,18 @@ def _parquet() -> Any:
 
 
 @contextmanager
-def reading(path: Path, remedy: str = "encode again with --overwrite") -> Iterator[None]:
-    """Turn errors of Parquet inside the block into one message that names the file."""
+def reading(path: Path, advice: str | None = None) -> Iterator[None]:
+    """Turn errors of Parquet inside the block into one message that names the file and gives advice.
+
+    Without `advice`, the file is one of a directory of shards.
+    """
     import pyarrow as pa
 
     try:
         regular(path)
         yield
     except (pa.ArrowException, OSError) as error:
-        raise DataError(path, f"damaged ({one_line(error)}); {remedy}") from error
+        raise DataError(path, f"damaged ({one_line(error)}); {advice or remedy(path.parent)}") from error
 
 
 def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:

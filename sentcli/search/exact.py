@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, required
-from sentcli.io.dataset import Shard
+from sentcli.io.dataset import Shard, remedy
 
 Vectors = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -140,10 +140,10 @@ class Blocks:
             try:
                 array = np.load(path, mmap_mode="r", allow_pickle=False)
             except (OSError, ValueError, EOFError) as error:
-                raise DataError(path, f"damaged ({error}); encode again with --overwrite") from error
+                raise DataError(path, f"damaged ({error}); {remedy(folder)}") from error
             if array.shape != (shard.count, dimension):
                 expected = f"{shard.count} vectors of {dimension} dimensions"
-                raise DataError(path, f"holds {list(array.shape)}, not {expected}; encode again with --overwrite")
+                raise DataError(path, f"holds {list(array.shape)}, not {expected}; {remedy(folder)}")
             arrays.append(array)
         return cls(arrays or [np.empty((0, dimension), np.float32 if signs is None else np.uint8)], signs=signs)
 

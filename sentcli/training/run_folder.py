@@ -75,7 +75,7 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
         if foreign:
             raise InputError(f"{path} holds files that are not a training run's ({foreign[0]}); choose another -o")
         if resume and not (empty or overwrite or (path / RUN).exists()):
-            raise InputError(f"{path} holds no {RUN}, so it is not a run that --resume can go on with; use --overwrite")
+            raise InputError(f"{path} holds no {RUN}, so it is no run to --resume; choose another -o, or --overwrite")
 
 
 def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
@@ -172,7 +172,7 @@ class RunFolder:
     def _resume(self) -> None:
         if (self.path / WEIGHTS).exists():
             self.results = _read(self.path / CONFIG).get("results", {})
-            self._tidy()
+            self._settle()
             return
         self.resumed = True
         self._clear(IN_PROGRESS)
@@ -284,10 +284,7 @@ class RunFolder:
             save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
         write_model_files(encoder.on_torch().loaded, self.path)
         add_beside(encoder.model, self.path)
-        if self.path != self.target:
-            succeed(self.target)
-            self.path = self.target
-        self._tidy()
+        self._settle()
 
     def keep_results(self, results: dict[str, Any]) -> None:
         """Replace the results in the configuration of a finished run."""
@@ -295,8 +292,11 @@ class RunFolder:
             config = json.loads((self.path / CONFIG).read_text("utf-8"))
             write_json(self.path / CONFIG, {**config, "results": results})
 
-    def _tidy(self) -> None:
-        """Remove what only an unfinished run needs."""
+    def _settle(self) -> None:
+        """Put the finished folder in its place, and remove what only an unfinished run needs."""
+        if self.path != self.target:
+            succeed(self.target)
+            self.path = self.target
         self.checkpoints.clear()
         for path in self.path.glob("best-*.safetensors"):
             path.unlink()
@@ -321,7 +321,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return dict(decode(contents(path)))
     except (OSError, ValueError, TypeError) as error:
-        message = f"{path} is missing or damaged, so --resume cannot go on with this run; use --overwrite"
+        message = f"{path} is missing or damaged, so --resume cannot go on; choose another -o, or --overwrite"
         raise InputError(message) from error
 
 

@@ -52,6 +52,8 @@ class Sweep:
     """The values that vary, for each run of a seed; a single run has no points."""
     seeds: list[int]
     asha: Asha | None = None
+    file: Path | None = None
+    """Where they are written, if not on the command line."""
 
 
 class SweepFile(BaseModel, extra="forbid"):
@@ -99,4 +101,4 @@ def read_sweep(path: Path) -> Sweep:
     }
     for method in (point.get(key) for point in points.values() for key in ("method", "after")):
         refuse_file(method, path)
-    return Sweep(list(points.values()), file.seeds, file.asha)
+    return Sweep(list(points.values()), file.seeds, file.asha, path)

@@ -127,7 +127,11 @@ class Verb:
                 if error.outcome is not None:
                     _write_outputs(error.outcome, CommonOptions(common.json))
                 raise
-            _write_outputs(result, common)
+            try:
+                _write_outputs(result, common)
+            except OSError as error:
+                message = f"the work is done, but {error.filename or 'its report'} was not written: {error.strerror}"
+                raise SentcliError(message) from error
         return result
 
 

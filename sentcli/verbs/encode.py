@@ -63,13 +63,13 @@ class WriteOptions:
     """How vectors are written.
 
     Attributes:
-        shard_rows: Rows in a shard of a directory output.
+        shard_rows: Rows in a shard of a directory output: 100,000, or as many as the directory that is continued has.
         shard: Make only this share of the shards; N machines make one directory.
         resume: Continue a directory output where it stopped.
         append: Add the rows of INPUT to a finished directory.
     """
 
-    shard_rows: Annotated[int, Ge(1)] = 100_000
+    shard_rows: Annotated[int | None, Ge(1)] = None
     shard: Annotated[str | None, Flag(metavar="I/N")] = None
     resume: bool = False
     append: bool = False
@@ -142,16 +142,17 @@ def encode(
     bulk.check_target(output, overwrite=writing.overwrite, resume=resume, append=append, part=share)
     hint = "; --on-null empty or skip accepts such rows"
     types = parse_types(reading.types or [])
-    types_there = bulk.types_of(output, overwrite=writing.overwrite) if resume or append else {}
+    there = bulk.manifest_of(output) if (resume or append) and not writing.overwrite else None
+    shard_rows = writing.shard_rows or (there.shard_rows if there is not None else bulk.EncodeSettings.shard_rows)
     read_options = ReadOptions(
-        reading.text_field, reading.id_field, reading.on_null, hint, types={**types_there, **types}
+        reading.text_field, reading.id_field, reading.on_null, hint, types={**(there.types if there else {}), **types}
     )
     parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
     console.detail(f"{parsed_inputs.survey.rows} rows in {len(parsed_inputs.sources)} inputs")
     _check_types(parsed_inputs, types)
     outcome = Outcome("encode", model)
     load = replace(options, device=names[0]) if names else options
-    shards = -(-parsed_inputs.survey.rows // writing.shard_rows)
+    shards = -(-parsed_inputs.survey.rows // shard_rows)
     with open_encoder(model, load, cluster, most=shards) as (encoder, elsewhere):
         outcome.protocol = encoder.describe()
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
@@ -164,7 +165,7 @@ def encode(
             "precision": encoder.backend.precision,
         }
         settings = bulk.EncodeSettings(
-            shard_rows=writing.shard_rows,
+            shard_rows=shard_rows,
             overwrite=writing.overwrite,
             resume=resume,
             append=append,

@@ -136,12 +136,14 @@ def encode_into(
 
     output, resume = str(folder), not text.append
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
-    types = bulk.types_of(output, overwrite=overwrite)
+    there = None if overwrite else bulk.manifest_of(output)
+    types, shard_rows = (there.types, there.shard_rows) if there else ({}, bulk.EncodeSettings.shard_rows)
     inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field, types=types), output=output)
-    encoder, elsewhere = load(-(-inputs.survey.rows // bulk.EncodeSettings.shard_rows))
+    encoder, elsewhere = load(-(-inputs.survey.rows // shard_rows))
     check(inputs.survey.rows, encoder.dimension)
     prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
     settings = bulk.EncodeSettings(
+        shard_rows=shard_rows,
         overwrite=overwrite,
         stays_beside=True,
         resume=resume,

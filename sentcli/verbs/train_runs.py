@@ -67,7 +67,10 @@ def run_many(
     from sentcli.training import sweep, sweep_results
 
     points, seeds = several.points, several.seeds
-    planned = sweep.plan(request, points, seeds)
+    try:
+        planned = sweep.plan(request, points, seeds)
+    except InputError as error:
+        raise InputError(f"{several.file}: {error}" if several.file else str(error)) from error
     sweep.check_sweep_folder(request, results)
     outcome = Outcome("train", request.model, silent=not is_first())
     with console.resumable(request.output), ExitStack() as shown:

@@ -253,7 +253,7 @@ def test_an_unfinished_part_takes_no_further_rows(encode, source, gathered, writ
 @pytest.mark.parametrize(
     ("torn", "remedy"),
     [
-        ("vectors-00001.npy", "it was made from earlier inputs: encode all with --overwrite"),
+        ("vectors-00001.npy", "it was made from earlier inputs: encode all"),
         ("vectors-00008.npy", "encode the input that was appended last again with --append"),
     ],
 )

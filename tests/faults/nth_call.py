@@ -1,8 +1,9 @@
-"""Run a command again and again while its n-th call that changes a file fails, for n = 1, 2, ... until it succeeds.
+"""Run a command again and again while its n-th call that changes a file fails, for n = 1, 2, ... to the last.
 
 Started with `failing_calls.c` in LD_PRELOAD. Each run is a fork of this process, which has imported what takes long.
-Reads a JSON object with `folder`, `start` (what `folder` holds before each run), `command`, `resume` (or null), `output`,
-`kills` and `step`; writes a JSON list with an object for each n.
+Reads a JSON object with `folder`, `start` (what `folder` holds before each run), `command`, `resume` (or null),
+`output`, `kills` and `most`, how many n are tried (0: all; else some and the last ones); writes a JSON list with an
+object for each n.
 """
 
 import ctypes
@@ -14,7 +15,8 @@ import signal
 import sys
 from pathlib import Path
 
-MOST = 2000
+LAST = 4
+"""How many of the last calls are tried in any case: those that put the output in its place."""
 
 
 def state(output: Path) -> dict[str, str]:
@@ -67,18 +69,19 @@ def main() -> None:
 
     import sentcli.cli.app  # noqa: F401
 
+    restore(folder, start)
+    _, count = run(case["command"], case["folder"], 10**9, False, log)
+    step = max(count // case["most"], 1) if case["most"] else 1
     rows = []
-    for n in range(1, MOST, case["step"]):
+    for n in sorted({*range(1, count + 1, step), *range(max(count - LAST + 1, 1), count + 1)}):
         restore(folder, start)
-        code, made = run(case["command"], case["folder"], n, case["kills"], log)
+        code, _ = run(case["command"], case["folder"], n, case["kills"], log)
         row = {"n": n, "code": code, "state": state(output), "said": log.read_text() if code != -signal.SIGKILL else ""}
         if code != 0 and case["resume"] is not None:
             row["resumed"], _ = run(case["resume"], case["folder"], 0, False, log)
             row["after"], row["said_after"] = state(output), log.read_text()
             row["left"] = sorted(path.name for path in folder.iterdir())
         rows.append(row)
-        if made < n and code != -signal.SIGKILL:  # the n-th call did not come
-            break
     json.dump(rows, sys.stdout)
 
 

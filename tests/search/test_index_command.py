@@ -259,7 +259,7 @@ def test_wrong_usage_is_told_and_leaves_nothing(
 def test_another_corpus_replaces_the_first(invoke, folder, tmp_path, tiny_bert):
     new = write_rows(tmp_path / "other.jsonl", [text.replace("cat", "man") for text in TEXTS[:64]], first=500)
     arguments = ("index", new, "-o", folder, "-m", tiny_bert, "--type", "hnsw")
-    assert "use --overwrite" in invoke(*arguments, check=2).stderr
+    assert "--overwrite" in invoke(*arguments, check=2).stderr
     assert "64 rows added" in invoke(*arguments, "--overwrite", check=0).stderr
     assert ids(search(invoke, folder, "--query", "the big man sat on the mat", "--top-k", 1, model=tiny_bert)) == [
         ["d500"]
