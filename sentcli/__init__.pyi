@@ -379,6 +379,7 @@ def retrieve(
     corpus: str | None = None,
     collection: str | None = None,
     query: list[str] | str | None = None,
+    like: list[str] | str | None = None,
     queries: str | None = None,
     query_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
     texts: str | None = None,
@@ -425,7 +426,8 @@ def retrieve(
         model: A model folder, a short name (sentcli doctor lists them), or a hub id; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
         corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors, npy; or a collection of Milvus.
         collection: The collection of --corpus milvus:URI.
-        query: Text to search for; may be given several times.
+        query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked for.
+        like: The id of a row whose nearest other rows are wanted; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
         texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -116,6 +117,15 @@ def _entry(table: Table, row: int, column: int) -> str:
     return f"{table.shown(row, column)}{star}{f' ({interval})' if interval else ''}"
 
 
+def ask(question: str) -> str:
+    """Return a line that is typed at the terminal, without its ends; empty at the end of the input."""
+    stderr().print(Text(question), end="")
+    try:
+        return input().strip()
+    except EOFError:
+        return ""
+
+
 def _plain(message: str) -> str:
     """Replace control characters in each line of a message, which may quote a file."""
     return "\n".join(map(safe, message.split("\n")))
@@ -134,13 +144,38 @@ def resumable(output: object, *, can: bool = True) -> Iterator[None]:
 
 @contextmanager
 def working(label: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner with the current step on a terminal; elsewhere steps are printed if verbose."""
-    if _hidden():
+    """Show a spinner with the current step on a terminal; elsewhere a line now and then, and all steps if verbose."""
+    if state.quiet or state.live is not None:
         yield lambda step: detail(f"{label}: {step}")
+        return
+    if _hidden():
+        with _speaking_of(label) as say:
+            yield say
         return
     console = Console(stderr=True, highlight=False)
     with console.status(label) as status, shown_on(console):
         yield lambda step: status.update(Text(f"{label}: {step}"))
+
+
+@contextmanager
+def _speaking_of(label: str) -> Iterator[Callable[[str], None]]:
+    """Print the current step every `EVERY` seconds from a thread, since a step may take long."""
+    began, current, done = time.monotonic(), [""], threading.Event()
+
+    def speak() -> None:
+        while not done.wait(EVERY):
+            step = f": {current[0]}" if current[0] else ""
+            note(f"{label}{step} after {_duration(time.monotonic() - began)}")
+
+    def say(step: str) -> None:
+        current[0] = step
+        detail(f"{label}: {step}")
+
+    threading.Thread(target=speak, daemon=True).start()
+    try:
+        yield say
+    finally:
+        done.set()
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, one_line
-from sentcli.io.atomic import regular
+from sentcli.errors import DataError, InputError, one_line
+from sentcli.io.atomic import check_output, regular, replacing
 from sentcli.io.dataset import remedy
 from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
@@ -175,6 +175,54 @@ def _schema(columns: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": pa.string(), "text": pa.string(), **columns}
 
 
+WRITTEN = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
+"""The suffixes of files that `write_rows` writes."""
+
+
+def check_written(file: str, *, overwrite: bool) -> None:
+    """Refuse a file that `write_rows` cannot write.
+
+    Raises:
+        InputError: for another suffix, or if the file exists and `overwrite` is not set.
+    """
+    if Path(file).suffix not in WRITTEN:
+        raise InputError(f"--write {file}: the rows are written as {', '.join(WRITTEN)}")
+    check_output(Path(file), overwrite=overwrite)
+
+
+def write_rows(rows: RowsInMemory | RowsOnDisk, positions: Sequence[int], path: Path) -> None:
+    """Write rows with their ids and columns; plain text holds the texts alone, each on a line.
+
+    Args:
+        rows: of a corpus.
+        positions: the rows that are written.
+        path: a file with one of the suffixes in `WRITTEN`.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame([{"id": row.id, "text": row.text, **row.columns} for row in rows.take(positions)])
+    with replacing(path) as temporary:
+        if path.suffix == ".parquet":
+            frame.to_parquet(temporary, index=False)
+        elif path.suffix == ".jsonl":
+            frame.to_json(temporary, orient="records", lines=True, force_ascii=False, date_format="iso")
+        elif path.suffix == ".txt":
+            temporary.write_text("".join(" ".join(text.split()) + "\n" for text in frame["text"]), "utf-8")
+        else:
+            frame.to_csv(temporary, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+
+
+def positions_of(rows: RowsInMemory | RowsOnDisk, ids: Sequence[str]) -> dict[str, int]:
+    """Return the position of the first row with each of these ids that is there."""
+    first, positions, sought = 0, dict[str, int](), set(ids)
+    for table in rows.tables(["id"]):
+        for place, key in enumerate(table["id"].to_pylist(), first):
+            if key in sought:
+                positions.setdefault(key, place)
+        first += len(table)
+    return positions
+
+
 def matching(rows: RowsInMemory | RowsOnDisk, condition: Condition) -> Mask:
     """Tell which rows of a corpus meet a condition ``[n]``."""
     met = [condition.matches(table) for table in rows.tables(condition.columns)]
@@ -268,6 +316,11 @@ class Corpus:
     bm25: BM25 | None = None
     mask: Mask | None = None
     """The documents that may be found ``[n]``; None stands for all."""
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return documents by their ids, of those that are there."""
+        positions = positions_of(self.rows, ids)
+        return dict(zip(positions, self.rows.take(list(positions.values())), strict=True))
 
     def search(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentcli.search.corpus import Hit, ranked
+from sentcli.search.corpus import Document, Hit, ranked
 from sentcli.search.exact import Neighbours, Vectors
 from sentcli.search.fusion import Way, depth, fuse
 from sentcli.search.milvus import MilvusCollection
@@ -23,6 +23,10 @@ class MilvusCorpus:
     collection: MilvusCollection
     condition: str = ""
     """A filter of Milvus; empty stands for all rows."""
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return documents by their ids, of those that are there."""
+        return self.collection.documents(ids)
 
     def search(
         self, way: Way, queries: Sequence[str], vectors: Vectors | None, k: int, dense_weight: float = 0.5

@@ -16,6 +16,10 @@ NEAREST = 16
 """How many neighbours of a row are asked for first; a row whose neighbours are all similar enough is asked for more."""
 MOST = 1024
 """The most neighbours of a row that are looked at."""
+MOST_PAIRS = 1_000_000
+"""The most pairs that are listed."""
+PROPOSED = 10_000
+"""About as many pairs has the similarity that is proposed where there would be too many."""
 AT_A_TIME = 4096
 """How many rows are queries at a time."""
 
@@ -53,6 +57,7 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
         done = len(own)
         while len(own):
             hits = _without_own(searcher.search(vectors, min(k + 1, rows)), own)
+            np.minimum(hits.scores, 1, out=hits.scores)  # the rounding of a cosine may be above
             if k == NEAREST and hits.scores.shape[1]:
                 nearest[own] = np.maximum(hits.scores[:, 0], -1)
             full: npt.NDArray[np.bool_] = np.all(hits.scores >= least, axis=1) & (k < rows - 1)
@@ -68,6 +73,44 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
     _, once = np.unique(low * rows + high, return_index=True)
     best = once[np.lexsort((high[once], low[once], -similarities[once]))]
     return SimilarPairs(low[best], high[best], similarities[best], nearest, crowded)
+
+
+@dataclass(frozen=True)
+class ExpectedPairs:
+    """How many pairs a corpus has above a similarity, by a sample of its rows."""
+
+    pairs: int
+    proposed: float
+    """A similarity that about `PROPOSED` pairs have."""
+    of_proposed: int
+
+
+def expected_pairs(blocks: Blocks, least: float) -> ExpectedPairs:
+    """Estimate the number of pairs above a similarity from the exact neighbours of random rows.
+
+    Args:
+        blocks: the rows.
+        least: the least similarity.
+    """
+    rows = len(blocks)
+    sample, vectors = blocks.sample(SAMPLE)
+    hits = _without_own(build("flat", blocks).search(vectors, min(MOST + 1, rows)), sample)
+    similarities = np.sort(hits.scores[np.isfinite(hits.scores)])[::-1]
+    pairs_of_one = rows / 2 / max(len(sample), 1)  # a pair of two rows is seen from each of them
+    wanted = min(max(int(PROPOSED / pairs_of_one), 1), len(similarities)) - 1
+    proposed = float(similarities[wanted]) if len(similarities) else 1.0
+    above = [int((similarities >= bound).sum() * pairs_of_one) for bound in (least, proposed)]
+    return ExpectedPairs(above[0], proposed, above[1])
+
+
+def rows_left(pairs: SimilarPairs, rows: int) -> npt.NDArray[np.bool_]:
+    """Return which rows are left ``[rows]`` if each row goes that is in a pair with an earlier row that is left."""
+    left = np.ones(rows, np.bool_)
+    order = np.argsort(pairs.second, kind="stable")
+    for first, second in zip(pairs.first[order].tolist(), pairs.second[order].tolist(), strict=True):
+        if left[first]:
+            left[second] = False
+    return left
 
 
 def _nothing() -> tuple[Positions, Positions, npt.NDArray[np.float32]]:

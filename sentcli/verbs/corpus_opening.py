@@ -9,9 +9,10 @@ from sentcli.errors import InputError
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.search.bm25 import BM25
     from sentcli.search.corpus import Corpus, RowsInMemory
-    from sentcli.search.fusion import Way
+    from sentcli.search.exact import Mask
     from sentcli.search.searcher import Searcher, SmallerSearch
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
@@ -28,7 +29,6 @@ def opened(
     stored: Store | VectorFile,
     search: SearchOptions,
     encoder: SentenceEncoder | None,
-    way: Way,
     rescore: str | None = None,
 ) -> tuple[Corpus, dict[str, Any]]:
     """Return stored vectors as a corpus to search, and the index and the prompts for the protocol.
@@ -37,7 +37,6 @@ def opened(
         stored: the vectors.
         search: how queries and documents are compared.
         encoder: of the queries; not needed for ``bm25``.
-        way: of searching.
         rescore: a directory or file with vectors of the same rows that were not made smaller.
 
     Raises:
@@ -47,7 +46,7 @@ def opened(
     from sentcli.search.corpus import Corpus
     from sentcli.search.store import Store
 
-    bm25 = None if way == "dense" else _words(stored, search.language)
+    bm25 = _words(stored, search.language) if search.by_words else None
     if encoder is None:
         return Corpus(stored.rows, None, bm25), {}
     query, document = _prompts(search, encoder)
@@ -128,9 +127,19 @@ def _words(stored: Store | VectorFile, language: str | None) -> BM25:
 
 
 def opened_file(
-    rows: RowsInMemory, options: CorpusOptions, search: SearchOptions, encoder: SentenceEncoder | None, way: Way
+    rows: RowsInMemory,
+    options: CorpusOptions,
+    mask: Mask | None,
+    model: EvaluatedModel | None,
+    search: SearchOptions,
+    encoder: SentenceEncoder | None,
 ) -> tuple[Corpus, dict[str, Any]]:
-    """Encode the rows of a file of texts and return what `opened` returns for vectors."""
+    """Return what `opened` returns for vectors, after encoding the rows of a file of texts that `mask` leaves.
+
+    Vectors that the cache has are not made again. An index is built over all rows, whatever the mask.
+    """
+    import numpy as np
+
     from sentcli.encoder.announce import warn_truncated
     from sentcli.search import searcher as searching
     from sentcli.search.bm25 import BM25, LANGUAGE
@@ -138,8 +147,8 @@ def opened_file(
 
     if repeated := len(rows) - len({row.id for row in rows.rows}):
         console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
-    bm25 = None if way == "dense" else BM25.build(rows.texts(), language=search.language or LANGUAGE)
-    if encoder is None:
+    bm25 = BM25.build(rows.texts(), language=search.language or LANGUAGE) if search.by_words else None
+    if encoder is None or model is None:
         return Corpus(rows, None, bm25), {}
     if rows.had_vectors:
         console.note(
@@ -147,10 +156,14 @@ def opened_file(
             ".safetensors of encode is searched as it is"
         )
     query, document = _prompts(search, encoder)
-    texts = list(rows.texts())
+    left = np.ones(len(rows), np.bool_) if mask is None or search.index not in (None, "flat") else mask
+    texts = [text for text, is_left in zip(rows.texts(), left, strict=True) if is_left]
+    vectors = np.zeros((len(rows), encoder.dimension), np.float32)
     with console.encoding("encoding", len(set(texts))) as bar:
-        vectors, stats = encoder.encode_counted(texts, prompt=document, progress=bar)
-    warn_truncated(encoder.spec.max_length, stats.truncated, stats.tokens_lost)
+        encoded = model.encode(texts, bar, prompt=document)
+    vectors[left] = encoded.of(texts)
+    beyond = encoded.beyond[[encoded.rows[text] for text in texts]]
+    warn_truncated(encoder.spec.max_length, int((beyond > 0).sum()), int(beyond.sum()))
     searcher = searching.build(search.index or "flat", vectors, search.similarity or "cosine")
     searcher.device = encoder.backend.device
     return Corpus(rows, searcher, bm25), _choices(searcher, query, document)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.text import Text as RichText
 
     from sentcli.search.corpus import Hit
     from sentcli.verbs.options import CorpusOptions, SearchOptions
@@ -50,7 +52,12 @@ class CorpusSearch:
     @property
     def counts_only(self) -> bool:
         """Whether rows are counted and no query is searched."""
-        return not self.corpus.query and self.corpus.queries is None
+        return self.corpus.count_by is not None and not self.has_queries
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether the command line names what to search for."""
+        return bool(self.corpus.query or self.corpus.like) or self.corpus.queries is not None
 
 
 @dataclass
@@ -59,8 +66,8 @@ class Hits(Outcome):
 
     written: bool = False
     """Whether the hits are written to a file."""
-    printed: list[tuple[str, list[Hit]]] = field(default_factory=list, repr=False)
-    """The first queries with their hits, which `show` prints."""
+    printed: list[tuple[str, dict[str, list[Hit]]]] = field(default_factory=list, repr=False)
+    """The first queries with their hits by the way of searching, which `show` prints."""
     queries: int = 0
     """The number of queries."""
     counts: dict[str, Any] = field(default_factory=dict)
@@ -81,18 +88,20 @@ class Hits(Outcome):
         return super().to_dict() | ({"counts": self.counts} if self.counts else {})
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row for each hit: query, rank, id, score, text."""
+        """Return a row for each hit: query, rank, id, score, text; with several ways, the way in `search`."""
         import pandas as pd
 
-        return pd.DataFrame([{"query": result["query"], **hit} for result in self.results for hit in result["hits"]])
+        facts = [{key: value for key, value in result.items() if key != "hits"} for result in self.results]
+        pairs = zip(facts, self.results, strict=True)
+        return pd.DataFrame([{**of_query, **hit} for of_query, result in pairs for hit in result["hits"]])
 
     def show(self) -> None:
         """Print the counts, and the hits of the first queries, unless all are written to a file."""
         super().show()
         if self.written:
             return
-        for query, hits in self.printed:
-            print_hits(query, hits)
+        for query, hits_by_way in self.printed:
+            print_hits(query, hits_by_way)
         if self.queries > SHOWN:
             console.note(f"the hits of {SHOWN} of {self.queries} queries are shown; --hits FILE or --json FILE has all")
 
@@ -104,26 +113,46 @@ class Hits(Outcome):
         return str(self.to_frame()._repr_html_())
 
 
-def print_hits(query: str, hits: Sequence[Hit]) -> None:
-    """Print the hits of a query: rank, id, score, and the beginning of the text with the words of the query marked."""
+def print_hits(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> None:
+    """Print the hits of a query, several ways side by side.
+
+    A hit has its rank, id, score, and the beginning of its title and text with the words of the query marked.
+    """
     from rich.table import Table as Grid
     from rich.text import Text
 
-    table = Grid(title=Text(safe(query)), title_justify="left")
+    table = Grid(title=Text(safe(_short(query))), title_justify="left")
     table.add_column("rank", justify="right")
-    table.add_column("id", overflow="fold")
-    table.add_column("score", justify="right")
-    table.add_column("text", overflow="fold", ratio=1)
+    several = len(hits_by_way) > 1
+    for way in hits_by_way:
+        table.add_column(f"{way}: id" if several else "id", overflow="fold")
+        table.add_column("score", justify="right")
+        table.add_column("text", overflow="fold", ratio=1)
     words = _word_pattern(query)
-    for hit in hits:
-        text = Text(safe(_short(hit.row.text)))
-        for name, value in hit.row.columns.items():
-            if value is not None and value != "":
-                text.append(f"\n{safe(name)}: {safe(_short(str(value)))}", "dim")
-        if words is not None:
-            text.highlight_regex(words, "bold yellow")
-        table.add_row(str(hit.rank), Text(safe(hit.row.id)), f"{hit.score:.4f}", text)
+    for hits in zip_longest(*hits_by_way.values()):
+        cells: list[str | Text] = []
+        for hit in hits:
+            if hit is None:
+                cells += ["", "", ""]
+                continue
+            text = _shown_text(hit.row.text, {} if several else hit.row.columns, hit.row.columns.get("title"))
+            if words is not None:
+                text.highlight_regex(words, "bold yellow")
+            cells += [Text(safe(hit.row.id)), f"{hit.score:.4f}", text]
+        table.add_row(str(next(hit.rank for hit in hits if hit is not None)), *cells)
     console.output().print(table)
+
+
+def _shown_text(text: str, columns: Mapping[str, Any], title: Any) -> RichText:
+    """Return the title, the text and the other columns of a hit, each as its beginning."""
+    from rich.text import Text
+
+    shown = Text(f"{safe(_short(str(title)))}\n" if title else "", "bold")
+    shown.append(safe(_short(text)), "not bold")
+    for name, value in columns.items():
+        if value is not None and value != "" and name != "title":
+            shown.append(f"\n{safe(name)}: {safe(_short(str(value)))}", "dim not bold")
+    return shown
 
 
 def _short(text: str) -> str:

@@ -98,7 +98,9 @@ class CorpusOptions:
         corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors,
             npy; or a collection of Milvus.
         collection: The collection of --corpus milvus:URI.
-        query: Text to search for; may be given several times.
+        query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked
+            for.
+        like: The id of a row whose nearest other rows are wanted; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
         query_format: Read --queries as this, whatever its suffix; standard input is txt.
         texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.
@@ -114,6 +116,7 @@ class CorpusOptions:
     corpus: Annotated[str | None, Flag(metavar="FILE|DIR|milvus:URI")] = None
     collection: Annotated[str | None, Flag(metavar="NAME")] = None
     query: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
+    like: Annotated[list[str] | None, Flag(metavar="ID")] = None
     queries: Annotated[str | None, Flag(metavar="FILE")] = None
     query_format: Format | None = None
     texts: Annotated[str | None, Flag(metavar="FILE")] = None
@@ -155,6 +158,16 @@ class SearchOptions:
         from sentcli.search.fusion import parse_ways
 
         return parse_ways(self.search)
+
+    @property
+    def by_vectors(self) -> bool:
+        """Whether one of the ways compares vectors."""
+        return self.ways != ["bm25"]
+
+    @property
+    def by_words(self) -> bool:
+        """Whether one of the ways compares words."""
+        return self.ways != ["dense"]
 
     @property
     def weight(self) -> float:

@@ -84,9 +84,8 @@ def _check_combination(
         (
             "--corpus",
             corpus.corpus,
-            _flags(
-                corpus, "texts", "rescore", "query", "queries", "hits", "id_field", "where", "count_by", "collection"
-            ),
+            _flags(corpus, "texts", "rescore", "query", "like", "queries", "hits", "id_field", "where")
+            | _flags(corpus, "count_by", "collection"),
         ),
         ("--queries", corpus.queries, _flags(corpus, "query_format")),
         ("--in-domain", pairs.in_domain, {"--pair-fields": pairs.pair_fields, "--exclude": other_rule}),

@@ -41,9 +41,10 @@ def open_collection(
             yield None, None, ""
             return
         record, encoder, prompt = collection.record, None, ""
-        outcome.protocol |= {"search": search.ways[0], "top_k": top_k}
-        outcome.protocol |= described(search.ways[0], top_k, search.weight)
-        if search.ways != ["bm25"]:
+        outcome.protocol |= {"search": search.search, "top_k": top_k}
+        for way in search.ways:
+            outcome.protocol |= described(way, top_k, search.weight)
+        if search.by_vectors:
             encoder, prompt = _encoder(collection, asked)
             outcome.model = encoder.model
             outcome.ran_on(encoder.backend.device, encoder.backend.precision)
@@ -55,8 +56,9 @@ def open_collection(
             if record.recall is not None:
                 recall = f"recall@{record.recall['k']} {record.recall['chosen']['recall']:.3f}"
                 console.note(f"index {record.kind}: {recall} against exact search when it was measured")
-        if search.ways != ["dense"]:
+        if search.by_words:
             outcome.protocol["bm25"] = {"method": "milvus", "language": record.language}
+        prompt = record.settings.get("prompt") or "" if options.like else prompt
         yield MilvusCorpus(collection, condition), encoder, prompt
 
 

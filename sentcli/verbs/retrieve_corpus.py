@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.printable import escaped
-from sentcli.verbs.hits import SHOWN, TOP_K, CorpusSearch, Hits
+from sentcli.verbs.hits import SHOWN, TOP_K, CorpusSearch, Hits, print_hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Opened = tuple[Corpus | MilvusCorpus | None, SentenceEncoder | None, str]
     """A corpus, None if only rows are counted; the encoder of the queries, if the way needs one; and their prompt."""
+    Query = tuple[str | None, str]
+    """The id of a query, if it has one, and its text."""
 
 QUERIES_AT_A_TIME = 4096
 """Queries that are encoded and searched together."""
@@ -41,8 +43,8 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
         overwrite: replace a file of hits.
         keep_all: return all hits, even if they are written to a file.
     """
-    options = asked.corpus
-    _check_usage(asked.models, options, asked.search, overwrite=overwrite)
+    options, ways = asked.corpus, asked.search.ways
+    _check_usage(asked, overwrite=overwrite)
     queries = _queries(options)
     outcome = Hits("retrieve", "bm25")
     outcome.ran_on("cpu", "fp32")
@@ -52,17 +54,29 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
     results: list[dict[str, Any]] = []
     with open_corpus(asked, outcome) as (corpus, encoder, prompt):
         if corpus is not None:
+            if options.like:
+                queries = _rows_with(corpus, options.like, str(options.corpus))
             outcome.written, outcome.queries = options.hits is not None, len(queries)
-            with console.counting("searching", len(queries)) as progress, _lines(options.hits) as lines:
-                for number, (key, text, hits) in enumerate(_found(corpus, queries, asked.search, encoder, prompt)):
-                    result = {"query": text, "hits": [hit.to_dict() for hit in hits]}
-                    result = result if key is None else {"id": key, **result}
-                    if keep_all or number < SHOWN:
-                        results.append(result)
-                    if lines is not None:
-                        lines(json.dumps(result, ensure_ascii=False, default=str) + "\n")
-                    elif number < SHOWN:
-                        outcome.printed.append((text, hits))
+            asks = not asked.has_queries
+            blocks = _typed() if asks else _blocks(queries)
+            counting = nullcontext(lambda count: None) if asks else console.counting("searching", len(queries))
+            with counting as progress, _lines(options.hits) as lines:
+                for number, (key, text, hits_by_way) in enumerate(_found(corpus, blocks, asked, encoder, prompt)):
+                    for way, hits in hits_by_way.items():
+                        result = {
+                            **({} if key is None else {"id": key}),
+                            "query": text,
+                            **({"search": way} if len(ways) > 1 else {}),
+                            "hits": [hit.to_dict() for hit in hits],
+                        }
+                        if keep_all or number < SHOWN:
+                            results.append(result)
+                        if lines is not None:
+                            lines(json.dumps(result, ensure_ascii=False, default=str) + "\n")
+                    if asks:
+                        print_hits(text, hits_by_way)
+                    elif lines is None and number < SHOWN:
+                        outcome.printed.append((text, hits_by_way))
                     progress(1)
     outcome.finish(results, outcome.tables)
     return outcome
@@ -70,21 +84,49 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
 
 def _found(
     corpus: Corpus | MilvusCorpus,
-    queries: Sequence[tuple[str | None, str]],
-    search: SearchOptions,
+    blocks: Iterable[Sequence[Query]],
+    asked: CorpusSearch,
     encoder: SentenceEncoder | None,
     prompt: str,
-) -> Iterator[tuple[str | None, str, list[Hit]]]:
-    """Yield the id, the text and the hits of each query."""
-    if encoder is not None and search.query_length is not None:
+) -> Iterator[tuple[str | None, str, dict[str, list[Hit]]]]:
+    """Yield the id and the text of each query, and its hits by the way of searching."""
+    search, likes = asked.search, bool(asked.corpus.like)
+    top_k = search.top_k or TOP_K
+    if encoder is not None and search.query_length is not None and not likes:
         encoder = encoder.with_max_length(search.query_length)
-    for start in range(0, len(queries), QUERIES_AT_A_TIME):
-        block = queries[start : start + QUERIES_AT_A_TIME]
+    for block in blocks:
         texts = [text for _, text in block]
         vectors = encoder.encode(texts, prompt=prompt) if encoder is not None else None
-        hits_by_query = corpus.search(search.ways[0], texts, vectors, search.top_k or TOP_K, search.weight)
-        for (key, text), hits in zip(block, hits_by_query, strict=True):
-            yield key, text, hits
+        lists = [corpus.search(way, texts, vectors, top_k + likes, search.weight) for way in search.ways]
+        for (key, text), *of_query in zip(block, *lists, strict=True):
+            if likes:  # a row is not like itself
+                others = ([hit for hit in hits if hit.row.id != key] for hits in of_query)
+                of_query = [[replace(hit, rank=i) for i, hit in enumerate(hits[:top_k], 1)] for hits in others]
+            yield key, text, dict(zip(search.ways, of_query, strict=True))
+
+
+def _blocks(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
+    """Yield queries that are encoded and searched together."""
+    return (queries[start : start + QUERIES_AT_A_TIME] for start in range(0, len(queries), QUERIES_AT_A_TIME))
+
+
+def _typed() -> Iterator[Sequence[Query]]:
+    """Yield the queries that are typed at the terminal, up to an empty line or the end of the input."""
+    console.note("type a query; an empty line ends")
+    while text := console.ask("query: "):
+        yield [(None, text)]
+
+
+def _rows_with(corpus: Corpus | MilvusCorpus, ids: Sequence[str], name: str) -> list[Query]:
+    """Return the ids and texts of rows as queries.
+
+    Raises:
+        InputError: for an id that is not there.
+    """
+    rows = corpus.documents(ids)
+    if missing := [key for key in ids if key not in rows]:
+        raise InputError(f"--like {missing[0]}: {name} has no row with this id")
+    return [(key, rows[key].text) for key in dict.fromkeys(ids)]
 
 
 @contextmanager
@@ -95,13 +137,14 @@ def _open(asked: CorpusSearch, outcome: Hits) -> Iterator[tuple[Corpus | None, S
         The corpus, or None if no query is to be searched; the encoder of the queries, if the way needs one; and their
         prompt.
     """
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.io.readers import ReadOptions
     from sentcli.search.corpus import read_rows
     from sentcli.search.exact import require_faiss
     from sentcli.search.vector_file import open_stored
     from sentcli.verbs.corpus_opening import opened, opened_file
 
-    options, search, way, encoder = asked.corpus, asked.search, asked.search.ways[0], None
+    options, search, encoder, model = asked.corpus, asked.search, None, None
     read_options = ReadOptions(options.text_field, options.id_field)
     stored = open_stored(str(options.corpus), options.texts, read_options)
     rows: RowsInMemory | RowsOnDisk
@@ -110,24 +153,27 @@ def _open(asked: CorpusSearch, outcome: Hits) -> Iterator[tuple[Corpus | None, S
         if options.rescore is not None:
             raise InputError(f"--rescore goes with a --corpus of smaller vectors; {options.corpus} holds texts")
         rows = read_rows([str(options.corpus)], read_options)
-        opening = partial(opened_file, rows, options)
+        mask = _chosen(rows, options, outcome)
+        model = EvaluatedModel(asked.models[0], asked.load) if asked.models and search.by_vectors else None
+        opening = partial(opened_file, rows, options, mask, model)
     else:
         rows, opening = stored.rows, partial(opened, stored, rescore=options.rescore)
-    mask = _chosen(rows, options, outcome)
+        mask = _chosen(rows, options, outcome)
     if asked.counts_only:
         yield None, None, ""
         return
-    if way != "bm25":
+    if search.by_vectors:
         require_faiss()
-        encoder = _encoder(asked, stored)
+        encoder = _encoder(asked, stored) if model is None else model.encoder
         outcome.model = encoder.model
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
-    corpus, choices = opening(search=search, encoder=encoder, way=way)
+    corpus, choices = opening(search=search, encoder=encoder)
     top_k = search.top_k or TOP_K
     if top_k > len(corpus.rows):
         console.detail(f"--top-k {top_k}: there are {len(corpus.rows)} rows")
     outcome.protocol |= _protocol(corpus, choices, search, encoder, top_k)
-    yield replace(corpus, mask=mask), encoder, choices.get("query_prompt", "")
+    prompt = choices.get("document_prompt" if options.like else "query_prompt", "")
+    yield replace(corpus, mask=mask), encoder, prompt
 
 
 def _chosen(rows: RowsInMemory | RowsOnDisk, options: CorpusOptions, outcome: Hits) -> Mask | None:
@@ -170,22 +216,25 @@ def _protocol(
     """Return every choice that moves a score; `choices` are the index and the prompts."""
     from sentcli.search.fusion import described
 
-    protocol: dict[str, Any] = {"search": search.ways[0], "top_k": top_k}
+    protocol: dict[str, Any] = {"search": ",".join(search.ways), "top_k": top_k}
     if encoder is not None and corpus.searcher is not None:
         protocol |= {"similarity": corpus.searcher.similarity, **encoder.describe(), **choices}
         protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
     if corpus.bm25 is not None:
         protocol["bm25"] = corpus.bm25.described()
-    return protocol | described(search.ways[0], top_k, search.weight)
+    for way in search.ways:
+        protocol |= described(way, top_k, search.weight)
+    return protocol
 
 
-def _check_usage(models: Sequence[str], options: CorpusOptions, search: SearchOptions, *, overwrite: bool) -> None:
-    if len(search.ways) != 1:
-        raise InputError(f"--search {search.search}: a corpus is searched one way at a time")
-    if len(models) > 1:
-        raise InputError(f"{len(models)} models (-m); searching takes one")
-    if not options.query and options.queries is None and options.count_by is None:
-        raise InputError("--corpus needs at least one --query TEXT, or --queries FILE, or --count-by COLUMN")
+def _check_usage(asked: CorpusSearch, *, overwrite: bool) -> None:
+    options, search = asked.corpus, asked.search
+    if len(asked.models) > 1:
+        raise InputError(f"{len(asked.models)} models (-m); searching takes one")
+    if not asked.has_queries and options.count_by is None and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError("--corpus needs a --query TEXT, --queries FILE, --like ID, or --count-by COLUMN")
+    if options.like and (options.query or options.queries is not None):
+        raise InputError("--like and --query: give one of them")
     if options.rescore is not None and search.ways == ["bm25"]:
         raise InputError("--rescore compares vectors; --search bm25 has none")
     if options.corpus == "-" and options.queries == "-":

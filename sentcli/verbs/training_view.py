@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
 LOG_EVERY = 100
-"""Steps between two lines if there is no live table."""
+"""Steps between two lines if there is no live table; slow steps have one every `console.EVERY` seconds."""
 
 
 class TrainingView:
@@ -41,6 +42,7 @@ class TrainingView:
         self.values: dict[str, float] = {}
         self.shares: dict[str, float] = {}
         self.dev = ""
+        self.said = time.monotonic()
 
     def resumed(self, step: int, notes: list[str]) -> None:
         """Print where the run continues."""
@@ -57,7 +59,8 @@ class TrainingView:
         if self.live is not None:
             self.progress.update(self.progress.task_ids[0], completed=info.step, status=speed)
             self.live.update(self.drawn())
-        elif info.step % LOG_EVERY == 0:
+        elif info.step % LOG_EVERY == 0 or time.monotonic() - self.said > console.EVERY:
+            self.said = time.monotonic()
             shares = {name: f" ({share:.0%} of the gradient)" for name, share in self.shares.items()}
             shares = shares if len(shares) > 1 else {}
             terms = ", ".join(f"{name} {value:.4f}{shares.get(name, '')}" for name, value in info.values.items())

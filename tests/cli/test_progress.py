@@ -46,6 +46,24 @@ def test_short_work_and_quiet_work_say_nothing(capsys, clock):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_long_step_says_that_it_goes_on(capsys, monkeypatch):
+    monkeypatch.setattr(console, "EVERY", 0.05)
+    with console.working("exporting") as step:
+        step("int8")
+        time.sleep(0.4)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("exporting: int8 after 0:00:0")]
+    assert len(said) >= 2
+    time.sleep(0.2)
+    assert capsys.readouterr().err == ""
+
+
+def test_slow_steps_of_a_training_have_lines(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(console, "EVERY", 0.0)
+    call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--max-steps", "5"]
+    said = invoke(*call, "--batch-size", "4", check=0).stderr
+    assert [f"step {n} of 5" in said for n in range(1, 6)] == [True] * 5
+
+
 def test_what_an_earlier_run_did_does_not_count_as_speed(capsys, clock):
     with console.encoding("encoding", 1000) as advance:
         advance(EncodeStats(texts=900))

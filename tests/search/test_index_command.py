@@ -319,7 +319,7 @@ def test_a_check_finds_a_damaged_file(invoke, folder):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--query", "x", "--search", "dense,bm25"], "a corpus is searched one way at a time"),
+        (["--query", "x", "--like", "y"], "give one of them"),
         (["--query", "x", "--search", "bm52"], "no way 'bm52' (did you mean 'bm25'?)"),
         (["--query", "x", "--index", "ivf"], "has no index 'ivf'"),
         (["--query", "x", "--index", "bm25"], "words are searched with --search bm25"),

@@ -119,3 +119,52 @@ def test_what_is_missing_or_too_much_is_told(invoke, corpus, tiny_bert, tmp_path
     assert "holds vectors; -m goes with texts" in failed.stderr
     none = invoke(*call, "-m", tiny_bert, "--least", 1, "--json", "-", check=0)
     assert json.loads(none.stdout)["results"]["pairs"] in (0, 1)
+
+
+def near_texts(count):
+    words = ("cat", "dog", "bird", "fish", "man", "woman", "tree", "river")
+    return [f"the {words[i % 8]} sat on the mat {i}" for i in range(count)]
+
+
+def test_too_many_pairs_are_refused_with_a_threshold_that_works(invoke, tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(pairing, "MOST_PAIRS", 1000)
+    monkeypatch.setattr(pairing, "PROPOSED", 100)
+    file = tmp_path / "rows.txt"
+    file.write_text("\n".join(near_texts(200)))
+    call = ("analyze", "duplicates", file, "-m", tiny_bert, "-o", tmp_path / "out", "--json", "-")
+    refused = invoke(*call, "--least", 0, check=2)
+    assert not (tmp_path / "out").exists()
+    proposed = refused.stderr.rpartition("--least ")[2].split()[0]
+    results = json.loads(invoke(*call, "--least", proposed, check=0).stdout)["results"]
+    assert 50 <= results["pairs"] <= 200
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", ".parquet", ".txt"])
+def test_equal_texts_are_apart_and_the_rows_that_are_left_are_written(invoke, tiny_bert, tmp_path, suffix):
+    texts = ["the cat sat", "a red fish swam", "the cat sat", 'blue river, "old" tree', "the cat sat"]
+    texts += [f"{word} and {word} in the house" for word in ("man", "woman", "child", "bird", "dog", "mat")]
+    left = [i for i in range(len(texts)) if i not in (2, 4)]
+    rows = pd.DataFrame({"id": [f"r{i}" for i in range(len(texts))], "text": texts, "number": range(len(texts))})
+    rows.to_json(tmp_path / "rows.jsonl", orient="records", lines=True)
+    kept = tmp_path / f"kept{suffix}"
+    call = ("analyze", "duplicates", tmp_path / "rows.jsonl", "-m", tiny_bert, "-o", tmp_path / "out", "--write", kept)
+    results = json.loads(invoke(*call, "--least", 0.9999, "--json", "-", check=0).stdout)["results"]
+    assert (results["pairs"], results["pairs_of_equal_text"], results["written"]["rows"]) == (3, 3, 9)
+    assert all(pair["cosine"] <= 1 for pair in results["most_similar"])
+    assert len(pd.read_csv(tmp_path / "out" / "equal.csv")) == 1
+    if suffix == ".txt":
+        assert kept.read_text().splitlines() == [texts[i] for i in left]
+        return
+    read = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".tsv": lambda file: pd.read_csv(file, sep="\t")}
+    written = read.get(suffix, lambda file: pd.read_json(file, lines=True))(kept)
+    pd.testing.assert_frame_equal(written, rows.iloc[left].reset_index(drop=True), check_dtype=False)
+    invoke("encode", kept, "-m", tiny_bert, "-o", tmp_path / "v.npy", check=0)
+    invoke(*call, "--least", 0.9999, check=2)  # it exists
+
+
+def test_a_row_stays_that_is_like_a_row_that_goes():
+    from sentcli.search.pairs import SimilarPairs, rows_left
+
+    first, second = np.array([0, 1]), np.array([1, 2])
+    chain = SimilarPairs(first, second, np.array([0.9, 0.9], np.float32), np.zeros(3, np.float32), 0)
+    assert rows_left(chain, 3).tolist() == [True, False, True]

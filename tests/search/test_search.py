@@ -1,7 +1,10 @@
 """Exact search is numpy's, a directory answers as its file does, and what is shown cannot touch the terminal."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -160,6 +163,73 @@ def test_a_directory_gives_the_hits_of_its_file(invoke, corpus, folder, tiny_ber
     assert [[hit[0] for hit in answer] for answer in from_file] == [[1, 2, 3]] * 2
 
 
+def test_several_ways_stand_side_by_side(invoke, corpus, folder, tiny_bert):
+    options = ("--query", "the cat", "--query", "red fish", "--top-k", 3, "-m", tiny_bert)
+    ways = ["dense", "bm25", "rrf"]
+    for place in (corpus, folder):
+        together = invoke("retrieve", "--corpus", place, *options, "--search", ",".join(ways), "--json", "-", check=0)
+        results = json.loads(together.stdout)["results"]
+        assert [(result["query"], result["search"]) for result in results] == [
+            (query, way) for query in ("the cat", "red fish") for way in ways
+        ]
+        for number, way in enumerate(ways):
+            of_way = options[:-2] if way == "bm25" else options
+            alone = invoke("retrieve", "--corpus", place, *of_way, "--search", way, "--json", "-", check=0)
+            assert hits(together)[number :: len(ways)] == hits(alone)
+        shown = invoke("retrieve", "--corpus", place, *options, "--search", "dense,bm25", check=0).stdout
+        assert shown.count("dense: id") == shown.count("bm25: id") == 2
+
+
+def test_rows_like_a_row(invoke, corpus, folder, tiny_bert):
+    text = ROWS[0]["text"]
+    asked = ("-m", tiny_bert, "--top-k", 2, "--json", "-")
+    by_text = json.loads(
+        invoke("retrieve", "--corpus", corpus, "--query", text, *asked[:-3], 3, *asked[-2:], check=0).stdout
+    )
+    expected = [hit["id"] for hit in by_text["results"][0]["hits"] if hit["id"] != "d1"][:2]
+    for place in (corpus, folder):
+        (result,) = json.loads(invoke("retrieve", "--corpus", place, "--like", "d1", *asked, check=0).stdout)["results"]
+        assert (result["id"], result["query"]) == ("d1", text)
+        assert [(hit["rank"], hit["id"]) for hit in result["hits"]] == [*enumerate(expected, 1)]
+        assert "d9" in invoke("retrieve", "--corpus", place, "--like", "d9", *asked, check=2).stderr
+
+
+def test_a_file_under_a_condition_encodes_only_the_rows_that_meet_it(invoke, tmp_path, tiny_bert, monkeypatch):
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+    path = tmp_path / "rows.jsonl"
+    rows = [{**row, "number": number, "text": f"{row['text']} {tmp_path.name}"} for number, row in enumerate(ROWS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    encoded, original = [], SentenceEncoder.encode_distinct
+
+    def recorded(encoder, texts, *arguments, **options):
+        encoded.extend(texts)
+        return original(encoder, texts, *arguments, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode_distinct", recorded)
+    asked = ("retrieve", "--corpus", path, "-m", tiny_bert, "--query", "cat", "--json", "-")
+    found = hits(invoke(*asked, "--where", "number in (1, 4)", check=0))
+    assert {text for text in encoded if tmp_path.name in text} == {rows[1]["text"], rows[4]["text"]}
+    assert {hit[1] for hit in found[0]} == {"d2", "d5"}
+    encoded.clear()
+    everything = hits(invoke(*asked, check=0))  # vectors that the cache has are not made again
+    assert {text for text in encoded if tmp_path.name in text} == {rows[i]["text"] for i in (0, 2, 3)}
+    scores = {hit[1]: hit[2] for hit in everything[0]}
+    assert all(scores[hit[1]] == pytest.approx(hit[2], abs=2e-4) for hit in found[0])
+
+
+def test_at_a_terminal_queries_are_asked_for(folder, tiny_bert):
+    import pty
+
+    here, there = pty.openpty()
+    command = [sys.executable, "-m", "sentcli", "retrieve", "--corpus", str(folder), "-m", str(tiny_bert)]
+    running = subprocess.Popen([*command, "--top-k", "1"], stdin=there, stderr=there, stdout=subprocess.PIPE, text=True)
+    os.write(here, b"the cat sat on the mat\na red fish swam\n\n")
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode == 0
+    assert "d1" in said and "d2" in said
+
+
 def test_hits_are_those_of_the_vectors(invoke, corpus, tiny_bert):
     from sentcli import SentenceEncoder
 
@@ -206,7 +276,7 @@ def test_a_damaged_shard_is_named(invoke, folder, tiny_bert, name, damage):
         path.unlink()
     failed = invoke("retrieve", "--corpus", folder, "--query", "x", "-m", tiny_bert, check=2)
     assert f"{path}: damaged (" in failed.stderr
-    assert "encode again with --overwrite" in failed.stderr
+    assert f"sentcli encode --check {folder}" in failed.stderr and "--overwrite" not in failed.stderr
 
 
 def test_shards_that_do_not_belong_together_are_refused(folder):
@@ -261,7 +331,7 @@ def test_what_a_document_says_is_shown_and_not_obeyed(run, tmp_path, tiny_bert):
     ("arguments", "words"),
     [
         ([], "give --beir DIR to score a set"),
-        (["--corpus", "c"], "--corpus needs at least one --query TEXT"),
+        (["--corpus", "c"], "--corpus needs a --query TEXT"),
         (["--corpus", "c", "--beir", "b", "--query", "x"], "not --beir and --corpus"),
         (["--beir", "b", "--query", "x"], "--query goes with --corpus"),
     ],

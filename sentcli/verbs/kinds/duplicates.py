@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Le
@@ -17,9 +18,12 @@ from sentcli.verbs.kinds import shared
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.search.corpus import RowsInMemory, RowsOnDisk
+    from sentcli.search.corpus import Document, RowsInMemory, RowsOnDisk
     from sentcli.search.pairs import SimilarPairs
     from sentcli.search.searcher import Searcher
     from sentcli.search.store import Store
@@ -35,6 +39,7 @@ def duplicates(
     text_field: shared.TextField = "text",
     id_field: Annotated[str | None, Flag(panel=shared.INPUT)] = None,
     least: Annotated[float, Ge(-1), Le(1)] = 0.9,
+    write: Annotated[str | None, Flag(metavar="FILE")] = None,
     index: Annotated[str | None, Flag(metavar="KIND")] = None,
     top: Annotated[int, Ge(1)] = 20,
     load: shared.Load = LoadOptions(),
@@ -45,8 +50,9 @@ def duplicates(
 
     Compares every row of a corpus with every other one, exactly or through an
     index, whose recall is measured. Writes pairs.csv with ids, texts and cosine
-    of each pair and groups.csv with the group of each row, and shows which
-    similarities the nearest rows have, to choose --least by.
+    of each pair, equal.csv with rows of the same text and groups.csv with the
+    group of each row, and shows which similarities the nearest rows have, to
+    choose --least by.
 
     Args:
         corpus: What encode wrote (a directory, Parquet, safetensors, npy), or a file of texts with -m.
@@ -54,6 +60,8 @@ def duplicates(
         texts: The texts of vectors alone; default: the file beside them that was encoded.
         id_field: Column of a table that holds the id.
         least: Least cosine of a pair.
+        write: Write the rows that are left when each row that is a pair with an earlier one that is left goes (.jsonl,
+            .csv, .tsv, .parquet or .txt).
         index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
         top: Pairs and groups to list on the page.
 
@@ -61,14 +69,19 @@ def duplicates(
     Examples:
       sentcli analyze duplicates documents -o duplicates
       sentcli analyze duplicates documents.parquet --least 0.8 --index hnsw -o paraphrases
-      sentcli analyze duplicates notes.txt -m minilm -o duplicates
+      sentcli analyze duplicates notes.txt -m minilm -o duplicates --write kept.txt
     """  # noqa: D301
+    import numpy as np
+
     from sentcli.io.readers import ReadOptions
+    from sentcli.search.corpus import check_written, write_rows
     from sentcli.search.exact import require_faiss
-    from sentcli.search.pairs import pairs_above, recall_of
+    from sentcli.search.pairs import pairs_above, recall_of, rows_left
     from sentcli.search.vector_file import open_stored
 
     shared.check(output, overwrite=overwrite)
+    if write is not None:
+        check_written(write, overwrite=overwrite)
     require_faiss()
     options = ReadOptions(text_field, id_field)
     stored = open_stored(corpus, texts, options)
@@ -83,6 +96,7 @@ def duplicates(
     count = len(rows)
     if count < shared.LEAST:
         raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST}")
+    _check_number(searcher, least)
     with console.counting("comparing", count) as progress:
         pairs = pairs_above(searcher, least, progress)
     recall, sample = (recall_of(pairs, searcher.blocks, least)) if searcher.parts else (1.0, 0)
@@ -93,9 +107,29 @@ def duplicates(
     shared.finish(report, protocol, results, evaluated)
     how = f"through the index {kind['kind']}, recall {recall:.3f} of {sample:,} rows" if sample else "exactly"
     note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
+    if write is not None:
+        left = np.flatnonzero(rows_left(pairs, count))
+        write_rows(rows, left.tolist(), Path(write))
+        results["written"] = {"file": write, "rows": len(left)}
+        note += f" {len(left):,} rows are left, in {write}."
+        console.note(f"{len(left):,} of {count:,} rows are left -> {write}")
     if pairs.crowded:
         note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
     return shared.write("duplicates", output, found.sections(note, recall if sample else None), [report])
+
+
+def _check_number(searcher: Searcher, least: float) -> None:
+    """Refuse a threshold above which there are too many pairs, and propose one; by a sample of the rows."""
+    from sentcli.search.pairs import MOST_PAIRS, expected_pairs
+
+    with console.working("counting pairs of a sample"):
+        expected = expected_pairs(searcher.blocks, least)
+    console.detail(f"about {expected.pairs:,} pairs are expected")
+    if expected.pairs > MOST_PAIRS:
+        raise InputError(
+            f"--least {least:g}: about {expected.pairs:,} pairs of {len(searcher.blocks):,} rows are as similar, and "
+            f"{MOST_PAIRS:,} are listed at most; --least {expected.proposed:.6g} has about {expected.of_proposed:,}"
+        )
 
 
 def _opened(
@@ -123,6 +157,25 @@ def _opened(
     rows = read_rows([corpus], options)
     texts = list(rows.texts())
     return rows, build(index or "flat", np.asarray(shared.vectors_of(evaluated, texts).of(texts))), evaluated
+
+
+def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:
+    """Return a row for each text that several rows have: how many, their ids, and the text."""
+    import pandas as pd
+
+    texts = set(pairs.loc[pairs["text1"] == pairs["text2"], "text1"])
+    ids: dict[str, list[str]] = {}
+    for _, document in sorted(documents.items()):
+        if document.text in texts:
+            ids.setdefault(document.text, []).append(document.id)
+    ordered = sorted(ids.items(), key=lambda entry: -len(entry[1]))
+    return pd.DataFrame(
+        {
+            "rows": [len(of_text) for _, of_text in ordered],
+            "ids": [" ".join(of_text) for _, of_text in ordered],
+            "text": [text for text, _ in ordered],
+        }
+    )
 
 
 class Duplicates:
@@ -157,6 +210,7 @@ class Duplicates:
                 "group": groups[pairs.first] + 1,
             }
         )
+        self.equal = equal_texts(self.listed, documents)
         self.groups = pd.DataFrame(
             {
                 "group": groups[members] + 1,
@@ -188,7 +242,9 @@ class Duplicates:
         formats = {"cosine": ".4f"}
         shown = self.listed.assign(**{key: self.listed[key].map(short_text) for key in ("text1", "text2")})
         wide = ("text1", "text2")
+        shown = shown[self.listed["text1"] != self.listed["text2"]]
         first, last = shown.head(self.top), shown.tail(self.top).iloc[::-1]
+        equal = self.equal.assign(text=self.equal["text"].map(short_text)).head(self.top)
         groups = [
             [number, len(part), ", ".join(part["id"].head(5)), short_text(part["text"].iloc[0])]
             for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
@@ -198,6 +254,12 @@ class Duplicates:
         return [
             Section("Numbers", (note,), self._numbers(recall), file="numbers"),
             Section("Similarity of the nearest row", figure=self._figure()),
+            Section(
+                "Equal texts",
+                table=Table.of_frame("Equal texts", equal, wide=("text",)),
+                file="equal",
+                rows=self.equal,
+            ),
             Section(
                 "Most similar pairs",
                 table=Table.of_frame("Most similar pairs", first, formats=formats, wide=wide),
