@@ -23,9 +23,12 @@ def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[list[str]]:
 
 def manual() -> str:
     """Return the page."""
-    parts = ["# Command line\n\nWhat `sentcli COMMAND --help` prints, for every command.\n"]
+    what = "What `sentcli COMMAND --help` prints, or `--help-all` where `--help` shows the common options alone."
+    parts = [f"# Command line\n\n{what}\n"]
     for command in paths(get_command(app)):
         text = CliRunner().invoke(app, [*command, "--help"], prog_name="sentcli").stdout
+        if "--help-all" in text:
+            text = CliRunner().invoke(app, [*command, "--help-all"], prog_name="sentcli").stdout
         lines = "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
         parts.append(f"## {' '.join(['sentcli', *command])}\n\n```text\n{lines}\n```\n")
     return "\n".join(parts)

@@ -24,7 +24,9 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an e
 
 
 class Command(TyperCommand):
-    """A command whose help page folds long names of options instead of cutting them."""
+    """A command whose help page folds long names of options, and shows the common options unless all are asked for."""
+
+    common: frozenset[str] | None = None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help page."""
@@ -34,7 +36,31 @@ class Command(TyperCommand):
             highlight = getattr(rich_utils, name)
             if not isinstance(highlight, Folding):
                 setattr(rich_utils, name, Folding(highlight))
-        super().format_help(ctx, formatter)
+        shown: list[Any] = []
+        if self.common is not None and ALL not in ctx.meta:
+            shown = [p for p in self.params if p.name not in self.common and not getattr(p, "hidden", True)]
+        for parameter in shown:
+            parameter.hidden = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            for parameter in shown:
+                parameter.hidden = False
+
+
+ALL = "sentcli.help-all"
+"""The mark of a context in which all options are shown."""
+
+
+def _help_all(context: typer.Context, value: bool) -> None:
+    """Print the help page with all options, and exit."""
+    if value:
+        context.meta[ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[bool, typer.Option("--help-all", callback=_help_all, is_eager=True, help="Show all options.")]
 
 
 @dataclass(frozen=True)
@@ -56,6 +82,7 @@ def register(function: Any, group: typer.Typer) -> None:
 
     def command_of_verb(**arguments: Any) -> None:
         debug = arguments.pop("debug")
+        arguments.pop("help_all", None)
         # Typer gives an empty list for an option that may be repeated and was left out
         values: dict[str, Any] = {name: None if value == [] else value for name, value in arguments.items()}
         data_on_stdout = "-" in (values["json"], values.get("output"), values.get("hits"))
@@ -70,10 +97,14 @@ def register(function: Any, group: typer.Typer) -> None:
         for a in verb.arguments
     ]
     parameters.append(inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug))
+    if verb.common:
+        help_all = inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll)
+        parameters.append(help_all)
     command_of_verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command_of_verb.__annotations__ = {p.name: p.annotation for p in parameters}
     required = any(argument.required for argument in verb.arguments)
-    group.command(verb.name, cls=Command, no_args_is_help=required, help=verb.help)(command_of_verb)
+    command_class = type("CommandOfVerb", (Command,), {"common": verb.common | {"help_all"} if verb.common else None})
+    group.command(verb.name, cls=command_class, no_args_is_help=required, help=verb.help)(command_of_verb)
 
 
 def _annotation(argument: Argument) -> Any:

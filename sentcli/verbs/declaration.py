@@ -105,6 +105,8 @@ class Verb:
     """The parameters of the function that are groups, each with the dataclass that holds the defaults."""
     help: str
     """The help text of the command, with examples."""
+    common: frozenset[str] = frozenset()
+    """The arguments that ``--help`` shows; ``--help-all`` shows all. Without any, both show all."""
 
     def run(self, values: dict[str, Any]) -> Any:
         """Call the function with values for all arguments, and write the files of ``--json`` and ``--report``."""
@@ -177,16 +179,22 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
         console.note(f"wrote {', '.join(map(str, common.report))}")
 
 
-def verb(name: str, *, pages: bool = False) -> Callable[[Callable[..., R]], Callable[..., R]]:
+def verb(name: str, *, pages: bool = False, common: str = "") -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Make a public function of a declaration: groups become single arguments, and values are checked.
 
     Args:
         name: on the command line.
         pages: the result can be written as pages (``--report``).
+        common: the names of the arguments that ``--help`` shows, with spaces in between; by default all.
+
+    Raises:
+        ValueError: if there is no argument of one of these names.
     """
 
     def declare(function: Callable[..., R]) -> Callable[..., R]:
-        declared = _read(name, function, pages=pages)
+        declared = dataclasses.replace(_read(name, function, pages=pages), common=frozenset(common.split()))
+        if unknown := declared.common - {argument.name for argument in declared.arguments}:
+            raise ValueError(f"{name} has no arguments {unknown}")
         signature = _flat_signature(declared, function)
 
         @functools.wraps(function)

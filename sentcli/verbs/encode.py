@@ -76,7 +76,13 @@ class WriteOptions:
     overwrite: Overwrite = False
 
 
-@verb("encode")
+@verb(
+    "encode",
+    common=(
+        "inputs output model text_field id_field on_null prompt_name backend precision device normalize "
+        "pooling max_length output_dtype shard_rows shard resume append overwrite check json"
+    ),
+)
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
     output: Annotated[str | None, Flag("-o", metavar="OUT")] = None,

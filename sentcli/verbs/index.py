@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
-@verb("index")
+@verb(
+    "index",
+    common=("inputs output model type recall queries append check to collection prune overwrite json"),
+)
 def index(
     inputs: Annotated[list[str], Flag(metavar="INPUT...", positional=True)],
     what: Annotated[IndexOptions, Group("Index")] = IndexOptions(),

@@ -16,7 +16,14 @@ from sentcli.verbs.retrieve_corpus import search_corpus
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 
-@verb("retrieve", pages=True)
+@verb(
+    "retrieve",
+    pages=True,
+    common=(
+        "model corpus query like queries where count_by hits collection beir split run from_run in_domain "
+        "search index top_k similarity pooling max_length overwrite json report"
+    ),
+)
 def retrieve(
     model: Annotated[
         list[str] | None,

@@ -154,7 +154,13 @@ class LogOptions:
     overwrite: Overwrite = False
 
 
-@verb("train")
+@verb(
+    "train",
+    common=(
+        "output method model data pair_fields dev kind eval_data sts batch_size learning_rate epochs "
+        "max_steps seed seeds sweep pooling set recipe resume overwrite json"
+    ),
+)
 def train(
     output: Annotated[Path, Flag("-o", metavar="DIR")],
     method: Annotated[str | None, Flag(metavar="NAME|FILE.py"), Doc(METHODS_HELP)] = None,
@@ -195,8 +201,7 @@ def train(
         --eval-data SentEval/data/downstream --set ami.weight=1e-3
       sentcli train --method informin-cl --set objectives+=ami \\
         -m minilm --data sentences.txt -o both
-      sentcli train --method simcse -m minilm --pooling own --data train.csv \
-        --pair-fields question,answer --dev dev.csv -o faq
+      sentcli train --method simcse -m minilm --data train.csv --dev dev.csv -o faq
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
       sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
         --fraction 0.01 --subset-seed 48 --max-steps 1000 --seeds 48,49,50

@@ -1,7 +1,9 @@
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -192,3 +194,23 @@ def test_help_folds_long_names_and_shows_the_search_first(run):
     options = pages["retrieve"][pages["retrieve"].index("Options") :]
     places = [options.index(flag) for flag in ("--model", "--corpus", "--query ", "--queries", "Score sets")]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("command", ["train", "encode", "index", "retrieve"])
+def test_help_fits_on_two_screens_and_help_all_has_every_option(run, command):
+    wide = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
+    common, whole = (run(command, option, check=0, env=wide).stdout for option in ("--help", "--help-all"))
+    assert len(common.splitlines()) <= 90
+    options = {word for word in whole.split() if re.fullmatch(r"--[a-z][a-z-]+", word)}
+    assert {word for word in common.split() if re.fullmatch(r"--[a-z][a-z-]+", word)} < options
+    assert {"--quiet", "--debug", "--verbose"} <= options
+
+
+def test_a_help_page_that_cannot_be_written_is_one_message():
+    for command in ([], ["train"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "sentcli", *command, "--help"], stdout=full, stderr=subprocess.PIPE, text=True
+            )
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1 and "standard output" in done.stderr
