@@ -246,8 +246,9 @@ def _compared(
     groups = [(scores, block) for scores, block in zip((first, second), blocks, strict=True) if len(scores) > 1]
     seeds, seed_freedom, shared = _of_seeds(groups)
     variance = max(float(weights @ covariance @ weights) - shared, 0.0) + seeds
-    if variance == 0:
-        return GroupDifference(difference, difference, difference, float(difference == 0))
+    rounding = 1e-12 * max(np.abs(first).max(), np.abs(second).max())
+    if variance <= rounding**2:
+        return GroupDifference(difference, difference, difference, float(abs(difference) <= rounding))
     share = seeds / variance
     freedom = 1 / (share ** min(1, seed_freedom / 1.5) / seed_freedom + (1 - share) / item_freedom)
     error = variance**0.5
