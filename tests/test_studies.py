@@ -60,6 +60,24 @@ def ends(difference):
     return f"({difference.low:.4f} to {difference.high:.4f})"
 
 
+def sts(start, name):
+    """Return the scores of the start and the seeds on the seven tasks, and the difference over seeds and pairs."""
+    models = json.loads((RESULTS / f"own/{start}-{name}-sts.json").read_text("utf-8"))
+    draws = np.stack([
+        np.mean([significance.unpacked(task["draws"]["spearman"]) for task in model["results"].values()], axis=0)
+        for model in models
+    ])  # fmt: skip
+    averages = [model["average"] for model in models]
+    return models, significance.compare_seeds(averages[1:], averages[:1], draws[1:], draws[:1], (False, True))
+
+
+def similarity(start, name):
+    """Return the cell of the scores on the seven tasks; those of minilm were not kept."""
+    if start == "minilm":
+        return ""
+    return " " + ", ".join(f"{model['average']:.2f}" for model in sts(start, name)[0][1:]) + " |"
+
+
 def own_tables():
     """Yield the rows of the tables of labelled data, the start of which is a fixed model beside two seeds."""
     whats = {"quora": "questions", "sick": "triplets", "mrpc": "pairs"}
@@ -74,11 +92,11 @@ def own_tables():
             title = "Quora" if name == "quora" else name.upper()
             row = f"| {title} | {items} | {before[0]:.4f} | {statistics.fmean(values):.4f} | "
             if not any(draws.std(axis=0)) and found.low == found.high == 0:
-                yield row + "0: both seeds kept the start | - |"
+                yield row + f"0: both seeds kept the start | - |{similarity(start, name)}"
                 continue
             bold = "**" if found.p < 0.01 else ""
             p = "< 0.001" if found.p < 0.001 else f"{found.p:.3f}"
-            yield f"{row}{bold}{found.difference:+.4f}{bold} {ends(found)} | {p} |"
+            yield f"{row}{bold}{found.difference:+.4f}{bold} {ends(found)} | {p} |{similarity(start, name)}"
         if start == "minilm":
             corrected = significance.holm([0, 0, 0, tested["sick"].p, 0.9, 1])[3]
             yield f"corrected for six comparisons (Holm) p is {corrected:.3f}"
@@ -116,6 +134,19 @@ def structure_tables():
 def own_data():
     yield from own_tables()
     yield from structure_tables()
+    models, rise = sts("sentcli-bert-mini", "quora")
+    by_task = {
+        task: statistics.fmean(m["results"][task]["spearman"] for m in models[1:]) - line["spearman"]
+        for task, line in models[0]["results"].items()
+    }
+    yield f"seven STS tasks, {models[0]['average']:.2f} before"
+    yield (
+        f"rises by {rise.difference:.1f} ({rise.low:.1f} to {rise.high:.1f}), STS16 with its questions by "
+        f"{by_task['STS16']:.1f}, and SICK-R alone falls, by {-by_task['SICKRelatedness']:.1f}"
+    )
+    assert [task for task, change in by_task.items() if change < 0] == ["SICKRelatedness"]
+    _, fall = sts("sentcli-bert-mini", "mrpc")
+    yield f"cost {-fall.difference:.1f} ({-fall.high:.1f} to {-fall.low:.1f}) of the seven STS tasks"
     dev = [run["results"]["dev"] for run in studied("own/minilm-quora")]
     yield f"from {dev[0]['start']:.4f} to {dev[0]['best']:.4f} and {dev[1]['best']:.4f}"
     shares = []
