@@ -30,6 +30,8 @@ PUBLISHED = {
     "ct": "ct-bert-base-rescored",  # by SimCSE's authors, in the way of all others
 }
 """What the printed scores of a row are called, where it is not ``NAME-bert-base``."""
+ALL_TOKENS = ("start-first-last-avg", "whitened-first-last-avg", "is-bert")
+"""Rows that pool all tokens; the others pool by [CLS]."""
 NOT_AS_PUBLISHED = ("ct", "mirror-bert")
 """Methods that pool the mean and ran with [CLS] in the study."""
 
@@ -285,9 +287,12 @@ def follows() -> str:
         for row in found
     ]
     models = [row for row in found if row["values"] in averages]
-    wanted = [float(averages[row["values"]]) for row in models]
-    together = [statistics.correlation([float(row[key]) for row in models], wanted) for key in features]
-    rows.append(["correlation with the average", *(f"{r:.2f}" for r in together), ""])
+    cls = [row for row in models if row["values"] not in ALL_TOKENS]
+    trained = [row for row in cls if not row["values"].startswith("start")]
+    for which, among in (("models", models), ("with [CLS]", cls), ("trained with [CLS]", trained)):
+        wanted = [float(averages[row["values"]]) for row in among]
+        together = [statistics.correlation([float(row[key]) for row in among], wanted) for key in features]
+        rows.append([f"correlation over {len(among)} {which}", *(f"{r:.2f}" for r in together), ""])
     return markdown(["", *features, "STS average"], rows)
 
 

@@ -15,6 +15,7 @@ from sentcli.encoder.announce import load_encoder, warn_truncated
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
 from sentcli.machine import environment
 from sentcli.model.encoding import Progress
@@ -33,6 +34,9 @@ class TextVectors:
     """``[texts, dim]``."""
     beyond: npt.NDArray[np.int64]
     """The number of tokens of each text beyond the model's maximum length ``[texts]``."""
+
+    def __post_init__(self) -> None:
+        require_finite(self.vectors)
 
     def of(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, which may repeat ``[n, dim]``."""
@@ -99,6 +103,11 @@ class EvaluatedModel:
         model.name, model.spec, model.encoder, model.description = encoder.model, encoder.spec, encoder, _facts(encoder)
         model.key = model._scores = None
         return model
+
+    @property
+    def is_trained_run(self) -> bool:
+        """Whether the model is the folder of a run of ``train``, known by its log."""
+        return hasattr(self, "spec") and (self.spec.folder / "metrics.jsonl").is_file()
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
@@ -212,6 +221,7 @@ def score_model(
     counts = {"truncated_texts": truncated} | ({"zero_vectors": sum(zero)} if zero else {})
     scores.protocol = {**protocol, **settings, **counts}
     scores.environment = environment(description.get("device", "cpu"), description.get("precision"), seed)
+    scores.environment["trained_run"] = model.is_trained_run
     scores.cached = model.cached[before:]
     warn_truncated(description.get("max_length"), truncated, what="texts (each counted once for each task)")
     if any(zero):

@@ -14,6 +14,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_tasks import TableTask, role_vectors, told
 from sentcli.evaluation.score_kinds import PAIRS, TRIPLETS
 from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.sts import ROUNDING, cosine
 from sentcli.search.exact import prepared
 
@@ -91,6 +92,8 @@ def positive_ranks(
         relevant: rows of the positives of each anchor.
         own: row of the text that equals each anchor, which is no answer to it unless it is one of its positives, or -1.
     """
+    for vectors in (queries, corpus):
+        require_finite(vectors)
     unit, texts = prepared(queries, "cosine"), prepared(corpus, "cosine")
     lengths = np.array([len(rows) for rows in relevant])
     anchor, positive = (

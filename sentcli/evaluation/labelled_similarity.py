@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli import console
+from sentcli.evaluation import average_precision as precision
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_tasks import TableTask, told
@@ -100,17 +102,26 @@ class BinaryTask(TableTask):
             "f1": f1,
             "threshold": threshold,
         }
-        draws = None
-        if self.draws:
-            draws = significance.average_precision_draws(predicted, positive, self.draws, stream=self.stream)
-        facts = {
+        facts: dict[str, Any] = {
             "positive": int(positive.sum()),
             "truncated": vectors.truncated(self.texts),
             "zero_vectors": vectors.zero(self.texts),
         }
-        sampled = self.sampled("average_precision", draws)
+        sampled = self._sampled(predicted, positive) if self.draws else {}
+        if self.draws and not sampled:
+            facts["interval"] = None
         score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), facts, **sampled)
         return told(score, self.kind, len(predicted))
+
+    def _sampled(self, predicted: Floats, positive: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        """Return samples and interval of the average precision; where there is none, nothing is to be compared."""
+        draws = precision.average_precision_draws(predicted, positive, self.draws, stream=self.stream)
+        ends = precision.average_precision_interval(predicted, positive, draws)
+        if ends is None:
+            least = precision.LEAST_OF_A_CLASS
+            console.note(f"{self.name}: fewer than {least} pairs with a label, so its score has no interval")
+            return {}
+        return {"draws": {"average_precision": draws}, "intervals": {"average_precision": ends}}
 
 
 def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:
@@ -122,7 +133,11 @@ def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, 
 
     Returns:
         F1 from 0 to 1, and the threshold, which lies midway between the last similarity above it and the next one.
+
+    Raises:
+        SentcliError: if a similarity is not finite.
     """
+    significance.require_finite(predicted)
     negated, group = np.unique(-predicted, return_inverse=True)
     taken = np.cumsum(np.bincount(group))
     right = np.cumsum(np.bincount(group, weights=positive))

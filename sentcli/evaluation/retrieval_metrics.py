@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation.retrieval import Qrels
+from sentcli.evaluation.significance import require_finite
 from sentcli.search.trec import Run
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
@@ -41,6 +42,7 @@ def ranked(run: Run, qrels: Qrels) -> Run:
 
 
 def _order(hits: Mapping[str, float]) -> dict[str, float]:
+    require_finite(np.array(list(hits.values()), np.float64))
     with np.errstate(over="ignore"):
         scores = np.array(list(hits.values()), np.float32).tolist()
     best = sorted(zip(scores, hits, strict=True), reverse=True)

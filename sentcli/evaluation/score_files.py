@@ -33,7 +33,7 @@ class TaskDifference(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     difference: float
-    p: float
+    p: Number
 
 
 class Comparison(BaseModel):

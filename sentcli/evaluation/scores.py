@@ -200,6 +200,11 @@ class ModelScores:
                 differences[AVERAGE] = significance.compare_draws(mean, other_mean, draws, other_draws)
         return {title: asdict(difference) for title, difference in differences.items()}
 
+    @property
+    def fixed(self) -> bool:
+        """Whether the model is no run of ``train``, which other seeds would have made otherwise."""
+        return self.environment.get("trained_run") is False
+
     def finish(self) -> None:
         """Stop the clock."""
         self.seconds = time.perf_counter() - self.started

@@ -203,7 +203,13 @@ def _pairs(path: Path, name: str, first: list[str], second: list[str], gold: lis
 
 
 def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
-    """Return row-wise cosine similarity ``[n]`` in float64; 0 where a vector is zero, as SentEval does."""
+    """Return row-wise cosine similarity ``[n]`` in float64; 0 where a vector is zero, as SentEval does.
+
+    Raises:
+        SentcliError: if a number is not finite.
+    """
+    significance.require_finite(first)
+    significance.require_finite(second)
     a, b = first.astype(np.float64), second.astype(np.float64)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return np.divide(np.einsum("nd,nd->n", a, b), norms, out=np.zeros(len(a)), where=norms > 0)

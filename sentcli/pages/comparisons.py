@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sentcli.evaluation import significance
@@ -11,7 +11,7 @@ from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
-from sentcli.table import MINUS, Table
+from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
 
@@ -45,9 +45,15 @@ class SystemDifference:
     system: System
     column: str
     """A task, or ``average``."""
-    difference: significance.Difference
-    corrected: float
-    """The p value, corrected for all differences of the tables (Holm)."""
+    difference: significance.GroupDifference
+    corrected: float | None
+    """The p value, corrected for all differences of the tables that have one (Holm)."""
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The entry of the JSON, with the reason if there is no p value."""
+        entry = {**vars(self.difference), "p_holm": self.corrected}
+        return {key: value for key, value in entry.items() if key != "reason" or value}
 
 
 def differences(tables: Sequence[ScoreTable]) -> list[SystemDifference]:
@@ -59,8 +65,8 @@ def differences(tables: Sequence[ScoreTable]) -> list[SystemDifference]:
         for column in table.columns
         if (difference := _difference(system, table.systems[0], column, table.columns)) is not None
     ]
-    corrected = significance.holm([difference.p for *_, difference in compared])
-    return [SystemDifference(*values, p) for values, p in zip(compared, corrected, strict=True)]
+    corrected = iter(significance.holm([d.p for *_, d in compared if d.p is not None]))
+    return [SystemDifference(*line, None if line[-1].p is None else next(corrected)) for line in compared]
 
 
 def verdict(tables: Sequence[ScoreTable]) -> str:
@@ -93,6 +99,8 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     lead += f", {text(best - next_best)} more than {other.label}"
     if difference is None:
         return system.label, lead
+    if difference.low is None or difference.high is None:
+        return system.label, f"{lead}, which may be chance ({difference.reason})"
     doubt = ", which may be chance" if difference.low <= 0 <= difference.high else ""
     return system.label, f"{lead} (95 % {text(difference.low)} to {text(difference.high)}){doubt}"
 
@@ -130,24 +138,31 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     for i, line in enumerate(compared):
         table, system, difference = line.table, line.system, line.difference
         first = table.systems[0]
-        numbers = [value * table.factor for value in (difference.difference, difference.low, difference.high)]
+        ends = (difference.difference, difference.low, difference.high)
+        numbers = [None if value is None else value * table.factor for value in ends]
         seeds = [f"{len(system.seeds)}, {len(first.seeds)}"] if grouped else []
         measure = [protocols.measure(table.models[0])] if several else []
         row = [system.label, first.label, *seeds, short(line.column), *measure, *numbers, difference.p, line.corrected]
         texts |= {
-            (i, len(row) - 5 + j): format(n, f"+{table.format}").replace("-", MINUS) for j, n in enumerate(numbers)
+            (i, len(row) - 5 + j): format(n, f"+{table.format}").replace("-", MINUS)
+            for j, n in enumerate(numbers)
+            if n is not None
         }
         p_values = enumerate((difference.p, line.corrected), len(row) - 2)
-        texts |= {(i, place): f"< {SMALLEST_P}" for place, value in p_values if value < SMALLEST_P}
+        texts |= {
+            (i, place): f"< {SMALLEST_P}" for place, value in p_values if value is not None and value < SMALLEST_P
+        }
         rows.append(row)
     sampled = " or ".join(dict.fromkeys(table.kind.sampled for table in tables))
+    tested = sum(line.corrected is not None for line in compared)
     notes = [
-        f"Means over seeds, on the same samples of the {sampled}. Systems with as many seeds are paired in "
-        "the order of their seeds, and these pairs are sampled too; with one seed each or different numbers of seeds, "
-        f"the interval is of the {sampled} alone and tells nothing of other seeds."
+        f"Means over seeds; the intervals are of other {sampled} and of other seeds."
         if grouped
         else f"On the same samples of the {sampled}; the intervals tell nothing of other seeds.",
-        f"p: normal, with the standard deviation of the samples; p (Holm): corrected for the {len(rows)} comparisons.",
+        f"p: Student's t; p (Holm): corrected for the {tested} comparisons that have a p.",
+    ]
+    notes += [
+        f"{MISSING}: {reason}." for reason in dict.fromkeys(line.difference.reason for line in compared) if reason
     ]
     points = " in points" if all(table.points for table in tables) else ""
     heads = ["system" if grouped else "model", "less", *(["seeds"] if grouped else []), "task"]
@@ -162,11 +177,18 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     )
 
 
-def _difference(system: System, first: System, column: str, columns: list[str]) -> significance.Difference | None:
+def _difference(system: System, first: System, column: str, columns: list[str]) -> significance.GroupDifference | None:
+    """Compare two systems; two single models as they are, and a single run of ``train`` with no group of seeds."""
     draws, others = system.samples(column, columns), first.samples(column, columns)
     if draws is None or others is None or draws.shape[1] != others.shape[1]:
         return None
-    return significance.compare_seeds(system.values(column, columns), first.values(column, columns), draws, others)
+    fixed = (system.fixed, first.fixed) if system.grouped or first.grouped else (True, True)
+    scores = system.values(column, columns), first.values(column, columns)
+    difference = significance.compare_seeds(*scores, draws, others, fixed)
+    if difference.p is not None:
+        return difference
+    told = [f"{one.label} {one.alone}" for one in (system, first) if one.alone]
+    return replace(difference, reason=f"{' and '.join(told)}, so how far other seeds lie from it is not known")
 
 
 def _of_runs(table: ScoreTable) -> Table | None:
@@ -181,7 +203,7 @@ def _of_runs(table: ScoreTable) -> Table | None:
             factor = table.factor
             keys = ("only_first", "only_second") if "only_first" in line else ("low", "high")
             more = [value if isinstance(value := line[key], int) else value * factor for key in keys]
-            if line["p"] < SMALLEST_P:
+            if (line["p"] or 1) < SMALLEST_P:
                 texts[len(rows), 6] = f"< {SMALLEST_P}"
             first = _label_of(scores, table)
             rows.append([scores.label, first, short(task), line["difference"] * factor, *more, line["p"]])

@@ -153,7 +153,7 @@ def _own_settings(systems: Sequence[System]) -> list[tuple[str, str]]:
 
 def _interval_note(scores: ModelScores) -> str:
     if scores.kinds[0] in (TRANSFER, TRIPLETS, LABELS):
-        return f"Intervals: 95 % (Wilson), over the {scores.kinds[0].sampled}; they tell nothing of other seeds."
+        return f"Intervals: 95 % (mid-P), over the {scores.kinds[0].sampled}; they tell nothing of other seeds."
     draws = scores.protocol.get("interval_draws")
     samples = f"{draws:,} samples" if isinstance(draws, int) and draws else "1,000 samples"
     return f"Intervals: 95 %, from {samples} of the {scores.kinds[0].sampled}; they tell nothing of other seeds."

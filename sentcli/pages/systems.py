@@ -73,6 +73,19 @@ class System:
     """Their labels are unique in the table."""
     grouped: bool = False
 
+    @property
+    def fixed(self) -> bool:
+        """Whether it is a single model that is no run of ``train``, and so has no spread over seeds."""
+        return not self.grouped and self.seeds[0].fixed
+
+    @property
+    def alone(self) -> str:
+        """Why a single run does not stand for its training, in words; empty for seeds and for a fixed model."""
+        if len(self.seeds) > 1 or self.fixed:
+            return ""
+        unknown = "may be one trained run (its file does not say; score again)"
+        return "is one trained run" if self.grouped or "trained_run" in self.seeds[0].environment else unknown
+
     def values(self, column: str, columns: Sequence[str]) -> list[float]:
         """Return the score of each seed.
 

@@ -49,12 +49,11 @@ class OwnEvaluation(Evaluation):
         from sentcli.pages.comparisons import differences
 
         for line in differences(self._score_tables()):
-            entry = {**vars(line.difference), "p_holm": line.corrected}
             title = line.table.kind.title if line.column == AVERAGE else line.column
             for scores in self.models:
                 if scores.model in [seed.model for seed in line.system.seeds]:
                     tasks = scores.compared.get("tasks", {})
-                    scores.compared = {"with": line.table.systems[0].label, "tasks": {**tasks, title: entry}}
+                    scores.compared = {"with": line.table.systems[0].label, "tasks": {**tasks, title: line.entry}}
         return self
 
     def tables(self) -> Iterator[Table]:

@@ -155,3 +155,13 @@ def test_bad_input_is_one_message(write, tmp_path):
         sweeps.low_shot(sweeps.read_runs([STUDY]))
     with pytest.raises(InputError, match=r"did you mean 'learning_rate'"):
         sweeps.over(sweeps.read_runs([STUDY]), "learning_rat")
+
+
+def test_published_low_shot_scores_have_the_deviations_that_the_paper_prints():
+    """miCSE's table 4 prints them for the systems without negatives, too; at 100 % no table does."""
+    found = sweeps.published_low_shot()
+    assert sorted(found.loc[found["sd"].isna(), "share"].unique()) == [1.0]
+    alone = found[found["name"] == "simcse, positives only"].sort_values("share")
+    assert alone["sd"].tolist()[:3] == [4.48, 1.63, 6.87]
+    alone = found[found["name"] == "simcse+ami, positives only"].sort_values("share")
+    assert alone["sd"].tolist()[:3] == [1.32, 3.38, 4.70]

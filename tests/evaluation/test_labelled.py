@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from sentcli import SentenceEncoder
-from sentcli.errors import InputError
-from sentcli.evaluation import significance
+from sentcli.errors import InputError, SentcliError
+from sentcli.evaluation import average_precision, significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.labelled_pairs import positive_ranks
 from sentcli.evaluation.labelled_similarity import best_f1
+from sentcli.evaluation.retrieval_metrics import ranked
 from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.sts import cosine
 
 NOUNS = "cat dog bird fish man woman child river house tree mat".split()
 VERBS = "sat ran flew swam plays eats sees finds".split()
@@ -126,15 +128,54 @@ def test_the_best_f1_takes_equal_similarities_together():
     assert best_f1(np.array([0.5, 0.5]), np.array([True, False])) == (pytest.approx(2 / 3), 0.5)
 
 
-def test_samples_of_average_precision_equal_scikit_learn_with_weights():
+@pytest.mark.parametrize("ties", [True, False])
+def test_samples_of_average_precision_take_a_pair_once_at_its_own_place(ties):
+    """In each sample the copies of a pair are left out while its precision is taken, and the pairs once are all."""
     from sklearn.metrics import average_precision_score
 
     random = np.random.default_rng(1)
-    predicted, positive = np.round(random.random(40), 1), random.random(40) < 0.4  # with ties
-    draws = significance.average_precision_draws(predicted, positive, 20)
-    counts = np.concatenate(list(significance._counts(40, 20, 0)))
-    expected = [average_precision_score(positive, predicted, sample_weight=weights) for weights in counts]
-    np.testing.assert_allclose(draws, expected, atol=1e-12)
+    predicted, positive = random.random(40), random.random(40) < 0.4
+    predicted = np.round(predicted, 1) if ties else predicted
+    expected = average_precision_score(positive, predicted)
+    value, without = average_precision._average_precisions(predicted, positive)
+    assert value == pytest.approx(expected, abs=1e-12)
+    for i in range(40):
+        rest = np.arange(40) != i
+        assert without[i] == pytest.approx(average_precision_score(positive[rest], predicted[rest]), abs=1e-12)
+    draws = average_precision.average_precision_draws(predicted, positive, 20)
+    for draw, counts in zip(draws, np.concatenate(list(significance.drawn_counts(40, 20, 0))), strict=True):
+        precisions = []
+        for i in np.flatnonzero(positive & (counts > 0)):
+            taken = (predicted >= predicted[i]) * np.where(np.arange(40) == i, 1, counts)
+            precisions += int(counts[i]) * [taken[positive].sum() / taken.sum()]
+        assert draw == pytest.approx(np.mean(precisions), abs=1e-12)
+
+
+def test_few_positive_pairs_have_no_interval(tmp_path):
+    rows = [(f"a {i}", f"b {i}", int(i < 9)) for i in range(60)]
+    (task,) = load_tasks([write(tmp_path / "p.tsv", ["sentence1", "sentence2", "label"], rows)])
+    texts = [text for a, b, _ in rows for text in (a, b)]
+    score = task.score(None, of_vectors(texts, np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)))
+    assert score.to_dict()["interval"] is None and not score.intervals and not score.draws
+    assert 0 < score.to_dict()["average_precision"] < 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_have_no_score(bad):
+    """NaN is below every threshold and above none, so F1 and reciprocal ranks were perfect."""
+    scores, vectors = np.array([0.9, bad, 0.1]), np.array([[1, 0], [bad, 0], [0, 1]], np.float32)
+    labels = np.array([True, False, True])
+    for call in (
+        lambda: best_f1(scores, labels),
+        lambda: positive_ranks(vectors, vectors[::-1], [[0], [1], [2]], [-1, -1, -1]),
+        lambda: cosine(vectors, vectors),
+        lambda: of_vectors(["a", "b", "c"], vectors),
+        lambda: average_precision.average_precision_draws(scores, labels, 5),
+        lambda: significance.spearman_draws(scores, labels.astype(float), 5),
+        lambda: ranked({"q": {"a": bad, "b": 0.5}}, {"q": {"a": 1}}),
+    ):
+        with pytest.raises(SentcliError):
+            call()
 
 
 def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path):

@@ -106,7 +106,7 @@ def test_cutoffs_do_not_go_beyond_top_k(top_k, cutoffs, main):
 def test_a_draw_is_the_mean_of_the_values_that_were_drawn():
     values = np.random.default_rng(0).random(30)
     found = significance.mean_draws(values, 20)
-    counts = np.concatenate(list(significance._counts(30, 20, 0))).astype(int)
+    counts = np.concatenate(list(significance.drawn_counts(30, 20, 0))).astype(int)
     assert found == pytest.approx([np.repeat(values, count).mean() for count in counts])
     assert np.array_equal(found, significance.spearman_draws(values, values, 20) * 0 + found), "as many draws"
     low, high = significance.interval(significance.mean_draws(values))

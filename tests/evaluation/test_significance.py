@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import binom, spearmanr
 
 from sentcli.evaluation import significance
 
@@ -17,7 +17,7 @@ def test_a_draw_is_the_correlation_of_the_pairs_that_were_drawn(n, seed, ties):
     if ties:
         predicted, gold = np.round(predicted, 1), np.round(gold)
     found = significance.spearman_draws(predicted, gold, 5)
-    counts = np.concatenate(list(significance._counts(n, 5, 0))).astype(int)
+    counts = np.concatenate(list(significance.drawn_counts(n, 5, 0))).astype(int)
     for value, count in zip(found, counts, strict=True):
         rows = np.repeat(np.arange(n), count)
         assert count.sum() == n
@@ -59,7 +59,12 @@ def test_a_model_is_compared_on_the_same_draws():
 def test_accuracies():
     correct = np.array([True] * 80 + [False] * 20)
     low, high = significance.accuracy_interval(correct)
-    assert (low, high) == pytest.approx((71.11, 86.66), abs=0.01)  # Wilson's formula by hand
+    assert (low, high) == pytest.approx((71.31, 86.97), abs=0.01)
+    chances = [binom.sf(79, 100, low / 100) + binom.sf(80, 100, low / 100), 2 * binom.cdf(79, 100, high / 100)]
+    assert chances[0] / 2 == pytest.approx(0.025)
+    assert (chances[1] + binom.pmf(80, 100, high / 100)) / 2 == pytest.approx(0.025)
+    assert significance.accuracy_interval(np.ones(50, bool)) == pytest.approx((100 * 0.05 ** (1 / 50), 100))
+    assert significance.accuracy_interval(np.zeros(50, bool)) == pytest.approx((0, 100 - 100 * 0.05 ** (1 / 50)))
     others = np.array([True] * 70 + [False] * 30)
     found = significance.mcnemar(correct, others)
     assert (found.difference, found.only_first, found.only_second) == (10, 10, 0)
@@ -68,21 +73,25 @@ def test_accuracies():
 
 
 def test_systems_are_compared_by_means_over_seeds():
-    """Seeds that differ much widen the interval of paired systems; a system less itself is nothing."""
+    """Seeds that differ much widen the interval, by hand: their pooled variance, with 4 degrees of freedom."""
     random = np.random.default_rng(0)
     noise = random.normal(size=1000)  # of the items, which all models share
     ours, theirs = (np.array([[mean] for mean in means]) + noise for means in ((50, 52, 57), (50, 49, 48)))
     found = significance.compare_seeds([50, 52, 57], [50, 49, 48], ours, theirs)
     assert found.difference == pytest.approx(4)
-    assert (found.low, found.high) == pytest.approx((0, 9)), "pairs 0, 3 and 9 apart, each three times at worst"
-    assert 0.01 < found.p < 0.2
-    alone = significance.compare_seeds([50, 52, 57], [49.5], ours, theirs[:1] - 0.5)
-    assert alone.difference == pytest.approx(3.5) and alone.high - alone.low == pytest.approx(0, abs=1e-9)
+    error = ((13 + 1) / 2 * (1 / 3 + 1 / 3)) ** 0.5
+    assert (found.low, found.high) == pytest.approx((4 - 2.7764 * error, 4 + 2.7764 * error), abs=1e-3)
+    assert found.p == pytest.approx(0.1383, abs=1e-3)
     same = significance.compare_seeds([50, 52, 57], [50, 52, 57], ours, ours)
-    assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
+    assert same.difference == 0 and same.p == 1 and same.low == -same.high
+    alone = significance.compare_seeds([50, 52, 57], [49.5], ours, theirs[:1] - 0.5)
+    assert (alone.difference, alone.p, alone.low) == (pytest.approx(3.5), None, None)
+    fixed = significance.compare_seeds([50, 52, 57], [49.5], ours, theirs[:1] - 0.5, (False, True))
+    half = 4.3027 * (13 / 3) ** 0.5
+    assert (fixed.low, fixed.high) == pytest.approx((3.5 - half, 3.5 + half), abs=1e-3)
 
 
-def test_one_seed_each_is_the_comparison_of_two_models():
+def test_two_fixed_models_are_compared_over_the_items():
     random = np.random.default_rng(1)
     gold = random.normal(size=300)
     scores, draws = [], []
@@ -91,9 +100,19 @@ def test_one_seed_each_is_the_comparison_of_two_models():
         scores.append(100 * spearmanr(predicted, gold).statistic)
         draws.append(significance.spearman_draws(predicted, gold))
     pair = significance.compare_draws(*scores, *draws)
-    group = significance.compare_seeds(scores[:1], scores[1:], draws[0][None], draws[1][None])
-    assert (group.difference, group.low, group.high) == (pair.difference, pair.low, pair.high)
+    group = significance.compare_seeds(scores[:1], scores[1:], draws[0][None], draws[1][None], (True, True))
+    assert group.difference == pair.difference
+    width = pair.high - pair.low
+    assert (group.low, group.high) == pytest.approx((pair.low, pair.high), abs=0.05 * width)
     assert group.p == pytest.approx(pair.p, abs=0.02)
+
+
+@pytest.mark.parametrize("above", range(15, 35))
+def test_an_interval_without_0_goes_with_a_small_p(above):
+    """The quantiles were interpolated, so that 0 could lie outside of the interval with a p value above 0.05."""
+    differences = np.concatenate([np.full(above, -1.0), np.full(1000 - above, 1e-6)])
+    found = significance.compare_draws(1.0, 0.0, differences, np.zeros(1000))
+    assert (found.low > 0) == (found.p < 0.05)
 
 
 def test_holm():

@@ -176,7 +176,8 @@ def test_groups_are_compared_as_systems():
     uncorrected = {"with": "ct-1", "tasks": {"STS16": {"difference": 2.0, "low": 1.0, "high": 3.0, "p": 0.001}}}
     seeds = [sampled(f"ct-{i}", 70.0 + i) for i in (1, 2)]
     seeds += [sampled(f"simcse-{i}", 71.5 + i, noise=0.2, compared=uncorrected) for i in (1, 2)]
-    page = page_of(*seeds, sampled("other", 71.6), groups=["CT=ct-*", "SimCSE=simcse-*"])
+    fixed = {"environment": {"trained_run": False}}
+    page = page_of(*seeds, sampled("other", 71.6, **fixed), groups=["CT=ct-*", "SimCSE=simcse-*"])
     section = titled(page, "Differences")
     assert heads(section) == ["system", "less", "seeds", "task", "difference", "95 % from", "to", "p", "p (Holm)"]
     first, second = section.table.rows
@@ -186,6 +187,19 @@ def test_groups_are_compared_as_systems():
     p = [first[7], second[7]]
     assert [first[8], second[8]] == pytest.approx([min(1, 2 * p[0]) if p[0] < p[1] else p[0], max(p)], abs=1e-9)
     assert not section.text and any("corrected for the 2 comparisons" in note for note in section.table.notes)
+
+
+@pytest.mark.parametrize("environment", [{"trained_run": True}, {}])
+def test_a_single_trained_run_is_not_tested_against_seeds(environment):
+    """Whoever wrote the file did not tell whether other seeds of the model exist, or said that they do."""
+    seeds = [sampled(f"ct-{i}", 70.0 + i) for i in (1, 2)]
+    single, alone = sampled("single", 75.0, environment=environment), sampled("alone", 76.0)
+    fixed = sampled("fixed", 74.0, environment={"trained_run": False})
+    page = page_of(*seeds, single, alone, fixed, groups=["CT=ct-*", "Alone=alone"])
+    rows = {row[0]: row for row in titled(page, "Differences").table.rows}
+    assert rows["single"][5:] == rows["Alone"][5:] == [None] * 4
+    assert rows["fixed"][8] == rows["fixed"][7] > 0, "one comparison has a p, and needs no correction"
+    assert sum("one trained run" in note for note in titled(page, "Differences").table.notes) == 2
 
 
 def test_accuracies_keep_samples_of_their_answers():

@@ -1,6 +1,7 @@
 """``sentcli evaluate``: all kinds of data, several models, seeds of one system, costs, and the sentence at the end."""
 
 import json
+import shutil
 
 import pytest
 
@@ -106,11 +107,29 @@ def test_seeds_of_one_system_are_a_group(models, own, invoke, tmp_path):
     line = other["compared"]["tasks"]["p.tsv"]
     assert other["compared"]["with"] == "ours"
     assert line["difference"] == pytest.approx(other["results"]["p.tsv"]["value"] - mean)
+    assert line["low"] < line["difference"] < line["high"] and 0 <= line["p"] == line["p_holm"] and "reason" not in line
     page = tmp_path / "page.md"
     invoke("report", tmp_path / "r.json", "-o", page, "--group", "ours=seed-*", check=0)
     text = page.read_text()
     for words in ("ours", "p (Holm)", "Positives among all others", "What each model costs", "sentcli evaluate p.tsv"):
         assert words in text
+
+
+def test_a_single_trained_run_has_no_p_value_against_seeds(models, own, invoke, tmp_path):
+    """The log beside the weights says that a model is a run of ``train``; the file of scores keeps it."""
+    shutil.copytree(models[2], tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    named = [part for model in (*models[:2], tmp_path / "run") for part in ("-m", model)]
+    call = ["evaluate", own["pairs"], *named, "--group", "ours=seed-*", "--json", tmp_path / "r.json"]
+    assert "one trained run" in " ".join(invoke(*call, check=0).stdout.split())
+    one, _, other = json.loads((tmp_path / "r.json").read_text())
+    assert other["environment"]["trained_run"] is True and one["environment"]["trained_run"] is False
+    line = other["compared"]["tasks"]["p.tsv"]
+    assert (line["p"], line["p_holm"], line["low"], line["high"]) == (None, None, None, None)
+    assert "run is one trained run" in line["reason"]
+    page = tmp_path / "page.md"
+    invoke("report", tmp_path / "r.json", "-o", page, "--group", "ours=seed-*", check=0)
+    assert "one trained run" in page.read_text()
 
 
 def test_report_shows_every_kind_as_evaluate_does(models, own, invoke, tmp_path):

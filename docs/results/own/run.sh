@@ -17,7 +17,7 @@ run() { # start name method rate steps every
     sentcli evaluate "data/$2-test.csv" -m "$1" -m "$1-$2/seed=42" -m "$1-$2/seed=43" $scored \
         --group "trained=*seed=*" --json "$here/$1-$2-test.json"
     sentcli sts-eval -m "$1" -m "$1-$2/seed=42" -m "$1-$2/seed=43" $scored --data "$SENTCLI_DATA/senteval" \
-        --json "$1-$2-sts.json"
+        --json "$here/$1-$2-sts.json"
 }
 
 for start in ${*:-sentcli-bert-mini minilm}; do

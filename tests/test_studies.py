@@ -1,0 +1,275 @@
+"""The studies say nothing that their files in docs/results do not hold.
+
+Tables between marks are written by ``docs/make_results.py``, and ``make check`` compares them. Here the rest of a page
+is compared: every number with a decimal point is in such a table, in a sentence that is computed below from files,
+or between ``<!-- printed -->`` and ``<!-- /printed -->``, where the page says that a command printed it and no file was
+kept. Whether a sentence draws the right conclusion from its numbers, no test can tell.
+"""
+
+import json
+import re
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sentcli.evaluation import significance
+from sentcli.training.sweep_results import read_results
+
+DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = DOCS / "results"
+NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")
+OTHERS = {
+    # published: miCSE's table 2, and for BERT-base SimCSE's table 1 and SBERT's, both of [CLS]; IS-BERT's abstract
+    "results": ["43.32", "69.81", "29.19", "31.40", "54.81"],
+    "first-study": ["66.58"],
+    "own-data": [],
+}
+"""Numbers that are of papers."""
+
+
+def studied(name):
+    return [record for record in read_results(RESULTS / f"{name}.jsonl").values()]
+
+
+def of(name, method, key="sts_average", seed=None, **point):
+    """Return the mean over the seeds of a number of the runs at a point of a study, and their deviation."""
+    wanted = {"method": method, **point}
+    runs = [r for r in studied(name) if all(r["point"].get(key) == value for key, value in wanted.items())]
+    values = [run["results"][key] for run in runs if seed in (None, run["seed"])]
+    assert values, (name, method, point)
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def mean(name, method, key="sts_average", **more):
+    return of(name, method, key, **more)[0]
+
+
+def scored(file):
+    """Return the value, the number of items and the samples of each model of a file of scores."""
+    found = []
+    for model in json.loads((RESULTS / file).read_text("utf-8")):
+        (task,) = model["results"].values()
+        metric = task.get("metric", "ndcg@10")
+        found.append((task[metric], task.get("items") or task["queries"], significance.unpacked(task["draws"][metric])))
+    return found
+
+
+def ends(difference):
+    return f"({difference.low:.4f} to {difference.high:.4f})"
+
+
+def sts(start, name):
+    """Return the scores of the start and the seeds on the seven tasks, and the difference over seeds and pairs."""
+    models = json.loads((RESULTS / f"own/{start}-{name}-sts.json").read_text("utf-8"))
+    draws = np.stack([
+        np.mean([significance.unpacked(task["draws"]["spearman"]) for task in model["results"].values()], axis=0)
+        for model in models
+    ])  # fmt: skip
+    averages = [model["average"] for model in models]
+    return models, significance.compare_seeds(averages[1:], averages[:1], draws[1:], draws[:1], (False, True))
+
+
+def similarity(start, name):
+    """Return the cell of the scores on the seven tasks; those of minilm were not kept."""
+    if start == "minilm":
+        return ""
+    return " " + ", ".join(f"{model['average']:.2f}" for model in sts(start, name)[0][1:]) + " |"
+
+
+def own_tables():
+    """Yield the rows of the tables of labelled data, the start of which is a fixed model beside two seeds."""
+    whats = {"quora": "questions", "sick": "triplets", "mrpc": "pairs"}
+    for start in ("sentcli-bert-mini", "minilm"):
+        tested = {}
+        for name in whats:
+            before, *seeds = scored(f"own/{start}-{name}-test.json")
+            draws = np.stack([samples for *_, samples in seeds])
+            values = [value for value, *_ in seeds]
+            tested[name] = significance.compare_seeds(values, [before[0]], draws, before[2][None], (False, True))
+            found, items = tested[name], f"{before[1]:,} {whats[name]}"
+            title = "Quora" if name == "quora" else name.upper()
+            row = f"| {title} | {items} | {before[0]:.4f} | {statistics.fmean(values):.4f} | "
+            if not any(draws.std(axis=0)) and found.low == found.high == 0:
+                yield row + f"0: both seeds kept the start | - |{similarity(start, name)}"
+                continue
+            bold = "**" if found.p < 0.01 else ""
+            p = "< 0.001" if found.p < 0.001 else f"{found.p:.3f}"
+            yield f"{row}{bold}{found.difference:+.4f}{bold} {ends(found)} | {p} |{similarity(start, name)}"
+        if start == "minilm":
+            corrected = significance.holm([0, 0, 0, tested["sick"].p, 0.9, 1])[3]
+            yield f"corrected for six comparisons (Holm) p is {corrected:.3f}"
+
+
+def structure_tables():
+    """Yield the rows of the tables of structure, and what the text says of the fusions."""
+    fused = []
+    for start, name in [("sentcli-bert-mini", n) for n in ("CACM", "Cranfield", "SciFact")] + [("minilm", "CACM")]:
+        models = scored(f"structure/{start}-{name.lower()}.json")
+
+        def against(one, other, models=models):
+            (value, _, draws), (base, _, others) = models[one], models[other]
+            return significance.compare_draws(value, base, draws, others)
+
+        dense, titles, crops, bm25, rrf, titles_rrf, _ = (f"{value:.4f}" for value, *_ in models)
+        by_titles, by_crops = against(1, 0), against(2, 0)
+        cells = [name, str(models[0][1]), dense, titles, f"**{by_titles.difference:+.4f}** {ends(by_titles)}", crops]
+        cells.append(f"{by_crops.difference:+.4f} {ends(by_crops)}")
+        best = max((bm25, rrf, titles_rrf), key=float)
+        cells += [f"**{value}**" if value == best else value for value in (bm25, rrf, titles_rrf)]
+        yield f"| {' | '.join(cells)} |".replace("-0.0000", "0.0000")
+        fused.append(against(5, 4))
+        assert (
+            by_titles.low > 0 and by_crops.low <= 0 <= by_crops.high and (start == "minilm" or against(4, 3).high < 0)
+        )
+    three, last = [f"+{found.difference:.4f}" for found in fused[:3]], fused[3]
+    yield f"{three[0]}, {three[1]} and {three[2]} over the start's fusion"
+    yield f"for minilm +{last.difference:.4f} {ends(last)}"
+    over, not_shown = against(4, 0), against(4, 3)
+    yield f"better than the vectors alone by {over.difference:.4f} {ends(over)}"
+    yield f"(+{not_shown.difference:.4f}, {not_shown.low:.4f} to {not_shown.high:.4f})"
+
+
+def own_data():
+    yield from own_tables()
+    yield from structure_tables()
+    models, rise = sts("sentcli-bert-mini", "quora")
+    by_task = {
+        task: statistics.fmean(m["results"][task]["spearman"] for m in models[1:]) - line["spearman"]
+        for task, line in models[0]["results"].items()
+    }
+    yield f"seven STS tasks, {models[0]['average']:.2f} before"
+    yield (
+        f"rises by {rise.difference:.1f} ({rise.low:.1f} to {rise.high:.1f}), STS16 with its questions by "
+        f"{by_task['STS16']:.1f}, and SICK-R alone falls, by {-by_task['SICKRelatedness']:.1f}"
+    )
+    assert [task for task, change in by_task.items() if change < 0] == ["SICKRelatedness"]
+    _, fall = sts("sentcli-bert-mini", "mrpc")
+    yield f"cost {-fall.difference:.1f} ({-fall.high:.1f} to {-fall.low:.1f}) of the seven STS tasks"
+    dev = [run["results"]["dev"] for run in studied("own/minilm-quora")]
+    yield f"from {dev[0]['start']:.4f} to {dev[0]['best']:.4f} and {dev[1]['best']:.4f}"
+    shares = []
+    for run in (run for name in ("quora", "sick", "mrpc") for run in studied(f"own/sentcli-bert-mini-{name}")):
+        evaluating, training = run["results"]["eval_seconds"], run["results"]["train_seconds"]
+        shares.append(evaluating / (evaluating + training))
+    yield f"Evaluations took {100 * min(shares):.0f} to {100 * max(shares):.0f} %"
+    right = [round(300 * value) for value, *_ in scored("own/minilm-sick-test.json")]
+    yield f"both seeds have {right[1]} of 300 right where the start has {right[0]}"
+    assert right[1] == right[2]
+
+
+def results():
+    start = mean("study/baselines", "first-last-avg", pooling="first-last-avg")
+    whitened = mean("study/whitening", "whitening", pooling="first-last-avg")
+    simcse, sd = of("study/methods", "simcse")
+    informin, informin_sd = of("study/methods", "informin-cl")
+    is_bert = mean("study/methods", "is-bert")
+    yield f"by {whitened - start:.1f} points here and by {66.28 - 56.70:.1f} on BERT"
+    yield f"lands {whitened - is_bert:.1f} points below whitening, where it is published {66.58 - 66.28:.1f} above"
+    yield f"{informin:.2f} and {simcse:.2f} with standard deviations of {informin_sd:.1f} and {sd:.1f}"
+    lost = {method: mean("study/shares", method, fraction=0.001) - mean("study/methods", method)
+            for method in ("infocse", "mirror-bert", "informin-cl", "simcse")}  # fmt: skip
+    yield (f"InfoCSE loses {-lost['infocse']:.1f} points, Mirror-BERT, InforMin-CL and SimCSE gain "
+           f"{lost['mirror-bert']:.1f}, {lost['informin-cl']:.1f} and {lost['simcse']:.1f}")  # fmt: skip
+    behind = mean("study/shares", "simcse", fraction=0.001) - mean("study/shares", "micse", fraction=0.001)
+    yield f"which its paper has {73.68 - 67.94:.1f} points ahead of SimCSE on 0.1 %, is {behind:.1f} behind it here"
+    random = mean("study/rates", "is-bert", "start_dev_spearman", learning_rate=3e-5)
+    yield f"it have {random:.2f} before the first step"
+    yield f"({mean('study/stages', 'simcse', 'start_dev_spearman'):.2f} on STS-B dev)"
+    sds = {method: of("study/methods", method)[1] for method in ("micse", "whitenedcse", "infocse")}
+    assert f"{sds['micse']:.1f}" == f"{sds['whitenedcse']:.1f}"
+    yield (f"is {sds['micse']:.1f} for miCSE and WhitenedCSE, {sds['infocse']:.1f} for InfoCSE (two seeds each) and "
+           f"{sd:.1f} and {informin_sd:.1f} for SimCSE and InforMin-CL")  # fmt: skip
+
+    def changed(method, **point):
+        return mean("study/ablations", method, **point) - mean("study/methods", method, seed=42)
+
+    groups = changed("whitenedcse", **{"head.num_groups": 8})
+    bare = changed("whitenedcse", head="mlp")
+    yield f"has {-bare:.1f} points less of the average, and with 8 groups instead of 128 {-groups:.1f} less"
+    yield f"three copies of a sentence have {changed('whitenedcse', **{'views.count': 2}):.1f} less than two"
+    yield (f"is {changed('micse', **{'ami.weight': 0.0}):.1f} points above and "
+           f"{-changed('micse', **{'contrastive.queue_size': 0}):.1f} below the default")  # fmt: skip
+    yield f"it is {changed('infocse', **{'auxiliary-mlm.weight': 0.1, 'auxiliary-mlm.rate': None}):.1f} points higher"
+    yield f"InforMin-CL with lambda 40 instead of 0.4 has {changed('informin-cl'):.1f} more"
+    yield f"SimCSE has {-changed('simcse'):.1f} points less"
+    staged = {m: mean("study/methods", m, seed=42) - mean("study/stages", m) for m in ("infocse", "simcse")}
+    yield f"InfoCSE ends {staged['infocse']:.1f} points lower than without it, and SimCSE {staged['simcse']:.1f}"
+    transfer = {Path(r["model"]).name: r["average"] for r in measured("study/transfer.json")}
+    less = transfer["start-first-last-avg"] - transfer["is-bert"]
+    yield f"has {less:.1f} less than the untrained mean of the first and last layer"
+
+
+def measured(file):
+    return json.loads((RESULTS / file).read_text("utf-8"))
+
+
+def first_study():
+    low = {
+        (method, limit): of("low-shot", method, "best_dev_spearman", limit=limit)
+        for method in ("simcse", "micse")
+        for limit in (16, 320)
+    }
+    start = mean("low-shot", "simcse", "start_dev_spearman")
+    for method, title in (("simcse", "simcse"), ("micse", "micse, without warm-up")):
+        cells = [f"{low[method, limit][0]:.2f} ± {low[method, limit][1]:.2f}" for limit in (16, 320)]
+        yield f"| {title} | 2 | {' | '.join(cells)} |"
+    yield f"twenty steps of 16, from {start:.2f}"
+    gains = [low["simcse", limit][0] - start for limit in (16, 320)]
+    yield f"gains {gains[0]:.2f} from the sixteen and {gains[1]:.2f} from the 320"
+    yield f"a standard deviation of up to {max(sd for _, sd in low.values()):.2f} over them"
+    yield f"it has {start:.2f} on STS-B dev"
+    first = mean("first-sweep", "is-bert", "best_dev_spearman", learning_rate=1e-5)
+    lost = [first - mean("first-sweep", "is-bert", "final_dev_spearman", learning_rate=r) for r in (1e-5, 1e-4)]
+    yield f"At 1e-5 and 1e-4 it loses {lost[0]:.1f} and {lost[1]:.0f} points on STS-B dev"
+    before = mean("first-study", "is-bert", "start_dev_spearman")
+    yield f"An IS-BERT run starts at {before:.1f} and not at {start:.2f}"
+    ahead = mean("first-sweep", "infocse", learning_rate=3e-5) - mean("first-study", "simcse")
+    yield f"it is {ahead:.1f} points ahead of SimCSE on the seven"
+    once = {method: mean("first-study", method, seed=42) for method in ("simcse", "whitenedcse")}
+    again = {method: mean("inside-study", method) for method in once}
+    went = {method: f"from {once[method]:.2f} to" for method in once}
+    yield f"{went['simcse']} {again['simcse']:.2f}, WhitenedCSE {went['whitenedcse']} **{again['whitenedcse']:.2f}**"
+    yield f"in the first study, is {again['whitenedcse'] - again['simcse']:.1f} here"
+
+
+SAID = {"results": results, "own-data": own_data, "first-study": first_study}
+
+
+def page(name):
+    return (DOCS / "studies" / f"{name}.md").read_text("utf-8")
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_the_text_says_is_in_the_files(name):
+    """Each sentence is computed, and must stand on the page as it comes out."""
+    text = words(page(name))
+    missing = [said for said in SAID[name]() if words(said) not in text]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_no_number_has_no_file_behind_it(name):
+    text = page(name)
+    tables = re.compile(r"<!-- ((?!/|printed)[\w-]+) -->\n(.*?)<!-- /\1 -->", re.DOTALL)
+    pool = [float(value) for _, table in tables.findall(text) for value in NUMBER.findall(table)]
+    text = tables.sub("", text)
+    for region in re.findall(r"\n#+ [^\n]*\n(?:(?!\n#+ ).)*?<!-- printed -->.*?<!-- /printed -->", text, re.DOTALL):
+        assert re.search(r"\bnot\s+kept\b|None of these numbers is kept", region), region[:80]
+    text = re.sub(r"<!-- printed -->.*?<!-- /printed -->", "", text, flags=re.DOTALL)
+    text = re.sub(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", " ", text, flags=re.DOTALL)
+    text = words(text)
+    for said in SAID[name]():
+        text = text.replace(words(re.sub(r"`[^`]*`", " ", said)), " ")
+
+    def known(number):
+        half = 0.5 * 10 ** -len(number.split(".")[1]) + 1e-9
+        return number in OTHERS[name] or any(abs(value - float(number)) <= half for value in pool)
+
+    unknown = [text[max(at.start() - 60, 0) : at.end() + 20] for at in NUMBER.finditer(text) if not known(at[0])]
+    assert unknown == []
