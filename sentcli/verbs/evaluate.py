@@ -101,6 +101,7 @@ def evaluate(
     model: Models,
     kind: Kind | None = None,
     pair_fields: PairFields = None,
+    skip_empty: bool = False,
     group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
@@ -136,7 +137,7 @@ def evaluate(
         raise InputError(f"-m {twin} is given twice")
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
-    tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields)
+    tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
     if any(task.kind == "retrieval" for task in tasks) and options.on_cpu:
         from sentcli.search.exact import require_faiss
 
@@ -149,6 +150,8 @@ def evaluate(
     for evaluated in models:
         protocol = _protocol(tasks, evaluated, pair_fields, significance.DRAWS)
         scores = score_model(evaluated, tasks, "evaluate", protocol)
+        of_data = {task.name: task.counts for task in tasks}
+        scores.tasks = [replace(score, facts={**score.facts, **of_data[score.task]}) for score in scores.tasks]
         with console.working(f"{evaluated.name}: measuring the speed"):
             scores.cost = costs.measure(evaluated, sample)
         scores.finish()
