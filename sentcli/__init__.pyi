@@ -263,11 +263,11 @@ def evaluate(
     """Score models on data of your own, and compare them and what they cost.
 
     Args:
-        files: Tables (csv, tsv, jsonl or parquet, also gzipped), folders of them, or folders in BEIR layout.
+        files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
         model: A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.
-        kind: The kind of the tables; default: told from the columns.
+        kind: The kind of the tables; default: told from the names of the columns and from all values.
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
-        skip_empty: 
+        skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
         max_length: Tokens a text, special ones included; longer texts are cut and counted.

@@ -23,9 +23,9 @@ from sentcli.evaluation.labelled_tasks import LabelledTask, told
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
 from sentcli.evaluation.scores import AVERAGE, TaskScore
-from sentcli.io.labelled import PLACES, Kind, LabelledTable, range_of, read_table
+from sentcli.io.labelled import PLACES, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.readers import pair_files
-from sentcli.io.remote_names import is_remote
+from sentcli.io.remote_names import in_names, is_remote
 from sentcli.io.sources import expanded, open_source
 
 LEAST_ITEMS = 10
@@ -155,19 +155,24 @@ def _names(paths: Sequence[str]) -> list[str]:
     return names
 
 
-def _read(path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool) -> LabelledTable:
-    """Read a table, check that it has enough rows and no empty cell, and say what it was taken for."""
+def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpty) -> LabelledTable:
+    """Read a table of the user, which may have STS-B's layout; the arguments are those of `read_table`."""
     source = open_source(path)
     if fields is None and kind in (None, "scored") and pair_tables.is_stsb(source):
-        table = pair_tables.read_stsb_layout(source)
-    else:
-        table = read_table(source, kind=kind, fields=fields, on_empty="skip" if skip_empty else "error")
-    console.note(f"{path}: {table.taken}")
+        return pair_tables.read_stsb_layout(source)
+    return read_table(source, kind=kind, fields=fields, on_empty=on_empty)
+
+
+def _read(path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool) -> LabelledTable:
+    """Read a table, check that it has enough rows and no empty cell, and say what it was taken for."""
+    table = own_table(path, kind, fields, on_empty="skip" if skip_empty else "error")
+    name = in_names(path)
+    console.note(f"{name}: {table.taken}")
     if table.skipped:
-        console.warn(f"{path}: {table.skipped:,} rows with an empty cell are left out")
+        console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")
     if groups := table.contradictions():
         rows = " and ".join(f"{table.lines[row]}" for row in groups[0][:PLACES])
-        console.warn(f"{path}: {len(groups):,} texts have different labels in several rows, first {table.unit}s {rows}")
+        console.warn(f"{name}: {len(groups):,} texts have different labels in several rows, first {table.unit}s {rows}")
     _enough(table.name, len(table), "rows")
     return table
 

@@ -58,8 +58,8 @@ class LabelledTable:
     """What `lines` counts."""
     positive_word: str = "1"
     """The text that stands for 1 in the column of labels of 0/1 pairs."""
-    skipped: int = 0
-    """The number of rows with an empty cell that were left out."""
+    empty: tuple[tuple[int, str], ...] = ()
+    """The line and the column of each empty cell, if their rows were left out."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -92,6 +92,11 @@ class LabelledTable:
     def counts(self) -> dict[str, int]:
         """The numbers of rows that were left out for an empty cell, and of texts whose labels differ between rows."""
         return {"skipped_empty": self.skipped, "contradictions": len(self.contradictions())}
+
+    @property
+    def skipped(self) -> int:
+        """The number of rows with an empty cell that were left out."""
+        return len(dict(self.empty))
 
     def contradictions(self) -> list[list[int]]:
         """Return the rows, from 0, of equal texts whose labels, scores, classes or positives differ."""
@@ -133,14 +138,14 @@ def read_table(
     texts: list[list[str]] = [[] for _ in range(text_columns(kind, names))]
     values: list[Any] | None = [] if len(texts) < len(names) else None
     lines: list[int] = []
-    empty: dict[int, str] = {}
+    empty: list[tuple[int, str]] = []
     for line, record in labelled_records(source, fields):
         try:
             row = [_value(record, name, names, present) for name in names]
             if source.format == "sheet":  # as an empty cell of csv
                 row = ["" if cell is None else cell for cell in row]
             if on_empty != "keep" and (lacking := [n for n, cell in zip(names, row, strict=True) if is_empty(cell)]):
-                empty[line] = lacking[0]
+                empty += [(line, name) for name in lacking]
                 continue
             for column, name, cell in zip(texts, names, row, strict=False):
                 column.append(_text(cell, name))
@@ -152,10 +157,10 @@ def read_table(
     if empty and on_empty == "error":
         raise empty_cells(source, empty)
     if not lines:
-        raise DataError(source.name, "every row has an empty cell")
+        raise empty_cells(source, empty)
     word = next((word for word, value in layout.words.items() if value == 1), "1")
     of_rows = (tuple(texts), values, lines, source.unit)
-    return LabelledTable(source.name, kind, names, *of_rows, positive_word=word, skipped=len(empty))
+    return LabelledTable(source.name, kind, names, *of_rows, positive_word=word, empty=tuple(empty))
 
 
 def is_empty(value: Any) -> bool:
@@ -163,11 +168,11 @@ def is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def empty_cells(source: Source, empty: dict[int, str]) -> DataError:
-    """Return the error of rows with an empty cell, given the column by the line; it names the first ten."""
-    (first, column), *others = empty.items()
+def empty_cells(source: Source, empty: list[tuple[int, str]]) -> DataError:
+    """Return the error of empty cells, given their lines and columns; it names the first ten."""
+    (first, column), *others = empty
     places = ", ".join(f"{source.unit} {line} ({name})" for line, name in others[: PLACES - 1])
-    more = f", as in {len(others):,} more rows: {places}{', ...' if len(others) >= PLACES else ''}" if others else ""
+    more = f", and {len(others):,} more cells: {places}{', ...' if len(others) >= PLACES else ''}" if others else ""
     problem = f"{column} is empty{more}; evaluate --skip-empty leaves such rows out"
     return DataError(source.name, problem, line=first, unit=source.unit)
 

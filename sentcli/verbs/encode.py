@@ -76,7 +76,7 @@ class WriteOptions:
     overwrite: Overwrite = False
 
 
-@verb("encode")
+@verb("encode", in_memory="for vectors of texts in memory call SentenceEncoder.load(MODEL).encode(texts)")
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
     output: Annotated[str | None, Flag("-o", metavar="OUT")] = None,

@@ -117,14 +117,15 @@ def evaluate(
     anything is encoded.
 
     Args:
-        files: Tables (csv, tsv, jsonl or parquet, also gzipped), folders of them, or folders in BEIR layout.
-        kind: The kind of the tables; default: told from the columns.
+        files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
+        kind: The kind of the tables; default: told from the names of the columns and from all values.
+        skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
 
     \b
     Examples:
       sentcli evaluate dev.tsv -m minilm -m runs/simcse
-      sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2
+      sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2,is_duplicate
       sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m my-model --report models.html
       sentcli evaluate dev.tsv -m minilm -m runs/s1 -m runs/s2 --group "simcse=s*" --json dev.json
     """  # noqa: D301
