@@ -55,6 +55,8 @@ NEGATIVE = re.compile(r"(?:negatives?|hard_neg)(?:_(\d+))?")
 """The name of a column of negatives: ``negative``, ``negative_1``, ``negative_2`` and so on."""
 HEADS = sorted({*sum((*SENTENCES, *ANCHORS, *QUESTIONS), ()), *VALUES, *TEXTS, "negative"})
 YES, NO = frozenset({"1", "yes", "true"}), frozenset({"0", "no", "false"})
+MOST_LABELS = 50
+"""More different values are more than all ways to write yes and no."""
 FEW = 20
 """So many different long texts that repeat may be a label."""
 
@@ -123,9 +125,14 @@ def labelled_records(source: Source, fields: str | None = None) -> Iterator[tupl
         yield line, record
 
 
+def _by_head(present: Sequence[str]) -> dict[str, str]:
+    """Return the names of columns by their heads; of several with one head, that which is written so, or the first."""
+    return {head(name): name for name in reversed(present)} | {name: name for name in present if head(name) == name}
+
+
 def layouts(present: Sequence[str]) -> list[Layout]:
     """Return the layouts that the names of columns fit; negatives make triplets and no mere pairs."""
-    by_head = {head(name): name for name in reversed(present)}
+    by_head = _by_head(present)
     values = [name for name in VALUES if name in by_head]
     numbered = [(int(match[1] or 0), name) for name in by_head if (match := NEGATIVE.fullmatch(name))]
     negatives = [name for _, name in sorted(numbered)]
@@ -156,7 +163,7 @@ def layouts_of(kind: Kind, present: Sequence[str]) -> list[Layout]:
     if kind in ("scored", "binary"):
         found = [Layout((kind,), layout.columns) for layout in found if {"scored", "binary"} & set(layout.kinds)]
     else:
-        by_head = {head(name): name for name in reversed(present)}
+        by_head = _by_head(present)
         pairs = [pair for pair in (*ANCHORS, *QUESTIONS, *SENTENCES) if set(pair) <= by_head.keys()]
         found = [Layout((kind,), tuple(by_head[name] for name in pair)) for pair in pairs if kind == "pairs"]
     return found or [Layout((kind,), COLUMNS[kind])]  # reading names the columns that are missing
@@ -201,6 +208,8 @@ def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, i
     names = _given(fields, kind)
     columns = tuple(column for name in names for column in _resolved(name, present))
     layout = Layout((kind,) if kind else _kinds_named(columns), columns)
+    if not set(columns) <= set(present):
+        return layout  # reading names the column that is missing
     unnamed = kind is None and len(columns) == len(names) and not NEGATIVE.fullmatch(head(columns[-1]))
     return _by_values(source, layout, fields, unnamed=unnamed)
 
@@ -284,7 +293,7 @@ def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: b
                 raise _not_told(source, layout, column, values)
         return layout
     values = _values(source, columns[-1], fields)
-    found = look(values)
+    found = look(values) if values else kinds[0]  # reading names the first cell of a column without values
     if found is None or (found == "triplets" and found not in kinds):
         raise _not_told(source, layout, columns[-1], values)
     kind = found if found in kinds else kinds[0]
@@ -307,9 +316,8 @@ def look(values: Counter[str]) -> Kind | None:
     """
     if label_words(values):
         return "binary"
-    numbers = sum(count for value, count in values.items() if number_of(value) is not None or _form(value) in YES | NO)
-    if values and 2 * numbers >= values.total():
-        sure = [value for value in values if number_of(value) is not None or _form(value) in YES | NO]
+    sure = [value for value in values if number_of(value) is not None or value.casefold() in YES | NO]
+    if sure and 2 * sum(values[value] for value in sure) >= values.total():
         return "binary" if {_form(value) for value in sure} <= YES | NO else "scored"
     return (
         None
@@ -331,7 +339,10 @@ def label_words(values: Iterable[str]) -> dict[str, float] | None:
 
     Sure are 1/0, yes/no, y/n, true/false, t/f, and any word beside its negation: duplicate/not duplicate, or /not.
     """
-    forms = {value: _form(value) for value in values}
+    different = set(values)
+    if len(different) > MOST_LABELS:
+        return None
+    forms = {value: _form(value) for value in different}
     distinct = set(forms.values())
     if not distinct:
         return None
