@@ -39,6 +39,7 @@ BINARY = {
     b"\x93NUMPY": "a NumPy array",
     b"PK\x03\x04": "an archive (zip, docx, xlsx, npz)",
     b"%PDF": "a PDF document",
+    b"\xd0\xcf\x11\xe0": "an old Office file: save it as .xlsx or csv",
     b"PAR1": "Parquet: its name has to end in .parquet",
     b"\x1f\x8b": "compressed by gzip: its name has to end in .gz",
 }
@@ -214,9 +215,10 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
+        encoding = "utf-16" if b"\0" in raw else "latin1"
         problem = (
             f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; "
-            "convert the file first, for example: iconv -f latin1 -t utf-8"
+            f"convert the file first, for example: iconv -f {encoding} -t utf-8"
         )
         raise DataError(source.name, problem, line=number) from error
 

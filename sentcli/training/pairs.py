@@ -14,7 +14,7 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.pair_tables import is_stsb
 from sentcli.io.labelled import STSB_RANGE, range_of, read_table
-from sentcli.io.labelled_kinds import Kind, Layout, columns_of, layouts, tell
+from sentcli.io.labelled_kinds import IN_WORDS, Kind, Layout, columns_of, layouts, tell
 from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
 from sentcli.io.sources import open_source
 from sentcli.training.data import Subset, TrainingSentences, file_facts
@@ -151,7 +151,11 @@ def read_anchors(
     row_counts, paths, taken, blank, width = [], [], [], 0, 0
     for name in files:
         layout = layout_of([name], fields, kind)
-        table = read_table(name, kind="triplets" if layout and layout.kind == "triplets" else "pairs", fields=fields)
+        if layout is not None and layout.kind not in ("pairs", "triplets"):
+            raise DataError(
+                name, f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)}), while {files[0]} holds anchors"
+            )
+        table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
         taken.append(table.taken)
         width = width or len(table.texts)
         if len(table.texts) != width:

@@ -444,3 +444,16 @@ def test_several_negatives_of_json_lines_are_hard_negatives(invoke, tiny_bert, t
     assert "12 triplets" in said(result)
     views = json.loads((tmp_path / "m" / "sentcli.json").read_text())["method"]["views"]
     assert views["negatives"] == 2
+
+
+def test_a_second_file_of_another_kind_is_refused(invoke, tiny_bert, tables, tmp_path):
+    call = ("train", "--method", "simcse", "-m", tiny_bert, "-o", tmp_path / "m", "--data", tables["pairs"])
+    assert "binary.csv" in said(invoke(*call, "--data", tables["binary"], check=2))
+
+
+def test_a_dev_set_has_the_named_columns_whatever_their_case(invoke, tiny_bert, tables, tmp_path):
+    rows = [(f"is a {n} red", f"the {n}", ("no", "yes")[i % 2]) for i, n in enumerate(NOUNS)]
+    dev = table(tmp_path / "dev.csv", ("Q", "A", "V"), rows)
+    options = ("--pair-fields", "q,a,v", "--dev", dev, "--batch-size", 6, "--max-steps", 1)
+    result = train(invoke, tables["named"], tiny_bert, tmp_path / "m", *options, method="online-contrastive")
+    assert "0/1 pairs: Q, A, V; 6 of 12 are yes" in said(result)
