@@ -16,6 +16,7 @@ import re
 import shutil
 import sys
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
@@ -24,6 +25,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
+from xml.parsers import expat
 
 from sentcli import console
 from sentcli.errors import DataError, InputError, nearest, required
@@ -54,6 +56,10 @@ DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
 """The errors of a damaged gzip file."""
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 """What separates the fields of csv files; spreadsheets write semicolons where numbers have decimal commas."""
+DEFECTS = (ValueError, OSError, EOFError, RuntimeError)
+"""Other errors of damaged archives; RuntimeError is for encryption and compressions that are not known."""
+CONTENT = "content.xml"
+"""The part of an .ods file that holds its cells."""
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 MAX_FIELD = 2**31 - 1  # csv's default of 128 KiB is too small for a long document
 
@@ -316,13 +322,18 @@ def _sheet_rows(source: Source) -> Iterator[list[Any]]:
     calamine = required("python_calamine", "python-calamine", "sheets", purpose)
     try:
         with source.open() as handle:
-            workbook = calamine.CalamineWorkbook.from_filelike(io.BytesIO(handle.read()))
+            data = io.BytesIO(handle.read())
+        with zipfile.ZipFile(data) as archive:
+            if CONTENT in archive.namelist():  # python-calamine 0.9.1 reads .ods whose XML is broken without end
+                expat.ParserCreate().Parse(archive.read(CONTENT), True)
+        data.seek(0)
+        workbook = calamine.CalamineWorkbook.from_filelike(data)
         if len(workbook.sheet_names) > 1:
             _say_once(
                 f"{source.name}: of {len(workbook.sheet_names)} sheets the first is read, {workbook.sheet_names[0]!r}"
             )
         rows = workbook.get_sheet_by_index(0).to_python(skip_empty_area=False)
-    except (calamine.CalamineError, ValueError, OSError) as error:
+    except (calamine.CalamineError, zipfile.BadZipFile, expat.ExpatError, zlib.error, *DEFECTS) as error:
         raise DataError(source.name, f"not a readable spreadsheet ({error})") from error
     for number, row in enumerate(rows):
         yield [_cell(value) if number else str(_cell(value) or "") for value in row]

@@ -142,6 +142,13 @@ def test_what_is_no_workbook_is_told(tmp_path, monkeypatch):
     (tmp_path / "t.xlsx").write_text("question1,question2\n")
     with pytest.raises(DataError, match=r"t\.xlsx: not a readable spreadsheet"):
         read_table(str(tmp_path / "t.xlsx"))
+    broken = ods(tmp_path / "broken.ods")
+    with zipfile.ZipFile(tmp_path / "cut.ods", "w") as cut, zipfile.ZipFile(broken) as whole:
+        cut.writestr("mimetype", whole.read("mimetype"))
+        cut.writestr("content.xml", whole.read("content.xml").replace(b"</table:table>", b"<table:table"))
+        cut.writestr("META-INF/manifest.xml", "<manifest/>")
+    with pytest.raises(DataError, match=r"cut\.ods: not a readable spreadsheet"):  # the library alone never ends
+        read_table(str(tmp_path / "cut.ods"))
     monkeypatch.setitem(__import__("sys").modules, "python_calamine", None)
     with pytest.raises(MissingExtraError, match=r"csv in UTF-8.*sentcli\[sheets\]"):
         read_table(str(tmp_path / "t.xlsx"))
