@@ -15,7 +15,6 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.labelled_kinds import (
     COLUMNS,
     IN_WORDS,
-    KINDS,
     Kind,
     Layout,
     columns_of,
@@ -28,7 +27,7 @@ from sentcli.io.labelled_kinds import (
 )
 from sentcli.io.sources import Source, headless, is_id, kind_of, open_source
 
-__all__ = ["COLUMNS", "KINDS", "Kind", "LabelledTable", "columns_of", "kinds_of", "read_table", "tell"]
+__all__ = ["COLUMNS", "Kind", "LabelledTable", "columns_of", "kinds_of", "read_table", "tell"]
 
 OnEmpty = Literal["keep", "error", "skip"]
 STSB_RANGE = (0.0, 5.0)

@@ -13,13 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, permutations
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.sources import Source, header, headless, records
 
 Kind = Literal["scored", "binary", "pairs", "triplets", "retrieval", "labels"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     "scored": ("sentence1", "sentence2", "score"),
     "binary": ("sentence1", "sentence2", "label"),
