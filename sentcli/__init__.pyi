@@ -71,7 +71,7 @@ def train(
 
     Args:
         output: The folder of the trained model.
-        method: angle, cosent, ct, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, simcse, sts-regression, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
+        method: angle, cosent, ct, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, simcse, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         data: Text files, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.
@@ -83,7 +83,7 @@ def train(
         pooling: As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for whitening and the method of that name, own for sts-regression.
         device: auto, cpu, cuda, cuda:1, mps.
         text_field: Column of a table that holds the text.
-        pair_fields: Columns of labelled pairs: anchor, positive and perhaps negatives, or both sentences and the score; by default anchor, positive, negative or negative_1 ..., and sentence1, sentence2, score or label.
+        pair_fields: Columns of labelled data: anchor, positive and perhaps negatives, both sentences and the score or label, or text and class; by default the usual names (docs/labelled.md).
         text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of scored pairs.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are one run for each.
         score_range: sts-regression: the scores that stand for unrelated and for equal, if not the usual range (0 to 1, 5, 10 or 100, or -1 to 1) that holds all of them.
@@ -92,7 +92,7 @@ def train(
         subset_seed: Draw those of --limit or --fraction at random instead.
         no_leak: Leave out rows of labelled data that hold a text of the dev or test sets.
         dev: Labelled tables and folders in BEIR layout, as for evaluate; the first one decides which weights are kept.
-        kind: What the tables of --dev hold, if their columns do not tell: scored, binary, pairs, triplets or labels.
+        kind: What the tables of --dev hold, and that of --data, if they do not tell: scored, binary, pairs, triplets or labels.
         dev_limit: Score on N items of each dev set; of a retrieval set on N queries with their relevant documents and the best hits of the start model and of BM25.
         eval_data: A SentEval data/downstream folder: scores STS-B dev, and keeps the best weights if there is no --dev.
         eval_text: mlm and other losses on masked words: log their perplexity on this text.
@@ -246,6 +246,7 @@ def evaluate(
     model: list[str] | str,
     kind: Literal['scored', 'binary', 'pairs', 'triplets', 'retrieval', 'labels'] | None = None,
     pair_fields: str | None = None,
+    skip_empty: bool = False,
     group: list[str] | str | None = None,
     pooling: str | None = None,
     max_length: int | None = None,
@@ -262,10 +263,11 @@ def evaluate(
     """Score models on data of your own, and compare them and what they cost.
 
     Args:
-        files: Tables (csv, tsv, jsonl or parquet, also gzipped), folders of them, or folders in BEIR layout.
+        files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
         model: A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.
-        kind: The kind of the tables; default: told from the columns.
+        kind: The kind of the tables; default: told from the names of the columns and from all values.
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
+        skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
         max_length: Tokens a text, special ones included; longer texts are cut and counted.

@@ -70,9 +70,12 @@ class Data(Verbs):
       sentcli data list
       sentcli data get sts scifact
       sentcli data verify
+      sentcli data check faq.csv
     """  # noqa: D301
 
-    places: Mapping[str, str | type[Verbs]] = {"list": "data:list_sets", "get": "data:get", "verify": "data:verify"}
+    places: Mapping[str, str | type[Verbs]] = {
+        "list": "data:list_sets", "get": "data:get", "verify": "data:verify", "check": "data:check"
+    }  # fmt: skip
 
 
 class Analyze(Verbs):

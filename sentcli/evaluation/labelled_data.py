@@ -6,8 +6,8 @@ Everything is read and checked here, before a text is encoded.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ from sentcli.evaluation.labelled_tasks import LabelledTask, told
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
 from sentcli.evaluation.scores import AVERAGE, TaskScore
-from sentcli.io.labelled import Kind, LabelledTable, range_of, read_table
+from sentcli.io.labelled import PLACES, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.readers import pair_files
-from sentcli.io.remote_names import is_remote
+from sentcli.io.remote_names import in_names, is_remote
 from sentcli.io.sources import expanded, open_source
 
 LEAST_ITEMS = 10
@@ -46,6 +46,7 @@ class SetTask:
     draws: int = significance.DRAWS
     """0 leaves out intervals and samples."""
     kind: Kind = "retrieval"
+    counts: Mapping[str, int] = field(default_factory=dict)
     texts: Sequence[str] = ()
 
     @property
@@ -89,6 +90,7 @@ def load_tasks(
     fields: str | None = None,
     score_range: tuple[float, float] | None = None,
     draws: int = significance.DRAWS,
+    skip_empty: bool = False,
 ) -> list[LabelledTask]:
     """Read and check tables of labelled text and retrieval sets.
 
@@ -98,6 +100,7 @@ def load_tasks(
         fields: the columns of the tables, as for `labelled.read_table`.
         score_range: the lowest and the highest score that a table may have; None takes any, and tells the range.
         draws: samples of the items, for intervals and comparisons; 0 leaves them out.
+        skip_empty: leave out rows with an empty cell, which are an error otherwise.
 
     Returns:
         A task for each table and set, whose names are unique.
@@ -118,7 +121,7 @@ def load_tasks(
         if path in sets:
             tasks.append(SetTask(name, _checked_set(Path(path)), draws))
         else:
-            table = _read(path, kind, fields)
+            table = _read(path, kind, fields, skip_empty=skip_empty)
             tasks.append(_CHECKED[table.kind](table, name, draws, score_range))
     return tasks
 
@@ -152,17 +155,24 @@ def _names(paths: Sequence[str]) -> list[str]:
     return names
 
 
-def _read(path: str, kind: Kind | None, fields: str | None) -> LabelledTable:
-    """Read a table and check what holds for all kinds: enough rows, and a text in each column."""
+def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpty) -> LabelledTable:
+    """Read a table of the user, which may have STS-B's layout; the arguments are those of `read_table`."""
     source = open_source(path)
     if fields is None and kind in (None, "scored") and pair_tables.is_stsb(source):
-        table = pair_tables.read_stsb_layout(source)
-    else:
-        table = read_table(source, kind=kind, fields=fields)
-    for row in range(len(table)):
-        for column, texts in zip(table.columns, table.texts, strict=False):
-            if not texts[row].strip():
-                raise table.error(row, f"{column} is empty")
+        return pair_tables.read_stsb_layout(source)
+    return read_table(source, kind=kind, fields=fields, on_empty=on_empty)
+
+
+def _read(path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool) -> LabelledTable:
+    """Read a table, check that it has enough rows and no empty cell, and say what it was taken for."""
+    table = own_table(path, kind, fields, on_empty="skip" if skip_empty else "error")
+    name = in_names(path)
+    console.note(f"{name}: {table.taken}")
+    if table.skipped:
+        console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")
+    if groups := table.contradictions():
+        rows = " and ".join(f"{table.lines[row]}" for row in groups[0][:PLACES])
+        console.warn(f"{name}: {len(groups):,} texts have different labels in several rows, first {table.unit}s {rows}")
     _enough(table.name, len(table), "rows")
     return table
 
@@ -185,7 +195,7 @@ def _scored(table: LabelledTable, name: str, draws: int, score_range: tuple[floa
     for row, score in enumerate(pairs.gold):
         if not low <= score <= high:
             raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
-    return ScoredTask(sts.SimilarityTask(name, [pairs], draws), (low, high))
+    return ScoredTask(sts.SimilarityTask(name, [pairs], draws), (low, high), counts=table.counts)
 
 
 def _binary(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:

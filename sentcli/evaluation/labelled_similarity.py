@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class ScoredTask:
     ends: tuple[float, float]
     """The range of the scores."""
     kind: Kind = "scored"
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """As `LabelledTable.counts`."""
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ the model's prompt for queries, positives and negatives with that for documents,
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -35,6 +35,10 @@ class LabelledTask(Task, Protocol):
     @property
     def described(self) -> str:
         """What it holds, in words."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Rows with an empty cell that were left out, and contradictions, as `LabelledTable.counts`."""
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -72,6 +76,11 @@ class TableTask:
     def kind(self) -> Kind:
         """The kind of the table."""
         return self.table.kind
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """As `LabelledTable.counts`."""
+        return self.table.counts
 
     @property
     def texts(self) -> Sequence[str]:

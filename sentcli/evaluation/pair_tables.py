@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.evaluation.files import detokenised, fields, number
-from sentcli.io.labelled import COLUMNS, LabelledTable, columns_of, kinds_of, read_table
+from sentcli.io.labelled import COLUMNS, Kind, LabelledTable, columns_of, kinds_of, read_table, tell
 from sentcli.io.sources import Source, open_source, records
 
+PAIRS: tuple[Kind, ...] = ("scored", "pairs", "binary")
+"""The kinds of table that hold pairs, the first that fits is taken."""
 STSB_COLUMNS = 7
 """genre, file, year, id, score, sentence1, sentence2; some lines have the sources after them."""
 
@@ -41,8 +43,8 @@ def read(file: str, columns: str | None = None) -> PairTable:
     """Read a table of pairs.
 
     A file in STS-B's layout is read like `sts.read_stsb` reads it. Any other file is a table with the columns
-    ``sentence1``, ``sentence2`` and perhaps ``score``, or ``anchor`` and ``positive``. With scores, the pairs with the
-    highest score are positive; without them, all pairs are.
+    ``sentence1``, ``sentence2`` and perhaps ``score`` or ``label``, or ``anchor`` and ``positive``. With scores or
+    labels, the pairs with the highest are positive; without them, all pairs are.
 
     Args:
         file: csv, tsv, jsonl or parquet, also gzipped.
@@ -58,10 +60,12 @@ def read(file: str, columns: str | None = None) -> PairTable:
     if columns is not None and len(columns.split(",")) not in (2, 3):
         raise InputError(f"--pair-fields {columns}: expected the names of two or three columns, A,B or A,B,SCORE")
     if columns is not None:
-        return _table(read_table(source, kind="pairs" if columns.count(",") == 1 else "scored", fields=columns))
+        binary = columns.count(",") == 2 and tell(source, fields=columns).kind == "binary"
+        kind: Kind = "binary" if binary else "scored" if columns.count(",") == 2 else "pairs"
+        return _table(read_table(source, kind=kind, fields=columns))
     kinds = kinds_of(columns_of(source))
-    if "scored" in kinds or "pairs" in kinds:
-        return _table(read_table(source, kind="scored" if "scored" in kinds else "pairs"))
+    if found := next((kind for kind in PAIRS if kind in kinds), None):
+        return _table(read_table(source, kind=found))
     return _table(read_table(source, kind="pairs", fields=",".join(COLUMNS["scored"][:2])))
 
 

@@ -1,40 +1,41 @@
 """Tables of labelled text: scored pairs, 0/1 pairs, pairs of anchor and positive, triplets, and texts with a class.
 
-Training, evaluation and every command that takes ``--pair-fields`` read them here, from csv, tsv, jsonl and parquet.
+Training, evaluation and every command that takes ``--pair-fields`` read them here, from csv, tsv, jsonl, parquet and
+spreadsheets. `labelled_kinds` tells what a table holds.
 """
 
 from __future__ import annotations
 
-import math
-import re
+from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.sources import Source, is_id, kind_of, open_source, records
+from sentcli.io.labelled_kinds import (
+    COLUMNS,
+    IN_WORDS,
+    Kind,
+    Layout,
+    columns_of,
+    kinds_of,
+    labelled_records,
+    number_of,
+    sure_label,
+    tell,
+    text_columns,
+)
+from sentcli.io.sources import Source, headless, is_id, kind_of, open_source
 
-Kind = Literal["scored", "binary", "pairs", "triplets", "retrieval", "labels"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-COLUMNS: dict[Kind, tuple[str, ...]] = {
-    "scored": ("sentence1", "sentence2", "score"),
-    "binary": ("sentence1", "sentence2", "label"),
-    "pairs": ("anchor", "positive"),
-    "triplets": ("anchor", "positive", "negative"),
-    "labels": ("text", "label"),
-}
-"""The columns by which each kind of table is known; ``retrieval`` is a folder in BEIR layout and no table."""
-AFS_COLUMNS = ("sentence_1", "sentence_2", "regression_label")
-"""The columns of scored pairs in the Argument Facet Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016)."""
-SIMCSE_COLUMNS = ("sent0", "sent1", "hard_neg")
-"""The columns of the triplets that supervised SimCSE was trained on, ``sentcli data get nli``."""
-NEGATIVE = re.compile(r"negative(?:_(\d+))?")
-"""The name of a column of negatives: ``negative``, ``negative_1``, ``negative_2`` and so on."""
+__all__ = ["COLUMNS", "Kind", "LabelledTable", "columns_of", "kinds_of", "read_table", "tell"]
+
+OnEmpty = Literal["keep", "error", "skip"]
 STSB_RANGE = (0.0, 5.0)
 """The scores of STS-B, from unrelated to equal."""
 RANGES = ((0.0, 1.0), STSB_RANGE, (0.0, 10.0), (0.0, 100.0), (-1.0, 1.0))
 """The usual ranges of scores; the first one that holds all scores of a table is taken."""
+PLACES = 10
+"""How many places of empty cells or of contradictions are named."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class LabelledTable:
     """The number of each row in the file, from 1."""
     unit: Literal["line", "row"] = "line"
     """What `lines` counts."""
+    positive_word: str = "1"
+    """The text that stands for 1 in the column of labels of 0/1 pairs."""
+    empty: tuple[tuple[int, str], ...] = ()
+    """The line and the column of each empty cell, if their rows were left out."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -64,75 +69,111 @@ class LabelledTable:
         values: Any = None if self.values is None else [self.values[row] for row in rows]
         return replace(self, texts=texts, values=values, lines=[self.lines[row] for row in rows])
 
+    @property
+    def taken(self) -> str:
+        """What the table was taken for, with its first row: ``0/1 pairs: a, b, label; 149 of 400 are 1; line 2:``."""
+        facts, values = f"{len(self):,} rows", self.values or []
+        if self.kind == "binary":
+            duplicates = "duplicate" in f"{self.columns[-1]} {self.positive_word}".casefold()
+            count = sum(value == 1 for value in values)
+            facts = f"{count:,} of {len(self):,} are {'duplicates' if duplicates else self.positive_word}"
+        elif self.kind == "scored":
+            facts = f"{len(self):,} pairs, scores from {min(map(float, values)):g} to {max(map(float, values)):g}"
+        elif self.kind == "labels":
+            facts = f"{len(self):,} texts of {len(set(values)):,} classes"
+        first = [repr(texts[0][:60]) for texts in self.texts] + [
+            value if isinstance(value, str) else f"{value:g}" for value in values[:1]
+        ]
+        example = f"{self.unit} {self.lines[0]}: {' | '.join(first)}"
+        return f"{IN_WORDS[self.kind]}: {', '.join(name.strip() for name in self.columns)}; {facts}; {example}"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of rows that were left out for an empty cell, and of texts whose labels differ between rows."""
+        return {"skipped_empty": self.skipped, "contradictions": len(self.contradictions())}
+
+    @property
+    def skipped(self) -> int:
+        """The number of rows with an empty cell that were left out."""
+        return len(dict(self.empty))
+
+    def contradictions(self) -> list[list[int]]:
+        """Return the rows, from 0, of equal texts whose labels, scores, classes or positives differ."""
+        by_texts: dict[Any, dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for row, texts in enumerate(zip(*self.texts, strict=True)):
+            key = (texts[0], *sorted(texts[1:])) if self.kind == "triplets" else tuple(sorted(texts))
+            value = texts[1] if self.values is None else self.values[row]
+            by_texts[key][value].append(row)
+        groups = by_texts.values() if self.kind != "pairs" else ()
+        return [sorted(row for rows in group.values() for row in rows) for group in groups if len(group) > 1]
+
     def error(self, row: int, problem: str) -> DataError:
         """Return the error that names the file and the line of a row, which is given by its position from 0."""
         return DataError(self.name, problem, line=self.lines[row], unit=self.unit)
 
 
-def columns_of(source: Source) -> list[str]:
-    """Return the names of the columns, which are those of the first row; an empty list if there is no row.
-
-    Raises:
-        InputError: for plain text, which has no columns.
-    """
-    if source.format == "txt":
-        raise InputError(
-            f"{source.name}: plain text has no columns; a table is a .csv, .tsv, .jsonl or .parquet file, also gzipped"
-        )
-    return next((list(record) for _, record in records(source)), [])
-
-
-def kinds_of(columns: Sequence[str]) -> list[Kind]:
-    """Return the kinds of table that these columns fit; a table with negatives holds triplets and no mere pairs."""
-    kinds: list[Kind] = [kind for kind, names in COLUMNS.items() if kind != "triplets" and set(names) <= set(columns)]
-    if "pairs" in kinds and any(map(NEGATIVE.fullmatch, columns)):
-        kinds[kinds.index("pairs")] = "triplets"
-    if set(AFS_COLUMNS) <= set(columns) and "scored" not in kinds:
-        kinds.append("scored")
-    if set(SIMCSE_COLUMNS) <= set(columns) and "triplets" not in kinds:
-        kinds.append("triplets")
-    return kinds
-
-
-def read_table(file: str | Source, *, kind: Kind | None = None, fields: str | None = None) -> LabelledTable:
+def read_table(
+    file: str | Source, *, kind: Kind | None = None, fields: str | None = None, on_empty: OnEmpty = "keep"
+) -> LabelledTable:
     """Read a table of labelled text.
 
     Args:
-        file: csv, tsv, jsonl or parquet, also gzipped; a path, or what `open_source` returned.
-        kind: of the table; None tells it from the columns.
+        file: csv, tsv, jsonl, parquet, xlsx or ods, also gzipped; a path, or what `open_source` returned.
+        kind: of the table; None tells it from the names of the columns, and then from all values.
         fields: other names of the columns, separated by commas: both sentences and the value for ``scored`` and
             ``binary``, anchor and positive for ``pairs``, anchor, positive and at least one negative for ``triplets``,
-            text and class for ``labels``. Without a kind, two columns are pairs; three are triplets if the third holds
-            texts, 0/1 pairs if it holds zeros and ones, and scored pairs if it holds other numbers.
+            text and class for ``labels``. Without a kind, two columns are pairs; of three, all values of the third
+            decide between 0/1 pairs, scored pairs and triplets.
+        on_empty: what becomes of rows with an empty cell in one of the columns: texts are kept, all are an error, or
+            the rows are left out and counted.
 
     Raises:
         InputError: if there is no such file, it has no columns, or `fields` does not fit the kind.
         DataError: if the columns fit no kind or several, a column is missing, or a value is null or of another type.
     """
     source = open_source(file) if isinstance(file, str) else file
-    present = columns_of(source)
-    if not present:
-        raise DataError(source.name, "the table is empty: there is no row")
-    names = _given(fields, kind) if fields is not None else None
-    if kind is None:
-        kind = _told(source, present) if names is None else _told_of(names, source)
-    if names is None:
-        names = usual_columns(kind, present)
-    texts: list[list[str]] = [[] for _ in range(_text_columns(kind, names))]
+    layout = tell(source, kind=kind, fields=fields)
+    kind, names, present = layout.kind, layout.columns, columns_of(source, fields)
+    texts: list[list[str]] = [[] for _ in range(text_columns(kind, names))]
     values: list[Any] | None = [] if len(texts) < len(names) else None
     lines: list[int] = []
-    unit: Literal["line", "row"] = "row" if source.format == "parquet" else "line"
-    for line, record in records(source):
+    empty: list[tuple[int, str]] = []
+    for line, record in labelled_records(source, fields):
         try:
-            row = [_value(record, name, names) for name in names]
-            for column, name, text in zip(texts, names, row, strict=False):
-                column.append(_text(text, name))
+            row = [_value(record, name, names, present) for name in names]
+            if source.format == "sheet":  # as an empty cell of csv
+                row = ["" if cell is None else cell for cell in row]
+            if on_empty != "keep" and (lacking := [n for n, cell in zip(names, row, strict=True) if is_empty(cell)]):
+                empty += [(line, name) for name in lacking]
+                continue
+            for column, name, cell in zip(texts, names, row, strict=False):
+                column.append(_text(cell, name))
             if values is not None:
-                values.append(_label(row[-1], names[-1], kind))
+                values.append(_label(row[-1], names[-1], layout))
         except ValueError as error:
-            raise DataError(source.name, str(error), line=line, unit=unit) from None
+            raise DataError(source.name, str(error), line=line, unit=source.unit) from None
         lines.append(line)
-    return LabelledTable(source.name, kind, tuple(names), tuple(texts), values, lines, unit)
+    if empty and on_empty == "error":
+        raise empty_cells(source, empty)
+    if not lines:
+        raise empty_cells(source, empty)
+    word = next((word for word, value in layout.words.items() if value == 1), "1")
+    of_rows = (tuple(texts), values, lines, source.unit)
+    return LabelledTable(source.name, kind, names, *of_rows, positive_word=word, empty=tuple(empty))
+
+
+def is_empty(value: Any) -> bool:
+    """Tell whether a cell holds nothing: null, or nothing but white space."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def empty_cells(source: Source, empty: list[tuple[int, str]]) -> DataError:
+    """Return the error of empty cells, given their lines and columns; it names the first ten."""
+    (first, column), *others = empty
+    places = ", ".join(f"{source.unit} {line} ({name})" for line, name in others[: PLACES - 1])
+    more = f", and {len(others):,} more cells: {places}{', ...' if len(others) >= PLACES else ''}" if others else ""
+    problem = f"{column} is empty{more}; evaluate --skip-empty leaves such rows out"
+    return DataError(source.name, problem, line=first, unit=source.unit)
 
 
 def range_of(scores: Sequence[float]) -> tuple[float, float]:
@@ -148,96 +189,40 @@ def range_of(scores: Sequence[float]) -> tuple[float, float]:
     return usual
 
 
-def _given(fields: str, kind: Kind | None) -> list[str]:
-    """Return the names in ``--pair-fields``, whose number has to fit the kind."""
-    names = [name.strip() for name in fields.split(",")]
-    expected = {
-        None: ("two names or more", 2, math.inf),
-        "pairs": ("the names of two columns, ANCHOR,POSITIVE (with negatives: --kind triplets)", 2, 2),
-        "triplets": ("the names of at least three columns, ANCHOR,POSITIVE,NEGATIVE[,NEGATIVE2...]", 3, math.inf),
-        "labels": ("the names of two columns, TEXT,LABEL", 2, 2),
-        "scored": ("the names of three columns, A,B,SCORE", 3, 3),
-        "binary": ("the names of three columns, A,B,LABEL", 3, 3),
-        "retrieval": ("no columns, since a retrieval set is a folder in BEIR layout", 0, 0),
-    }
-    words, least, most = expected[kind]
-    if not least <= len(names) <= most or not all(names) or len(set(names)) < len(names):
-        of_kind = f" with --kind {kind}" if kind else ""
-        raise InputError(f"--pair-fields {fields}{of_kind}: expected {words}, all different")
-    return names
-
-
-def _told(source: Source, present: Sequence[str]) -> Kind:
-    """Return the kind that the columns fit."""
-    kinds = kinds_of(present)
-    if len(kinds) == 1:
-        return kinds[0]
-    known = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in COLUMNS.items())
-    fit = f"fit {' and '.join(kinds)}" if kinds else f"fit no kind ({known})"
-    hint = f"--kind {'|'.join(kinds or COLUMNS)} chooses" + ("" if kinds else ", --pair-fields A,B[,C] names columns")
-    raise DataError(source.name, f"the columns {', '.join(present)} {fit}; {hint}")
-
-
-def _told_of(names: Sequence[str], source: Source) -> Kind:
-    """Return the kind of a table whose columns are named but whose kind is not, by what the third column holds."""
-    if len(names) != 3:
-        return "pairs" if len(names) == 2 else "triplets"
-    numbers = [_number(record.get(names[2])) for _, record in records(source)]
-    if numbers[0] is None:
-        return "triplets"
-    return "binary" if set(numbers) <= {0, 1} else "scored"
-
-
-def usual_columns(kind: Kind, present: Sequence[str]) -> list[str]:
-    """Return the columns that a kind is read from; a triplet has as many negatives as there are such columns."""
-    if kind == "retrieval":
-        raise InputError("a retrieval set is a folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/), no table")
-    if kind == "scored" and set(AFS_COLUMNS) <= set(present):
-        return list(AFS_COLUMNS)
-    if kind == "triplets" and set(SIMCSE_COLUMNS) <= set(present):
-        return list(SIMCSE_COLUMNS)
-    if kind == "triplets" and (negatives := [name for name in present if NEGATIVE.fullmatch(name)]):
-        return [*COLUMNS["pairs"], *sorted(negatives, key=lambda name: int(name.partition("_")[2] or 0))]
-    return list(COLUMNS[kind])
-
-
-def _text_columns(kind: Kind, names: Sequence[str]) -> int:
-    return len(names) if kind in ("pairs", "triplets") else len(names) - 1
-
-
-def _value(record: dict[str, Any], name: str, names: Sequence[str]) -> Any:
+def _value(record: dict[str, Any], name: str, names: Sequence[str], present: Sequence[str]) -> Any:
     if name not in record:
+        if name in present and list(record) == list(present[: len(record)]):
+            raise ValueError(f"no column {name!r}: this row has {len(record)} of {len(present)} columns")
         has = f"this row has {', '.join(record) or 'none'}"
         needed = f"the columns {', '.join(names)} are read; --pair-fields names others"
-        raise ValueError(f"no column {name!r}{nearest(name, list(record))}; {has}; {needed}")
-    if record[name] is None:
-        raise ValueError(f"{name} is null")
+        no_header = "; the table seems to have no header line" if headless(list(record)) else ""
+        raise ValueError(f"no column {name!r}{nearest(name, list(record))}; {has}; {needed}{no_header}")
     return record[name]
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name} is {value!r}, expected a text")
+        raise ValueError(f"{name} is null" if value is None else f"{name} is {value!r}, expected a text")
     return value
 
 
-def _label(value: Any, name: str, kind: Kind) -> float | str:
+def _label(value: Any, name: str, layout: Layout) -> float | str:
     """Return a score, a label 0 or 1, or the name of a class."""
-    if kind == "labels":
+    if value is None:
+        raise ValueError(f"{name} is null")
+    if layout.kind == "labels":
         if not is_id(value) and not isinstance(value, bool):
             raise ValueError(f"{name} is {kind_of(value)}, not the name of a class")
         return str(value)
-    number = _number(value)
-    if number is None:
-        raise ValueError(f"the {'label' if kind == 'binary' else 'score'} {value!r} is not a number")
-    if kind == "binary" and number not in (0, 1):
-        raise ValueError(f"the label {value!r} is neither 0 nor 1; --kind scored takes any numbers")
-    return number
-
-
-def _number(value: Any) -> float | None:
-    """Return a finite number, which may be written as text, or None."""
-    with suppress(TypeError, ValueError, OverflowError):
-        if math.isfinite(number := float(value)):
-            return number
-    return None
+    number = number_of(value)
+    if layout.kind == "scored":
+        if number is None:
+            hint = "; --kind binary takes labels" if sure_label(value) is not None else ""
+            raise ValueError(f"the score {value!r} is not a number{hint}")
+        return number
+    known = layout.words.get(str(value).strip())
+    label = sure_label(value) if known is None else known
+    if label is None:
+        scored = "; --kind scored takes any numbers" if number is not None else f"; correct or remove this {name}"
+        raise ValueError(f"the label {value!r} is neither 0 nor 1{scored}")
+    return label

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, Column, cast, check_held, kinds_of, merged, name_of
-from sentcli.io.sources import FORMATS, Source, is_id, kind_of, lines_and_places, records
+from sentcli.io.sources import FORMATS, Source, header, headless, is_id, kind_of, lines_and_places, records
 
 OnNull = Literal["error", "empty", "skip"]
 
@@ -93,16 +93,18 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
         DataError: for a row whose text or id is missing or of another type.
     """
     text_field = "text" if source.format == "txt" else options.text_field
-    unit = "row" if source.format == "parquet" else "line"
+    unit = source.unit
     id_field: str | None = None
     number, has_text_field = -1, False
     for number, (line, record) in enumerate(records(source)):
         has_text_field = has_text_field or text_field in record
         if number == 0:
             id_field = _id_field(source, record, options)
-            if text_field not in record and (source.format != "jsonl" or options.on_null == "error"):
-                columns = ", ".join(record) or "none"
+            names = header(source) or list(record)
+            if text_field not in names and (source.format != "jsonl" or options.on_null == "error"):
+                columns = ", ".join(names) or "none"
                 problem = f"no column {text_field!r}; it has: {columns}. Choose one with --text-field"
+                problem += ", or put a header line above the first row" if headless(names) else ""
                 raise DataError(source.name, problem, line=line, unit=unit)
         text = record.get(text_field)
         if text is None:
@@ -298,7 +300,7 @@ class TextCollector:
     def read(self, source: Source) -> int:
         """Add the texts of a source, up to the limit, and return how many were added."""
         before, first = len(self.starts), self.ends[-1] if self.ends else 0
-        in_place = source.format == "txt" and not source.gzipped
+        in_place = source.format == "txt" and not source.gzipped and source.wide_encoding() is None
         with source.path.open("rb") if in_place else tempfile.TemporaryFile(prefix="sentcli-texts-") as file:
             for place, size, text in lines_and_places(source) if in_place else self._copied(source, file):
                 if self.full:

@@ -1,4 +1,4 @@
-"""Read input files as records: txt, csv, tsv, jsonl and parquet, each also gzipped, and standard input.
+"""Read input files as records: txt, csv, tsv, jsonl, parquet and spreadsheets, each also gzipped, and standard input.
 
 A name with a scheme, such as ``s3://bucket/file.jsonl``, is a file elsewhere, which is copied first; see `remote`.
 
@@ -7,6 +7,7 @@ Every error names the file and the line.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -15,30 +16,50 @@ import re
 import shutil
 import sys
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
+from xml.parsers import expat
 
-from sentcli.errors import DataError, InputError, nearest
+from sentcli import console
+from sentcli.errors import DataError, InputError, nearest, required
 from sentcli.io import remote
 from sentcli.io.digests import file_digest
 from sentcli.io.remote_names import SCHEMES, is_remote, public_name
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
+    ".xlsx": "sheet", ".ods": "sheet",
 }  # fmt: skip
 BINARY = {
     b"\x93NUMPY": "a NumPy array",
     b"PK\x03\x04": "an archive (zip, docx, xlsx, npz)",
     b"%PDF": "a PDF document",
+    b"\xd0\xcf\x11\xe0": "an old Office file: save it as .xlsx or csv",
     b"PAR1": "Parquet: its name has to end in .parquet",
     b"\x1f\x8b": "compressed by gzip: its name has to end in .gz",
 }
 """What a file is whose first bytes are these."""
 BOM = b"\xef\xbb\xbf"
+WIDE = {
+    codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}  # fmt: skip
+"""The encoding of text files that begin with these bytes, which Excel writes as "Unicode text"."""
+DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
+"""The errors of a damaged gzip file."""
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+"""What separates the fields of csv files; spreadsheets write semicolons where numbers have decimal commas."""
+DEFECTS = (ValueError, OSError, EOFError, RuntimeError)
+"""Other errors of damaged archives; RuntimeError is for encryption and compressions that are not known."""
+CONTENT = "content.xml"
+"""The part of an .ods file that holds its cells."""
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 MAX_FIELD = 2**31 - 1  # csv's default of 128 KiB is too small for a long document
 
@@ -57,9 +78,38 @@ class Source:
     without: tuple[str, ...] = ()
     """Columns of a Parquet file that are not read, such as vectors."""
 
+    @property
+    def unit(self) -> Literal["line", "row"]:
+        """What the numbers of `records` count; the header of a spreadsheet is row 1."""
+        return "row" if self.format in ("parquet", "sheet") else "line"
+
     def open(self) -> BinaryIO:
-        """Open the file, decompressed if it is gzipped."""
+        """Open the file, decompressed if it is gzipped, and as UTF-8 if it is UTF-16 or UTF-32 with a byte-order mark.
+
+        Raises:
+            DataError: if it begins like UTF-16 or UTF-32 and is neither.
+        """
+        encoding = self.wide_encoding()
+        if encoding is None:
+            return self._bytes()
+        with self._bytes() as handle:
+            try:
+                return io.BytesIO(handle.read().decode(encoding).encode("utf-8"))
+            except UnicodeError as error:
+                raise DataError(self.name, f"broken {encoding.upper()}: {error}") from error
+
+    def _bytes(self) -> BinaryIO:
         return cast(BinaryIO, gzip.open(self.path, "rb") if self.gzipped else self.path.open("rb"))
+
+    def wide_encoding(self) -> str | None:
+        """Return ``utf-16`` or ``utf-32`` for a text file with such a byte-order mark, else None."""
+        if self.unit == "row":
+            return None
+        with suppress(*DAMAGE):  # damage is reported by who reads on
+            with self._bytes() as handle:
+                first = handle.read(4)
+            return next((encoding for mark, encoding in WIDE.items() if first.startswith(mark)), None)
+        return None
 
     def described(self) -> dict[str, Any]:
         """Return the facts that identify the file: name, format, size and SHA-256."""
@@ -151,10 +201,12 @@ def records(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         DataError: if the file is damaged or not of its format.
     """
-    reader = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet}[source.format]
+    reader = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet, "sheet": _sheet}[
+        source.format
+    ]
     try:
         yield from reader(source)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except DAMAGE as error:
         raise DataError(source.name, f"damaged gzip file ({error})") from error
 
 
@@ -169,9 +221,10 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
+        encoding = "utf-16" if b"\0" in raw else "latin1"
         problem = (
             f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; "
-            "convert the file first, for example: iconv -f latin1 -t utf-8"
+            f"convert the file first, for example: iconv -f {encoding} -t utf-8"
         )
         raise DataError(source.name, problem, line=number) from error
 
@@ -192,27 +245,105 @@ def _text(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, {"text": line}
 
 
-def _csv(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    csv.field_size_limit(MAX_FIELD)
-    if source.format == "tsv":  # as registered with IANA, without quoting: a quotation mark is a normal character
-        reader = csv.reader(_lines(source), delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        reader = csv.reader(_lines(source), strict=True)
+def header(source: Source) -> list[str]:
+    """Return the names of the columns in the first line of csv, tsv or a spreadsheet; an empty list for other formats.
+
+    Raises:
+        DataError: if it names a column twice.
+    """
+    names: list[str] = []
     try:
-        header = next(reader, None)
-        if header is None:
-            return
-        if len(set(header)) != len(header):
-            raise DataError(source.name, f"the header names a column twice: {', '.join(header)}", line=1)
+        if source.format in ("csv", "tsv"):
+            names = next(_csv_reader(source), [])
+    except csv.Error as error:
+        raise DataError(source.name, f"broken {source.format}: {error}", line=1) from error
+    except DAMAGE as error:
+        raise DataError(source.name, f"damaged gzip file ({error})") from error
+    if source.format == "sheet":
+        names = next(_sheet_rows(source), [])
+    named = [name for name in names if name or source.format != "sheet"]
+    if len(set(named)) != len(named):
+        problem = "line 1 seems to be a row and no header" if headless(names) else "the header names a column twice"
+        raise DataError(source.name, f"{problem}: {', '.join(names)}", line=1)
+    return names
+
+
+def headless(names: Iterable[str]) -> bool:
+    """Tell whether names of columns are rather the values of a row: numbers, or sentences of more than four words."""
+    return any(re.fullmatch(r"-?\d+([.,]\d+)?", name.strip()) or len(name.split()) > 4 for name in names)
+
+
+def _csv_reader(source: Source) -> Any:
+    """Return the reader of the rows of csv or tsv; what separates csv is told from the first line."""
+    csv.field_size_limit(MAX_FIELD)
+    lines = _lines(source)
+    if source.format == "tsv":  # as registered with IANA, without quoting: a quotation mark is a normal character
+        return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    first = next(lines, "")
+    names = re.sub(r'"[^"]*"', "", first)
+    separator = max(SEPARATORS, key=names.count)
+    if separator != ",":
+        _say_once(f"{source.name}: the first line is separated by {SEPARATORS[separator]}, so all lines are read so")
+    return csv.reader(chain([first] if first else [], lines), delimiter=separator, strict=True)
+
+
+@cache
+def _say_once(message: str) -> None:
+    console.note(message)
+
+
+def _csv(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    names, reader = header(source), _csv_reader(source)
+    next(reader, None)
+    try:
         for row in reader:
             if not row:  # a blank line
                 continue
-            if len(row) > len(header):
-                problem = f"{len(row)} fields, but the header names {len(header)}"
+            if len(row) > len(names):
+                problem = f"{len(row)} fields, but the header names {len(names)}"
                 raise DataError(source.name, problem, line=reader.line_num)
-            yield reader.line_num, dict(zip(header, row, strict=False))
+            yield reader.line_num, dict(zip(names, row, strict=False))
     except csv.Error as error:
         raise DataError(source.name, f"broken {source.format}: {error}", line=reader.line_num) from error
+
+
+def _sheet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    names = header(source)
+    rows = _sheet_rows(source)
+    next(rows, None)
+    for number, row in enumerate(rows, 2):
+        if any(cell is not None for cell in row):
+            yield number, {name: cell for name, cell in zip(names, row, strict=False) if name}
+
+
+def _sheet_rows(source: Source) -> Iterator[list[Any]]:
+    """Yield the rows of the first sheet of a spreadsheet, the names of the columns as text; an empty cell is None."""
+    purpose = f"{source.name}: a spreadsheet, unless it is saved as csv in UTF-8,"
+    calamine = required("python_calamine", "python-calamine", "sheets", purpose)
+    try:
+        with source.open() as handle:
+            data = io.BytesIO(handle.read())
+        with zipfile.ZipFile(data) as archive:
+            if CONTENT in archive.namelist():  # python-calamine 0.9.1 reads .ods whose XML is broken without end
+                expat.ParserCreate().Parse(archive.read(CONTENT), True)
+        data.seek(0)
+        workbook = calamine.CalamineWorkbook.from_filelike(data)
+        if len(workbook.sheet_names) > 1:
+            _say_once(
+                f"{source.name}: of {len(workbook.sheet_names)} sheets the first is read, {workbook.sheet_names[0]!r}"
+            )
+        rows = workbook.get_sheet_by_index(0).to_python(skip_empty_area=False)
+    except (calamine.CalamineError, zipfile.BadZipFile, expat.ExpatError, zlib.error, *DEFECTS) as error:
+        raise DataError(source.name, f"not a readable spreadsheet ({error})") from error
+    for number, row in enumerate(rows):
+        yield [_cell(value) if number else str(_cell(value) or "") for value in row]
+
+
+def _cell(value: Any) -> Any:
+    """Return a whole number as such, since spreadsheets keep all numbers as floats, and None for an empty cell."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return None if value == "" else value
 
 
 def _jsonl(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:

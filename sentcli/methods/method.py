@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead, NoHead
@@ -12,6 +12,9 @@ from sentcli.methods.modules import CNN, Fit, Twin
 from sentcli.methods.settings import Settings
 from sentcli.methods.views import VIEWS, Copies, ViewMaker
 from sentcli.objectives import OBJECTIVES, InBatchNegatives, Objective
+
+if TYPE_CHECKING:
+    from sentcli.io.labelled_kinds import Kind
 
 RESERVED = {
     *("head", "views", "cnn", "twin", "fit", "settings", "objectives", "name", "title", "stage", "recipe", "file"),
@@ -83,6 +86,26 @@ class Method:
         settings = replace(self.settings, max_length=TEXT_LENGTH)
         head = NoHead() if isinstance(self.head, MLPHead) else self.head
         return replace(self, views=views, objectives=objectives, head=head, settings=settings)
+
+    @property
+    def needs(self) -> str:
+        """The data that it learns from, in words."""
+        if self.views.reads == "scores":
+            labels = any(term.needs_labels for term in self.objectives.values())
+            return "pairs with the labels 0 and 1" if labels else "scored pairs"
+        return "texts with a class" if self.views.reads == "classes" else "plain text, or pairs of anchor and positive"
+
+    def takes(self, kind: Kind | None) -> bool:
+        """Return whether the method learns from a kind of table as it is; None stands for texts without labels."""
+        terms, reads = self.objectives.values(), self.views.reads
+        if kind in ("scored", "binary"):
+            return reads == "scores" and (kind == "binary" or not any(term.needs_labels for term in terms))
+        if kind == "labels" or reads != "sentences":
+            return kind == "labels" and reads == "classes"
+        if kind is None or self.fit is not None:
+            return kind is None
+        contrasts = any(term.views >= 2 for term in terms) and not any(term.one_sentence for term in terms)
+        return contrasts and (kind == "pairs" or any(term.takes_hard_negatives for term in terms))
 
     def describe(self, *, changed_only: bool = False) -> dict[str, Any]:
         """Return the name and all settings except the shared ones, for reports and model cards.

@@ -26,7 +26,7 @@ class TrainingText(Protocol):
 
     @property
     def scores(self) -> Sequence[float] | None:
-        """The score of each pair, between 0 and 1."""
+        """The score of each pair, between 0 and 1, or the number of the class of each sentence."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BatchTexts:
     views: list[list[str]]
     """B texts for each view; a single list stands for all views."""
     labels: npt.NDArray[np.float32] | None = None
-    """The score of each row, between 0 and 1."""
+    """The score of each row, between 0 and 1, or the number of its class."""
     matched: npt.NDArray[np.bool_] | None = None
     """Whether the views of each row show the same sentence; None if all rows do."""
 
@@ -46,7 +46,7 @@ class ViewMaker(Bounded):
 
     reads: ClassVar[str] = "sentences"
     """The rows of the data: ``sentences``, ``adjacent`` sentences, ``pairs`` of anchor and positive with hard
-    negatives, or pairs with ``scores``."""
+    negatives, pairs with ``scores``, or sentences with ``classes``."""
     one_sentence: ClassVar[bool] = True
     """Whether all views show one sentence, perhaps with changes."""
 
@@ -83,6 +83,20 @@ class Copies(ViewMaker):
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences once."""
         return BatchTexts([[corpus.sentences[i] for i in rows]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassedCopies(Copies):
+    """Two views of a sentence, which only dropout makes differ, and its class; the data has to have classes."""
+
+    reads: ClassVar[str] = "classes"
+    count: ClassVar[int] = 2  # type: ignore[misc]
+
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
+        """Return the sentences once, and the numbers of their classes."""
+        assert corpus.scores is not None
+        labels = np.array([corpus.scores[i] for i in rows], np.float32)
+        return replace(super().texts(rows, corpus, rng), labels=labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +246,7 @@ class Crops(ViewMaker):
 
 VIEWS: dict[str, type[ViewMaker]] = {
     "copies": Copies,
+    "classes": ClassedCopies,
     "span-mask": SpanMask,
     "random-pairs": RandomPairs,
     "scored-pairs": ScoredPairs,

@@ -11,9 +11,11 @@ from sentcli.objectives.contrastive import (
     InBatchNegatives,
     MultiPositive,
     NTXent,
+    SupervisedContrastive,
     info_nce,
     multi_positive_info_nce,
     nt_xent,
+    supervised_contrastive_loss,
 )
 from sentcli.objectives.jensen_shannon import JensenShannon, jensen_shannon_mi_loss
 from sentcli.objectives.masked_lm import MaskedLM
@@ -57,6 +59,7 @@ __all__ = [
     "Reconstruction",
     "ReplacedTokenDetection",
     "StatefulObjective",
+    "SupervisedContrastive",
     "Views",
     "Vocabulary",
     "angle_similarity",
@@ -71,4 +74,5 @@ __all__ = [
     "ranking_loss",
     "reconstruction_loss",
     "shuffled_group_whitening",
+    "supervised_contrastive_loss",
 ]

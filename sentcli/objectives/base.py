@@ -76,7 +76,7 @@ class Views:
     attentions: dict[int, Tensor] = field(default_factory=dict)
     """The attention weights ``[m, B, heads, T, T]`` of the layers that objectives need, by number from 0."""
     labels: Tensor | None = None
-    """The score of each pair of views, between 0 and 1 ``[B]``, if the data has scores."""
+    """The score of each pair of views, between 0 and 1, or the number of its class ``[B]``, if the data has any."""
     matched: Tensor | None = None
     """Whether the views of each row show the same sentence ``[B]``; None if all rows do."""
     paired: bool = False
@@ -139,6 +139,8 @@ class Objective(Bounded):
     """Whether it is also computed on rows whose views show different sentences."""
     needs_scores: ClassVar[bool] = False
     """Whether the data has to be scored pairs."""
+    needs_classes: ClassVar[bool] = False
+    """Whether the data has to be texts with classes."""
     needs_labels: ClassVar[bool] = False
     """Whether the scores have to be the labels 0 and 1."""
     one_sentence: ClassVar[bool] = False

@@ -17,7 +17,7 @@ from sentcli.evaluation.labelled_tasks import LabelledTask, TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.sampled_set import sampled
 from sentcli.evaluation.stores import digest
-from sentcli.io.labelled import Kind, columns_of
+from sentcli.io.labelled_kinds import Kind, columns_of, head
 from sentcli.io.remote_names import is_remote
 from sentcli.io.sources import open_source
 from sentcli.training.observer import STSB_DEV, dev_title, shown
@@ -86,8 +86,8 @@ def _fields(request: TrainRequest, file: str) -> str | None:
     if request.pair_fields is None or not (is_remote(file) or Path(file).is_file()):
         return None
     source = open_source(file)
-    present = [] if source.format == "txt" else columns_of(source)
-    return request.pair_fields if {name.strip() for name in request.pair_fields.split(",")} <= set(present) else None
+    present = [] if source.format == "txt" else columns_of(source, request.pair_fields)
+    return request.pair_fields if set(map(head, request.pair_fields.split(","))) <= set(map(head, present)) else None
 
 
 def tested_texts(task: LabelledTask) -> Sequence[str]:

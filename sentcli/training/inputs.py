@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
@@ -12,7 +12,7 @@ from sentcli.processes import is_first, launched
 from sentcli.training.data import TrainingSentences, read_corpus
 from sentcli.training.dev import DevSet, read_dev
 from sentcli.training.leaks import leaked_rows, without_rows
-from sentcli.training.pairs import read_adjacent, read_anchors, read_pairs
+from sentcli.training.pairs import read_adjacent, read_anchors, read_classes, read_pairs
 from sentcli.training.run_folder import check_run_folder
 from sentcli.training.task_text import PAIRS, read_task_text
 
@@ -61,7 +61,7 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
     dev = read_dev(request)
     leaked = []
-    if corpus.partners:
+    if corpus.partners or corpus.scores is not None:
         tested = sts.sentences([pairs for subsets in (test or {}).values() for pairs in subsets])
         leaked = leaked_rows(corpus, [*tested, *(text for dev_set in dev for text in dev_set.texts)])
     if request.no_leak:
@@ -81,6 +81,8 @@ def _check_objectives(method: Method) -> None:
         raise InputError(
             f"{scored[0]} needs scored pairs, which --method sts-regression (or --set views=scored-pairs) reads"
         )
+    if views.reads != "classes" and (classed := [name for name, term in terms if term.needs_classes]):
+        raise InputError(f"{classed[0]} needs texts with a class, columns text and label, which --method supcon reads")
     if not views.different_texts():
         return
     if of_one := [name for name, objective in terms if objective.one_sentence]:
@@ -116,12 +118,13 @@ def _check_data_options(request: TrainRequest, method: Method) -> None:
         raise InputError(f"--text-of is for methods that take plain text; {method.name} takes pairs here")
     if request.hold_out is not None and reads != "scores" and request.text_of is None:
         raise InputError("--hold-out leaves out scored pairs, which --method sts-regression and --text-of pairs read")
-    if request.pair_fields is not None and reads not in ("pairs", "scores") and request.text_of != PAIRS:
+    if request.pair_fields is not None and reads in ("sentences", "adjacent") and request.text_of != PAIRS:
         raise InputError(f"--pair-fields names the columns of pairs, and {method.name} takes single texts here")
 
 
 def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences, sts.Pairs | None]:
     """Return the training data, and the pairs that are held out."""
+    options: dict[str, Any]
     if method.fit is not None and not method.fit.needs_data:
         if request.data:
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
@@ -129,10 +132,12 @@ def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences
     _check_data_options(request, method)
     reads, files, subset = method.views.reads, request.data, request.subset
     if reads == "scores":
-        fields, hold_out, score_range = request.pair_fields, request.hold_out, request.score_range
-        return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=score_range)
+        options = {"hold_out": request.hold_out, "score_range": request.score_range, "kind": request.kind}
+        return read_pairs(files, fields=request.pair_fields, subset=subset, **options)
     if reads == "pairs":
-        return read_anchors(files, fields=request.pair_fields, subset=subset), None
+        return read_anchors(files, fields=request.pair_fields, subset=subset, kind=request.kind), None
+    if reads == "classes":
+        return read_classes(files, fields=request.pair_fields, subset=subset), None
     if reads == "adjacent":
         return read_adjacent(files, text_field=request.text_field, subset=subset), None
     if request.text_of is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
-from sentcli.io.labelled import STSB_RANGE, columns_of, kinds_of, range_of, read_table, usual_columns
+from sentcli.evaluation.pair_tables import is_stsb
+from sentcli.io.labelled import STSB_RANGE, range_of, read_table
+from sentcli.io.labelled_kinds import IN_WORDS, Kind, Layout, columns_of, layouts, tell
 from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
 from sentcli.io.sources import open_source
 from sentcli.training.data import Subset, TrainingSentences, file_facts
@@ -29,6 +32,7 @@ def read_pairs(
     subset: Subset | None = None,
     hold_out: str | None = None,
     score_range: tuple[float, float] | None = None,
+    kind: Kind | None = None,
 ) -> tuple[TrainingSentences, sts.Pairs | None]:
     """Read scored pairs of sentences, or pairs with the labels 0 and 1.
 
@@ -40,6 +44,7 @@ def read_pairs(
         subset: which of the pairs are trained on.
         hold_out: which pairs are left out: those of a file, named without its suffix, or a fold such as ``3/10``.
         score_range: the scores that become 0 and 1; None takes the first usual range that holds all scores.
+        kind: as for `layout_of`.
 
     Returns:
         The training pairs, and the pairs that are held out.
@@ -47,9 +52,10 @@ def read_pairs(
     subset = subset or Subset()
     limit = subset.read_limit if hold_out is None else None
     scored: list[tuple[str, str, float]] = []
-    row_counts, paths, names = [], [], [table for name in files for table in _tables(name)]
+    row_counts, paths, taken, names = [], [], [], [table for name in files for table in _tables(name)]
     for name in names:
-        path, pairs = _pairs(name, fields)
+        path, pairs, words = _pairs(name, fields, kind)
+        taken += [words] if words else []
         before = len(scored)
         for number, (first, second, score) in enumerate(pairs, 1):
             if len(scored) == limit:
@@ -72,28 +78,63 @@ def read_pairs(
     chosen = rest[subset.rows(len(rest))]
     sentences, partners, scores = (list(column) for column in zip(*(scored[i] for i in chosen), strict=True))
     facts = file_facts([(path.name, path) for path in paths], row_counts, chosen)
-    corpus = TrainingSentences(sentences, facts, 0, (partners,), scores, (low, high))
+    corpus = TrainingSentences(sentences, facts, 0, (partners,), scores, (low, high), tuple(taken))
     return corpus, None if hold_out is None else sts.scored(hold_out, [scored[i] for i in held_out])
 
 
-def columns_of_negatives(files: Sequence[str], fields: str | None = None) -> int | None:
-    """Return how many negatives each anchor of some tables has, or None for files that are not such tables.
+def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None = None) -> Layout | None:
+    """Return what the first file of training data holds; None for plain text, folders and tables without known columns.
 
     Args:
         files: of training data; the first one decides.
-        fields: names of the columns, as ``ANCHOR,POSITIVE[,NEGATIVE...]``.
+        fields: names of the columns, as ``ANCHOR,POSITIVE[,NEGATIVE...]``, ``A,B,SCORE`` or ``A,B,LABEL``.
+        kind: of a table that does not tell its kind; others are told.
+
+    Raises:
+        InputError: if there is no such file.
+        DataError: if the table fits several kinds, or with `fields` none.
     """
-    if fields is not None:
-        return len(fields.split(",")) - 2
-    source = None if files[0] == "-" or Path(files[0]).is_dir() else open_source(files[0])
-    if source is None or source.format == "txt":
+    if not files or files[0] == "-" or Path(files[0]).is_dir():
         return None
-    columns = columns_of(source)
-    kind = next((kind for kind in kinds_of(columns) if kind in ("triplets", "pairs")), None)
-    return None if kind is None else len(usual_columns(kind, columns)) - 2
+    source = open_source(files[0])
+    if fields is None and (source.format == "txt" or is_stsb(source) or not layouts(columns_of(source))):
+        return None
+    try:
+        return tell(source, fields=fields)
+    except InputError:
+        if kind is None:
+            raise
+        return tell(source, kind=kind, fields=fields)
 
 
-def read_anchors(files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None) -> TrainingSentences:
+def read_classes(files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None) -> TrainingSentences:
+    """Read texts with their classes, whose numbers become the scores; empty texts are left out and counted.
+
+    Args:
+        files: tables with the columns ``text`` and ``label``.
+        fields: other names of the columns, as ``TEXT,LABEL``.
+        subset: which of the rows are trained on.
+
+    Raises:
+        InputError: if there are fewer than two classes.
+    """
+    tables = [read_table(name, kind="labels", fields=fields) for name in files]
+    pairs = [[*zip(table.texts[0], map(str, table.values or []), strict=True)] for table in tables]
+    kept = [[pair for pair in of_file if pair[0].strip()] for of_file in pairs]
+    paths = [(Path(name).name, open_source(name).path) for name in files]
+    blank = sum(map(len, pairs)) - sum(map(len, kept))
+    corpus = _as_columns([pair for of_file in kept for pair in of_file], files, paths, [*map(len, kept)], blank, subset)
+    (classes,) = corpus.partners
+    numbers = {label: float(number) for number, label in enumerate(sorted(set(classes)))}
+    if len(numbers) < 2:
+        raise InputError(f"{', '.join(files)}: all classes are {classes[0]!r}: there is nothing to tell apart")
+    scores = [numbers[label] for label in classes]
+    return replace(corpus, partners=(), scores=scores, taken=tuple(table.taken for table in tables))
+
+
+def read_anchors(
+    files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None, kind: Kind | None = None
+) -> TrainingSentences:
     """Read anchors, their positives and their hard negatives; rows with an empty text are left out and counted.
 
     Args:
@@ -101,15 +142,21 @@ def read_anchors(files: Sequence[str], *, fields: str | None = None, subset: Sub
             ``negative_2`` and so on.
         fields: other names of the columns, as ``ANCHOR,POSITIVE[,NEGATIVE...]``.
         subset: which of the rows are trained on.
+        kind: as for `layout_of`.
 
     Raises:
         DataError: if a negative equals its positive, or the files have different numbers of negatives.
     """
     kept: list[tuple[str, ...]] = []
-    row_counts, paths, blank, width = [], [], 0, 0
+    row_counts, paths, taken, blank, width = [], [], [], 0, 0
     for name in files:
-        negatives = columns_of_negatives([name], fields)
-        table = read_table(name, kind="triplets" if negatives else "pairs", fields=fields)
+        layout = layout_of([name], fields, kind)
+        if layout is not None and layout.kind not in ("pairs", "triplets"):
+            raise DataError(
+                name, f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)}), while {files[0]} holds anchors"
+            )
+        table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
+        taken.append(table.taken)
         width = width or len(table.texts)
         if len(table.texts) != width:
             message = f"{len(table.texts) - 2} columns of negatives, but {width - 2} in {files[0]}"
@@ -124,7 +171,7 @@ def read_anchors(files: Sequence[str], *, fields: str | None = None, subset: Sub
                 kept.append(texts)
         row_counts.append(len(kept) - before)
         paths.append((Path(name).name, open_source(name).path))
-    return _as_columns(kept, files, paths, row_counts, blank, subset)
+    return replace(_as_columns(kept, files, paths, row_counts, blank, subset), taken=tuple(taken))
 
 
 def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
@@ -218,14 +265,15 @@ def _tables(name: str) -> list[str]:
     return pair_files(name)
 
 
-def _pairs(name: str, fields: str | None) -> tuple[Path, list[tuple[str, str, float]]]:
-    """Return the path of a table, and its pairs with their scores."""
+def _pairs(name: str, fields: str | None, kind: Kind | None) -> tuple[Path, list[tuple[str, str, float]], str]:
+    """Return the path of a table, its pairs with their scores, and what it was taken for."""
     path = Path(name)
     if path.name == sts.STSB_TRAIN.name:
         stsb = sts.read_stsb(path)
-        return path, list(zip(stsb.first, stsb.second, stsb.gold.tolist(), strict=True))
-    source = open_source(name)
-    binary = fields is None and source.format != "txt" and kinds_of(columns_of(source)) == ["binary"]
+        return path, list(zip(stsb.first, stsb.second, stsb.gold.tolist(), strict=True)), ""
+    layout = layout_of([name], fields, kind)
+    binary = layout is not None and layout.kind == "binary"
     table = read_table(name, kind="binary" if binary else "scored", fields=fields)
     assert table.values is not None
-    return source.path, list(zip(*table.texts, map(float, table.values), strict=True))
+    pairs = zip(*table.texts[:2], map(float, table.values), strict=True)
+    return open_source(name).path, list(pairs), table.taken

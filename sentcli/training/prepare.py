@@ -31,7 +31,7 @@ from sentcli.training.data import TrainingSentences, read_corpus, repetitions
 from sentcli.training.held_out_text import HeldOutText
 from sentcli.training.inputs import RunInputs, read_inputs
 from sentcli.training.loop import run_order
-from sentcli.training.request import TrainRequest
+from sentcli.training.request import TrainRequest, fitting
 from sentcli.training.training_model import TrainingModel
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def prepare(request: TrainRequest) -> Prepared:
         device = next(model.parameters()).device
         _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
-        notes += _leak_notes(request, inputs) + _data_notes(method, corpus) + _pooling_notes(request, method, encoder)
+        notes += _leak_notes(request, inputs) + _data_notes(request, method, corpus)
+        notes += _pooling_notes(request, method, encoder)
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(
@@ -218,8 +219,11 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
     return replace(method, settings=replace(method.settings, max_length=own))
 
 
-def _data_notes(method: Method, corpus: TrainingSentences) -> list[str]:
-    """Return notes about the range of the scores, or about repeated sentences."""
+def _data_notes(request: TrainRequest, method: Method, corpus: TrainingSentences) -> list[str]:
+    """Return notes about unused labels, the range of the scores, or repeated sentences."""
+    layout = request.layout(method) if method.views.reads == "sentences" else None
+    if layout is not None:
+        return [f"{method.name} does not use the column {layout.columns[-1]}; {fitting(layout.kind)}"]
     if method.views.reads == "scores":
         if "regression" not in method.objectives:
             return []

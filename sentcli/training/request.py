@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.methods import Method, configure, get_method
+from sentcli.io.labelled_kinds import IN_WORDS, columns_of, tell
+from sentcli.io.sources import open_source
+from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
 from sentcli.model.spec import check_pooling
 from sentcli.training.data import Subset
-from sentcli.training.pairs import columns_of_negatives
+from sentcli.training.pairs import layout_of
 
 if TYPE_CHECKING:
-    from sentcli.io.labelled import Kind
+    from sentcli.io.labelled_kinds import Kind, Layout
     from sentcli.methods.recipes import Recipe
 
 BEFORE = "before."
@@ -49,7 +51,7 @@ class TrainRequest:
     dev: list[str] = field(default_factory=list)
     """Labelled tables and folders in BEIR layout that are scored at every evaluation; the first one decides."""
     kind: Kind | None = None
-    """The kind of the tables of `dev`; None tells it from their columns."""
+    """The kind of the tables of `dev`, and of a table of `data` that does not tell its own; None tells it."""
     dev_limit: int | None = None
     """The largest number of items of each of `dev`; None takes all."""
     no_leak: bool = False
@@ -99,21 +101,52 @@ class TrainRequest:
     def default_method(self) -> Method:
         """Return the method with its defaults for this data and the views that are asked for.
 
-        The columns of the data tell whether it is labelled pairs.
+        Names of columns and values of the data tell whether it is labelled.
+
+        Raises:
+            InputError: if the data is labelled and the method cannot learn from it; it names the methods that can.
         """
         method = get_method(self.method, self.stage)
         takes_text = method.fit is None and method.views.reads == "sentences" and self.text_of is None
-        if not takes_text or not self.data:
-            return method
-        negatives = columns_of_negatives(self.data, self.pair_fields)
-        if negatives is not None:
-            return method.on_texts(LabelledPairs(negatives=negatives))
+        layout = self.layout(method)
         recipe = () if self.recipe is None else self.recipe.assignments
         asked = [value for key, value in (*recipe, *self.assignments) if key == "views"]
+        if takes_text and layout is not None and layout.kind in ("pairs", "triplets"):
+            return method.on_texts(LabelledPairs(negatives=len(layout.columns) - 2))
+        plain = asked or layout is None or (takes_text and self.without_labels(layout))
+        if layout is not None and not plain and not method.takes(layout.kind):
+            holds = f"{self.data[0]} holds {IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
+            raise InputError(f"{holds}, and {method.name} needs {method.needs}; {fitting(layout.kind)}")
+        if not takes_text or not self.data:
+            return method
         kind = VIEWS.get(str(asked[-1])) if asked else None
         return method if kind is None or not kind.different_texts() else method.on_texts(kind())
+
+    def layout(self, method: Method) -> Layout | None:
+        """Return what the data holds, if it is a labelled table whose labels the method would meet."""
+        labelled = method.fit is None and self.text_of is None
+        if labelled and method.views.reads == "classes" and self.pair_fields is not None and self.data:
+            return tell(open_source(self.data[0]), kind="labels", fields=self.pair_fields)
+        return layout_of(self.data, self.pair_fields, self.kind) if labelled else None
+
+    def without_labels(self, layout: Layout) -> bool:
+        """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""
+        labelled = layout.kind in ("scored", "binary", "labels") and self.pair_fields is None
+        return labelled and self.text_field in columns_of(open_source(self.data[0]))
 
     def with_subset(self, method: Method) -> TrainRequest:
         """Return the request with the subset that is trained on, given the configured method; see `Subset.settled`."""
         recipe = Subset() if self.recipe is None else Subset(self.recipe.limit, None, self.recipe.subset_seed)
         return replace(self, subset=self.subset.settled(recipe, method.settings.seed))
+
+
+def fitting(kind: Kind | None) -> str:
+    """Return a clause that names the methods that learn from a kind of table, or from text if it is None."""
+    return f"what learns from it: {', '.join(name for name, method in METHODS.items() if method.takes(kind))}"
+
+
+def methods_for(data: list[str], fields: str | None, kind: Kind | None) -> str:
+    """Return a sentence that says what the first file of the data holds, and which methods learn from it."""
+    layout = layout_of(data, fields, kind)
+    holds = "text without labels" if layout is None else f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
+    return f"{data[0]} holds {holds}; {fitting(None if layout is None else layout.kind)}"

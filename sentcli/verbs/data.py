@@ -1,22 +1,28 @@
-"""``data list``, ``data get`` and ``data verify``: data sets by name."""
+"""``data list``, ``data get`` and ``data verify``: data sets by name; ``data check``: a table of the user."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
 
 from sentcli import console
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.labelled_kinds import Kind
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
+from sentcli.verbs.options import OptionalModel, PairFields
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from sentcli.data.get import FetchResult
     from sentcli.data.registry import DataSet
+    from sentcli.io.labelled import LabelledTable
 
 DataDir = Annotated[
     Path | None,
@@ -149,6 +155,87 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
     else:
         console.note(f"no file of a data set is in {folder}")
     return outcome
+
+
+@verb("check")
+def check(
+    file: Annotated[str, Flag(metavar="FILE", positional=True)],
+    pair_fields: PairFields = None,
+    kind: Kind | None = None,
+    model: OptionalModel = None,
+) -> Outcome:
+    """Say what a table of your own holds, before it trains or scores a model.
+
+    Its kind, columns and rows, empty cells, equal texts with different labels,
+    lengths, labels, and the commands that would use it. A value that does not
+    fit is an error with its line, as it is for these commands.
+
+    Args:
+        file: A table: csv, tsv, jsonl, parquet, xlsx or ods.
+        kind: The kind of the table; default: told from the names of the columns and from all values.
+        model: Lengths are in tokens of this model, against its maximum length; else in words.
+
+    \b
+    Examples:
+      sentcli data check faq.csv
+      sentcli data check pairs.xlsx --pair-fields question1,question2,is_duplicate -m minilm --json -
+    """  # noqa: D301
+    from sentcli.evaluation.labelled_data import own_table
+    from sentcli.io.labelled import PLACES
+
+    outcome = Outcome("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
+    table = own_table(file, kind, pair_fields, "skip")
+    counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
+    groups, unit = table.contradictions(), table.unit
+    results: dict[str, Any] = {
+        "kind": table.kind,
+        "columns": list(table.columns),
+        "rows": len(table) + table.skipped,
+        "empty_cells": {"count": len(table.empty), "rows": table.skipped, "first": table.empty[:PLACES]},
+        "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:PLACES]]},
+        "labels": dict(counts.most_common()),
+        "lengths": _lengths([text for column in table.texts for text in column], model),
+        "commands": _commands(table, pair_fields, kind, model or "MODEL"),
+    }
+    places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:PLACES])
+    differing = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in results["contradictions"]["first"])
+    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in counts.most_common(PLACES))
+    lines = [
+        ["read as", table.taken],
+        ["rows", results["rows"]],
+        ["empty cells", f"{len(table.empty):,}{f': {places}' if places else ''}"],
+        ["equal texts with different labels", f"{len(groups):,}{f': {differing}' if differing else ''}"],
+        ["labels", f"{len(counts):,} different: {labels}" if labels else "none"],
+        ["lengths", ", ".join(f"{key} {value}" for key, value in results["lengths"].items() if value is not None)],
+        *(["command", command] for command in results["commands"]),
+    ]
+    return outcome.finish(results, [Table(file, ["what", "value"], lines, wide=["value"])])
+
+
+def _lengths(texts: list[str], model: str | None) -> dict[str, Any]:
+    """Return median and greatest length: in tokens, with how many texts a model would cut, or without it in words."""
+    if model is None:
+        lengths, limit = [len(text.split()) for text in texts], None
+    else:
+        from sentcli import SentenceEncoder
+
+        tokenizer = SentenceEncoder.load(model, device="cpu", make_export=False).tokenizer
+        tokens, limit = tokenizer(texts), tokenizer.max_length
+        lengths = (tokens.lengths + tokens.beyond).tolist()
+    longer = None if limit is None else sum(length > limit for length in lengths)
+    facts = {"median": int(median(lengths)), "longest": max(lengths), "limit": limit, "longer": longer}
+    return {"unit": "words" if model is None else "tokens", **facts}
+
+
+def _commands(table: LabelledTable, fields: str | None, asked: Kind | None, model: str) -> list[str]:
+    """Return the commands that use a table."""
+    options = f"{f' --pair-fields {quote(fields)}' if fields else ''}{f' --kind {asked}' if asked else ''}"
+    method = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon"}.get(table.kind, "simcse")
+    evaluate = (
+        f"sentcli evaluate {quote(table.name)} -m {quote(model)}{options}{' --skip-empty' if table.empty else ''}"
+    )
+    train = f"sentcli train --method {method} -m {quote(model)} --data {quote(table.name)}{options} -o DIR"
+    return [evaluate, train]
 
 
 def _sets(names: list[str] | None) -> list[DataSet]:

@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import inspect
 import re
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,55 +24,13 @@ from annotated_doc import Doc
 from annotated_types import Ge, Le
 
 from sentcli.errors import InputError, SentcliError
+from sentcli.verbs.arguments import Argument, Flag, Group, alternatives, bound_arguments, checked
+from sentcli.verbs.docstrings import docstring
 
+__all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "verb"]
 R = TypeVar("R")
 COMMON = "common"
 """The name of the group of `CommonOptions`, for which the function of a verb has no parameter."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """How an argument looks on the command line."""
-
-    short: str | None = None
-    """A second name, such as ``-m``."""
-    name: str | None = None
-    """The long name, where Python reserves the word."""
-    metavar: str | None = None
-    panel: str | None = None
-    """The heading that ``--help`` shows it under."""
-    positional: bool = False
-    """Whether it is an argument without a name."""
-    lists: Callable[[], None] | None = None
-    """Prints the choices; the command calls it and exits if the value is ``list``."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """How a verb takes a group of options."""
-
-    panel: str | None = None
-    without: Sequence[str] = ()
-    """Fields that are no options of this verb; they keep their defaults."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One argument of a verb."""
-
-    name: str
-    type: Any
-    default: Any
-    flag: Flag
-    help: str
-    bounds: tuple[Any, ...]
-    group: str | None = None
-    """The parameter of the function whose dataclass has this argument as a field."""
-
-    @property
-    def required(self) -> bool:
-        """Whether there is no default."""
-        return self.default is inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
@@ -179,16 +136,19 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
         console.note(f"wrote {', '.join(map(str, common.report))}")
 
 
-def verb(name: str, *, pages: bool = False, common: str = "") -> Callable[[Callable[..., R]], Callable[..., R]]:
+def verb(
+    name: str, *, pages: bool = False, common: str = "", in_memory: str = ""
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Make a public function of a declaration: groups become single arguments, and values are checked.
 
     Args:
         name: on the command line.
         pages: the result can be written as pages (``--report``).
         common: the names of the arguments that ``--help`` shows, with spaces in between; by default all.
+        in_memory: what to call in Python for texts in memory, for a verb that reads files and writes one.
 
     Raises:
-        ValueError: if there is no argument of one of these names.
+        ValueError: if there is no argument of one of the common names.
     """
 
     def declare(function: Callable[..., R]) -> Callable[..., R]:
@@ -199,11 +159,16 @@ def verb(name: str, *, pages: bool = False, common: str = "") -> Callable[[Calla
 
         @functools.wraps(function)
         def call(*args: Any, **keywords: Any) -> R:
-            bound = signature.bind(*args, **keywords)
-            bound.apply_defaults()
-            return declared.run({a.name: _checked(a, bound.arguments[a.name]) for a in declared.arguments})
+            given = bound_arguments(call, args, keywords)
+            try:
+                return declared.run({a.name: checked(a, given[a.name]) for a in declared.arguments})
+            except InputError as error:
+                if in_memory and (given["output"] is None or "no such file" in str(error)):
+                    error.args = (f"{error}; {in_memory}",)
+                raise
 
         call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = docstring(call.__name__, declared.name, declared.help, signature, declared.arguments)
         call.verb = declared  # type: ignore[attr-defined]
         return call
 
@@ -284,37 +249,3 @@ def _flat_signature(verb: Verb, function: Callable[..., Any]) -> inspect.Signatu
     ]
     returns = inspect.signature(function, eval_str=True).return_annotation
     return inspect.Signature(parameters, return_annotation=returns)
-
-
-def _checked(argument: Argument, value: Any) -> Any:
-    """Convert a value from Python to the type of an argument: a list may be one value, a path may be text.
-
-    Raises:
-        InputError: if it is of another type, none of the choices, or out of bounds.
-    """
-    if value is None and argument.default is None:
-        return None
-    from pydantic import ConfigDict, TypeAdapter, ValidationError
-
-    kinds = alternatives(argument.type)
-    if isinstance(value, list | tuple) and str in kinds:
-        value = ",".join(map(str, value))
-    if any(typing.get_origin(kind) is list for kind in kinds) and not isinstance(value, list | tuple):
-        value = [value]
-    texts = str in kinds or list[str] in kinds
-    if texts and isinstance(value, list | tuple):
-        value = [str(item) if isinstance(item, Path) else item for item in value]
-    elif texts and isinstance(value, Path):
-        value = str(value)
-    kind: Any = Annotated[argument.type, *argument.bounds] if argument.bounds else argument.type
-    try:
-        return TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True)).validate_python(value)
-    except ValidationError as error:
-        problem = error.errors()[0]["msg"]
-        raise InputError(f"{argument.name}={value!r}: {problem[:1].lower()}{problem[1:]}") from None
-
-
-def alternatives(kind: Any) -> tuple[Any, ...]:
-    """Return the members of a union; of any other type the type itself."""
-    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
-    return typing.get_args(kind) if is_union else (kind,)

@@ -82,6 +82,7 @@ class WriteOptions:
         "inputs output model text_field id_field on_null prompt_name backend precision device normalize "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check json"
     ),
+    in_memory="for vectors of texts in memory call SentenceEncoder.load(MODEL).encode(texts)",
 )
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,

@@ -100,6 +100,7 @@ def evaluate(
     model: Models,
     kind: Kind | None = None,
     pair_fields: PairFields = None,
+    skip_empty: bool = False,
     group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
@@ -115,14 +116,15 @@ def evaluate(
     anything is encoded.
 
     Args:
-        files: Tables (csv, tsv, jsonl or parquet, also gzipped), folders of them, or folders in BEIR layout.
-        kind: The kind of the tables; default: told from the columns.
+        files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
+        kind: The kind of the tables; default: told from the names of the columns and from all values.
+        skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
 
     \b
     Examples:
       sentcli evaluate dev.tsv -m minilm -m runs/simcse
-      sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2
+      sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2,is_duplicate
       sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m my-model --report models.html
       sentcli evaluate dev.tsv -m minilm -m runs/s1 -m runs/s2 --group "simcse=s*" --json dev.json
     """  # noqa: D301
@@ -135,7 +137,7 @@ def evaluate(
         raise InputError(f"-m {twin} is given twice")
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
-    tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields)
+    tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
     if any(task.kind == "retrieval" for task in tasks) and options.on_cpu:
         from sentcli.search.exact import require_faiss
 
@@ -148,6 +150,8 @@ def evaluate(
     for evaluated in models:
         protocol = _protocol(tasks, evaluated, pair_fields, significance.DRAWS)
         scores = score_model(evaluated, tasks, "evaluate", protocol)
+        of_data = {task.name: task.counts for task in tasks}
+        scores.tasks = [replace(score, facts={**score.facts, **of_data[score.task]}) for score in scores.tasks]
         with console.working(f"{evaluated.name}: measuring the speed"):
             scores.cost = costs.measure(evaluated, sample)
         scores.finish()

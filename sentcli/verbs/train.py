@@ -51,8 +51,8 @@ class DataOptions:
 
     Attributes:
         text_field: Column of a table that holds the text.
-        pair_fields: Columns of labelled pairs: anchor, positive and perhaps negatives, or both sentences and the score;
-            by default anchor, positive, negative or negative_1 ..., and sentence1, sentence2, score or label.
+        pair_fields: Columns of labelled data: anchor, positive and perhaps negatives, both sentences and the score or
+            label, or text and class; by default the usual names (docs/labelled.md).
         text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of
             scored pairs.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are
@@ -82,7 +82,8 @@ class EvaluationOptions:
 
     Attributes:
         dev: Labelled tables and folders in BEIR layout, as for evaluate; the first one decides which weights are kept.
-        kind: What the tables of --dev hold, if their columns do not tell: scored, binary, pairs, triplets or labels.
+        kind: What the tables of --dev hold, and that of --data, if they do not tell: scored, binary, pairs, triplets
+            or labels.
         dev_limit: Score on N items of each dev set; of a retrieval set on N queries with their relevant documents
             and the best hits of the start model and of BM25.
         eval_data: A SentEval data/downstream folder: scores STS-B dev, and keeps the best weights if there is no --dev.
@@ -214,11 +215,12 @@ def train(
     """  # noqa: D301
     from sentcli.data import located, located_name
     from sentcli.io.sources import expanded
+    from sentcli.methods import get_method
     from sentcli.methods.method_file import load_method_file, naming_the_line
     from sentcli.methods.recipes import load_recipe
     from sentcli.processes import is_first, together
     from sentcli.training.data import Subset
-    from sentcli.training.request import TrainRequest
+    from sentcli.training.request import TrainRequest, methods_for
     from sentcli.verbs.train_runs import run_many, run_one, several_runs
 
     recipe = None if what.recipe is None else load_recipe(what.recipe)
@@ -241,7 +243,13 @@ def train(
     method_file = Path(method) if method is not None and method.endswith(".py") else None
     with together(device) as device, naming_the_line(method_file):
         console.state.quiet |= not is_first()
-        chosen = _choice("method", method, recipe, varied=bool(varied & {"method", "recipe"}))
+        try:
+            chosen = _choice("method", method, recipe, varied=bool(varied & {"method", "recipe"}))
+            if chosen and method_file is None:
+                get_method(chosen)
+        except InputError as error:
+            fit = f"; {methods_for(files, corpus.pair_fields, evaluation.kind)}" if files else ""
+            raise InputError(f"{error}{fit}") from None
         request = TrainRequest(
             method=chosen if method_file is None else load_method_file(method_file),
             model=_choice("model", model, recipe, replaceable=True, varied=bool(varied & {"model", "recipe"})),

@@ -128,6 +128,8 @@ def _introduce(prepared: Prepared) -> None:
     for section, values in {**method.describe(), "settings": vars(settings)}.items():
         if isinstance(values, dict):
             console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
+    for taken in prepared.corpus.taken:
+        console.note(taken)
     for note in prepared.notes:
         console.warn(note)
     if prepared.corpus.blank:

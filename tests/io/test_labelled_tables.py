@@ -62,15 +62,15 @@ def test_negatives_are_read_in_the_order_of_their_numbers(tmp_path):
     ("fields", "values", "kind"),
     [
         ("q,a", ["x", "x"], "pairs"),
-        ("q, a,v", ["x", "3"], "triplets"),
+        ("q, a,v", ["a text", "one more"], "triplets"),
         ("q,a,v", ["1", "0"], "binary"),
         ("q,a,v", ["1", "0.5"], "scored"),
-        ("q,a,v,id", ["1", "2"], "triplets"),
+        ("q,a,v,w", ["a text", "one more"], "triplets"),
     ],
 )
 def test_named_columns_are_of_the_kind_that_the_third_holds(tmp_path, fields, values, kind):
-    rows = [["7", "q", "a", value] for value in values]
-    assert read_table(write(tmp_path, "t.csv", ["id", "q", "a", "v"], *rows), fields=fields).kind == kind
+    rows = [["q", "a", value, f"other {value}"] for value in values]
+    assert read_table(write(tmp_path, "t.csv", ["q", "a", "v", "w"], *rows), fields=fields).kind == kind
 
 
 def test_a_name_for_every_column_of_a_kind(tmp_path):

@@ -339,7 +339,6 @@ def test_an_empty_file_is_refused(file, name, content):
         ("a.txt.gz", "good\nstra\xdfe\n".encode("latin1"), 2),
         ("a.csv", "text\ngood\nstra\xdfe\n".encode("latin1"), 3),
         ("a.jsonl", '{"text": "x"}\n{"text": "stra\xdfe"}\n'.encode("latin1"), 2),
-        ("a.txt", "good\n".encode("utf-16"), 1),
     ],
 )
 def test_bytes_that_are_not_utf8_are_named_with_their_line(file, name, content, line):

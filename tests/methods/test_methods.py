@@ -25,8 +25,8 @@ from tests.conftest import save_backbone
 WORDS = "embeddings.word_embeddings.weight"
 PAPERS = ("simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse")
 TRAINED = tuple(name for name, method in METHODS.items() if method.fit is None)
-SCORED = {name: method for name, method in METHODS.items() if method.views.reads == "scores"}
-"""The methods that read scored pairs; their objectives have the scores of pairs as labels."""
+SCORED = {name: method for name, method in METHODS.items() if method.views.reads in ("scores", "classes")}
+"""The methods that read scored pairs or texts with classes; their objectives have the scores or classes as labels."""
 OF_SCORES = {objective for method in SCORED.values() for objective in method.objectives}
 
 
@@ -94,7 +94,7 @@ def test_the_papers_hyper_parameters():
     for name, method in METHODS.items():
         assert method.name == name
         terms = [o for o in method.objectives.values() if hasattr(o, "temperature")]
-        assert all(o.temperature == (0.04 if name == "mirror-bert" else 0.05) for o in terms)
+        assert all(o.temperature == {"mirror-bert": 0.04, "supcon": 0.1}.get(name, 0.05) for o in terms)
 
 
 def test_settings_by_name():

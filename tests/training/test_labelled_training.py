@@ -346,3 +346,114 @@ def test_dev_sets_that_tell_nothing_are_refused_before_anything_is_written(
     refused = train(invoke, triplets, tiny_bert, tmp_path / "m", "--batch-size", 6, "--dev", dev, check=2)
     assert message in said(refused) and "dev.csv" in said(refused)
     assert not (tmp_path / "m").exists()
+
+
+# Which method learns from which table
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """A table of every kind that is told, with usual names and without."""
+    texts = [(f"the {n} sat", f"a {NOUNS[i - 1]} is red") for i, n in enumerate(NOUNS)]
+    duplicates = [(*pair, i % 2) for i, pair in enumerate(texts)]
+    return {
+        "binary": table(tmp_path / "binary.csv", ("question1", "question2", "is_duplicate"), duplicates),
+        "named": table(
+            tmp_path / "named.csv", ("q", "a", "v"), [(*row[:2], ("no", "yes")[row[2]]) for row in duplicates]
+        ),
+        "scored": table(
+            tmp_path / "scored.csv", ("sentence1", "sentence2", "score"), [(*p, i) for i, p in enumerate(texts)]
+        ),
+        "labels": table(
+            tmp_path / "labels.csv", ("text", "label"), [(a, "xy"[i % 2]) for i, (a, _) in enumerate(texts)]
+        ),
+        "pairs": table(tmp_path / "pairs.csv", ("anchor", "positive"), texts),
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "fit"),
+    [
+        ("simcse", "binary", ["online-contrastive", "cosent"]),
+        ("simcse", "named", ["online-contrastive", "cosent"]),
+        ("simcse", "scored", ["cosent", "angle"]),
+        ("is-bert", "binary", ["online-contrastive"]),
+        ("online-contrastive", "scored", ["cosent"]),
+        ("cosent", "pairs", ["simcse"]),
+        ("cosent", "labels", ["supcon"]),
+        ("supcon", "pairs", ["simcse"]),
+        (None, "binary", ["online-contrastive"]),
+        (None, "labels", ["supcon"]),
+        ("simsce", "scored", ["cosent"]),
+    ],
+)
+def test_a_method_that_does_not_learn_from_a_table_names_those_that_do(
+    invoke, tiny_bert, tables, tmp_path, method, kind, fit
+):
+    options = ("--pair-fields", "q,a,v") if kind == "named" else ()
+    named = ("--method", method) if method else ()
+    refused = invoke("train", *named, "-m", tiny_bert, "--data", tables[kind], "-o", tmp_path / "m", *options, check=2)
+    assert all(name in said(refused) for name in (tables[kind].name, *fit))
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_column_of_scored_pairs_may_be_read_as_text(invoke, tiny_bert, tables, tmp_path):
+    options = ("--batch-size", 6, "--max-steps", 1, "--text-field", "sentence1")
+    assert "12 sentences" in said(train(invoke, tables["scored"], tiny_bert, tmp_path / "m", *options))
+
+
+def test_words_for_yes_and_no_train_and_what_was_taken_is_said(invoke, still, tables, tmp_path):
+    options = ("--batch-size", 12, "--max-steps", 1, "--pooling", "cls")
+    result = train(invoke, tables["binary"], still, tmp_path / "m", *options, method="online-contrastive")
+    assert "0/1 pairs: question1, question2, is_duplicate; 6 of 12 are duplicates" in said(result)
+    assert "'the cat sat'" in said(result)
+    more = ("--pair-fields", "q,a,v")
+    train(invoke, tables["named"], still, tmp_path / "n", *options, *more, method="online-contrastive")
+    assert lines(tmp_path / "m")[0]["loss"] == pytest.approx(lines(tmp_path / "n")[0]["loss"], abs=1e-6)
+
+
+def test_labels_are_said_to_be_unused_and_supcon_uses_them(invoke, tiny_bert, tables, tmp_path):
+    options = ("--batch-size", 6, "--max-steps", 2)
+    result = train(invoke, tables["labels"], tiny_bert, tmp_path / "m", *options)
+    assert "does not use the column label" in said(result) and "supcon" in said(result)
+    result = train(invoke, tables["labels"], tiny_bert, tmp_path / "n", *options, method="supcon")
+    assert "12 texts of 2 classes" in said(result)
+    assert {"loss", "supcon"} <= lines(tmp_path / "n")[0].keys()
+    other = table(tmp_path / "other.csv", ("body", "topic"), [(f"the {n}", "xy"[i % 2]) for i, n in enumerate(NOUNS)])
+    train(invoke, other, tiny_bert, tmp_path / "o", *options, "--pair-fields", "body,topic", method="supcon")
+    one = table(tmp_path / "one.csv", ("text", "label"), [(f"the {n}", "x") for n in NOUNS])
+    assert "all classes are 'x'" in said(
+        train(invoke, one, tiny_bert, tmp_path / "p", *options, method="supcon", check=2)
+    )
+
+
+def test_supcon_brings_classes_together(invoke, still, tmp_path):
+    rows = [(f"the {n} {'sat' if i % 2 else 'is red'}", "ab"[i % 2]) for i, n in enumerate(NOUNS)]
+    data = table(tmp_path / "classes.csv", ("text", "label"), rows)
+    options = ("--batch-size", 12, "--max-steps", 20, "--learning-rate", 1e-3, "--set", "dropout=0.1")
+    train(invoke, data, still, tmp_path / "m", *options, method="supcon")
+    losses = [line["loss"] for line in lines(tmp_path / "m") if "loss" in line]
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_several_negatives_of_json_lines_are_hard_negatives(invoke, tiny_bert, tmp_path):
+    data = tmp_path / "t.jsonl"
+    rows = [{"anchor": f"the {n}", "positive": f"a {n}", "negative": [f"no {n}", "a mat sat"]} for n in NOUNS]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = train(invoke, data, tiny_bert, tmp_path / "m", "--batch-size", 6, "--max-steps", 1)
+    assert "12 triplets" in said(result)
+    views = json.loads((tmp_path / "m" / "sentcli.json").read_text())["method"]["views"]
+    assert views["negatives"] == 2
+
+
+def test_a_second_file_of_another_kind_is_refused(invoke, tiny_bert, tables, tmp_path):
+    call = ("train", "--method", "simcse", "-m", tiny_bert, "-o", tmp_path / "m", "--data", tables["pairs"])
+    assert "binary.csv" in said(invoke(*call, "--data", tables["binary"], check=2))
+
+
+def test_a_dev_set_has_the_named_columns_whatever_their_case(invoke, tiny_bert, tables, tmp_path):
+    rows = [(f"is a {n} red", f"the {n}", ("no", "yes")[i % 2]) for i, n in enumerate(NOUNS)]
+    dev = table(tmp_path / "dev.csv", ("Q", "A", "V"), rows)
+    options = ("--pair-fields", "q,a,v", "--dev", dev, "--batch-size", 6, "--max-steps", 1)
+    result = train(invoke, tables["named"], tiny_bert, tmp_path / "m", *options, method="online-contrastive")
+    assert "0/1 pairs: Q, A, V; 6 of 12 are yes" in said(result)

@@ -180,3 +180,55 @@ def test_the_function_is_the_command(models, own, invoke):
 def test_wrong_usage_ends_before_a_model_is_looked_for(own, invoke, arguments, words):
     failed = invoke("evaluate", own["pairs"], *arguments, check=2)
     assert words in " ".join(failed.stderr.replace("│", " ").split())
+
+
+# Tables that tell their kind by their values, and cells that are empty
+
+
+def support(tmp_path, name="support.csv", labels=("not", "duplicate"), change=()):
+    """Pairs of which a third is marked, each written by a word."""
+    rows = [[TEXTS[i], TEXTS[(3 * i + 40) % 170], labels[i % 3 == 0]] for i in range(60)]
+    for row, column, value in change:
+        rows[row][column] = value
+    return write(tmp_path / name.replace("csv", "tsv"), ["question1", "question2", "is_duplicate"], rows)
+
+
+NAMED = ("--pair-fields", "question1,question2,is_duplicate")
+
+
+@pytest.mark.parametrize("options", [(), NAMED])
+@pytest.mark.parametrize("labels", [("not", "duplicate"), ("FALSE", "TRUE"), ("no", "yes"), ("0", "1")])
+def test_words_for_labels_are_scored_as_labels(models, invoke, tmp_path, labels, options):
+    file = support(tmp_path, labels=labels)
+    result = invoke("evaluate", file, "-m", models[0], *options, "--json", tmp_path / "r.json", check=0)
+    entry = json.loads((tmp_path / "r.json").read_text())["results"]["support.tsv"]
+    assert (entry["kind"], entry["items"], entry["positive"]) == ("binary", 60, 20)
+    said = " ".join(result.stderr.split())
+    assert "0/1 pairs: question1, question2, is_duplicate; 20 of 60 are duplicates" in said
+    assert TEXTS[0] in said
+
+
+@pytest.mark.parametrize("options", [(), NAMED])
+def test_a_first_label_that_is_none_ends_the_command(models, invoke, tmp_path, options):
+    file = support(tmp_path, labels=("0", "1"), change=[(0, 2, "n/a")])
+    failed = invoke("evaluate", file, "-m", models[0], *options, check=2)
+    assert "line 2" in failed.stderr and "'n/a'" in failed.stderr
+
+
+def test_rows_with_empty_cells_are_listed_or_left_out_and_counted(models, invoke, tmp_path):
+    change = [(i, 1, "") for i in range(2, 40, 3)] + [(4, 2, "")]
+    file = support(tmp_path, labels=("0", "1"), change=change)
+    failed = invoke("evaluate", file, "-m", models[0], check=2)
+    assert all(f"line {line} " in failed.stderr for line in (7, 10, 28)) and "--skip-empty" in failed.stderr
+    call = ("evaluate", file, "-m", models[0], "--skip-empty", "--json", "-")
+    entry = json.loads(invoke(*call, check=0).stdout)["results"]["support.tsv"]
+    assert (entry["items"], entry["skipped_empty"], entry["contradictions"]) == (46, 14, 0)
+
+
+def test_contradictions_are_counted_also_from_the_cache(models, invoke, tmp_path):
+    change = [(1, 0, TEXTS[0]), (1, 1, TEXTS[40])]
+    file = support(tmp_path, labels=("0", "1"), change=change)
+    for _ in range(2):
+        result = invoke("evaluate", file, "-m", models[0], "--json", tmp_path / "r.json", check=0)
+        assert json.loads((tmp_path / "r.json").read_text())["results"]["support.tsv"]["contradictions"] == 1
+        assert "lines 2 and 3" in " ".join(result.stderr.split())

@@ -1,7 +1,10 @@
 """Every verb is a function of the package: same keywords as the flags, same JSON, errors as exceptions."""
 
+import ast
 import inspect
 import json
+import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,3 +112,96 @@ def test_the_stub_is_what_the_verbs_declare():
     done = subprocess.run([sys.executable, "docs/make_stub.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     compile(Path(sentcli.__file__).with_suffix(".pyi").read_text(), "stub", "exec")
+
+
+# Help, and what is in memory
+
+
+@pytest.mark.parametrize("name", [name for name in sentcli.VERBS if name != "analyze"])
+def test_help_describes_every_argument_and_its_examples_are_python(name):
+    verb = getattr(sentcli, name)
+    text = pydoc.render_doc(verb, renderer=pydoc.plaintext)
+    for parameter in inspect.signature(verb).parameters:
+        assert re.search(rf"^ +{parameter}: \S", text, re.MULTILINE), parameter
+    examples = [line.strip() for line in text.partition("Examples:")[2].splitlines() if line.strip()]
+    assert examples
+    for example in examples:
+        call = ast.parse(example, mode="eval").body
+        assert ast.unparse(call.func) == f"sentcli.{name}"
+        values = [ast.literal_eval(value) for value in call.args]
+        inspect.signature(verb).bind(*values, **{k.arg: ast.literal_eval(k.value) for k in call.keywords})
+
+
+@pytest.mark.parametrize(
+    ("function", "keywords", "words"),
+    [
+        ("evaluate", {"modle": "x"}, r"evaluate\(\) .*'modle' \(did you mean 'model'\?\)"),
+        ("train", {"learning_rat": 1}, r"train\(\) .*did you mean 'learning_rate'"),
+        ("evaluate", {}, r"evaluate\(\) missing a required argument: 'files'"),
+    ],
+)
+def test_wrong_keywords_are_named(function, keywords, words):
+    with pytest.raises(TypeError, match=words):
+        getattr(sentcli, function)(**keywords)
+    if "modle" in keywords:
+        with pytest.raises(TypeError, match="'modle'"):
+            sentcli.analyze("duplicates", "x.txt", modle="x")
+
+
+@pytest.mark.parametrize("more", [{}, {"output": "x.npy", "model": "tiny"}])
+def test_encode_of_texts_in_memory_says_what_to_call(more, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"SentenceEncoder\.load\(MODEL\)\.encode\(texts\)"):
+        sentcli.encode(["a"], **more)
+
+
+ROWS = [{"q1": f"the cat sat on mat {i}", "q2": f"a dog ran off {i % 7}", "same": i % 2} for i in range(20)]
+
+
+def test_frames_and_lists_of_dicts_are_tables(tiny_bert, tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame(ROWS)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = {"model": tiny_bert, "pair_fields": "q1,q2,same", "quiet": True}
+    theirs = sentcli.evaluate(tmp_path / "t.csv", **options).to_dict()["results"]["t.csv"]
+    for given in (frame, ROWS, [frame], [ROWS]):
+        (ours,) = sentcli.evaluate(given, **options).to_dict()["results"].values()
+        assert {k: v for k, v in ours.items() if k not in ("draws", "interval")} == {
+            k: v for k, v in theirs.items() if k not in ("draws", "interval")
+        }
+    two = sentcli.evaluate([frame, tmp_path / "t.csv", ROWS], **options).to_dict()["results"]
+    assert len(two) == 3
+    gap = frame.astype({"same": object})
+    gap.loc[3, "same"] = None
+    with pytest.raises(InputError, match=r"files \(in memory\), line 4: same is empty"):
+        sentcli.evaluate(gap, **options)
+    (left,) = sentcli.evaluate(gap, skip_empty=True, **options).to_dict()["results"].values()
+    assert (left["items"], left["skipped_empty"]) == (19, 1)
+
+
+def test_lists_of_texts_are_files_of_texts(tiny_bert, tmp_path):
+    import numpy as np
+    import pandas as pd
+
+    texts = [f"the cat sat on mat {i}" for i in range(12)]
+    for number, given in enumerate((texts, [texts], pd.Series(texts), np.array(texts), pd.DataFrame({"text": texts}))):
+        sentcli.encode(given, output=tmp_path / f"{number}.npy", model=tiny_bert, quiet=True)
+        found = np.load(tmp_path / f"{number}.npy")
+        assert np.array_equal(found, np.load(tmp_path / "0.npy")) and len(found) == 12
+    (one,) = sentcli.retrieve(model=tiny_bert, corpus=texts, queries=texts[:1], quiet=True).to_dict()["results"]
+    assert one["hits"][0]["text"] == texts[0]
+    run = sentcli.train(
+        tmp_path / "m", method="simcse", model=tiny_bert, data=texts, batch_size=4, max_steps=1, quiet=True
+    )
+    assert run.to_dict()["results"]["steps"] == 1
+
+
+def test_names_of_files_are_never_taken_for_texts(tiny_bert, tmp_path, text):
+    spaced = tmp_path / "my notes.txt"
+    spaced.write_text("the cat sat\n")
+    result = sentcli.encode([spaced], output=tmp_path / "a.npy", model=tiny_bert, quiet=True)
+    assert result.to_dict()["results"]["rows"] == 1
+    for missing in (["none.txt"], ["none"], [str(spaced), "not there.txt"]):
+        with pytest.raises(InputError, match="no such file"):
+            sentcli.encode(missing, output=tmp_path / "b.npy", model=tiny_bert)

@@ -1,0 +1,394 @@
+"""What a table of labelled text holds: told from the names of its columns, and then from all values of one of them.
+
+Nothing is guessed from a single cell. A table that fits two kinds or none is an error with its values.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice, permutations
+from typing import Any, Literal
+
+from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.sources import Source, header, headless, records
+
+Kind = Literal["scored", "binary", "pairs", "triplets", "retrieval", "labels"]
+COLUMNS: dict[Kind, tuple[str, ...]] = {
+    "scored": ("sentence1", "sentence2", "score"),
+    "binary": ("sentence1", "sentence2", "label"),
+    "pairs": ("anchor", "positive"),
+    "triplets": ("anchor", "positive", "negative"),
+    "labels": ("text", "label"),
+}
+"""The columns by which each kind of table is known; ``retrieval`` is a folder in BEIR layout and no table."""
+IN_WORDS: dict[Kind, str] = {
+    "scored": "scored pairs",
+    "binary": "0/1 pairs",
+    "pairs": "pairs of anchor and positive",
+    "triplets": "triplets",
+    "labels": "texts with a class",
+}
+SENTENCES = (
+    ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("question1", "question2"), ("text1", "text2"),
+    ("text_a", "text_b"), ("premise", "hypothesis"),
+)  # fmt: skip
+"""Two texts that need a label or a score beside them."""
+ANCHORS = (("anchor", "positive"), ("sent0", "sent1"))
+"""Two texts of which the second is a positive; SimCSE's NLI file has the second names."""
+QUESTIONS = (("query", "passage"), ("query", "answer"), ("question", "answer"))
+"""Anchor and positive, unless there is a label or a score beside them."""
+VALUES: dict[str, tuple[Kind, ...]] = {
+    "score": ("scored",), "regression_label": ("scored",), "similarity": ("scored", "binary"),
+    "gold": ("scored", "binary"), "label": ("binary",), "is_duplicate": ("binary",),
+}  # fmt: skip
+"""Columns of values beside two texts, and the kinds that they may make; of two, all values decide. The Argument Facet
+Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016) has ``regression_label``."""
+TEXTS = ("text", "sentence")
+NEGATIVE = re.compile(r"(?:negatives?|hard_neg)(?:_(\d+))?")
+"""The name of a column of negatives: ``negative``, ``negative_1``, ``negative_2`` and so on."""
+HEADS = sorted({*sum((*SENTENCES, *ANCHORS, *QUESTIONS), ()), *VALUES, *TEXTS, "negative"})
+YES, NO = frozenset({"1", "yes", "true"}), frozenset({"0", "no", "false"})
+MOST_LABELS = 50
+"""More different values are more than all ways to write yes and no."""
+FEW = 20
+"""So many different long texts that repeat may be a label."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that a table is read from."""
+
+    kinds: tuple[Kind, ...]
+    """The kinds that they may make; `told` leaves one."""
+    columns: tuple[str, ...]
+    """As the table writes them."""
+    words: dict[str, float] = field(default_factory=dict)
+    """0 or 1 for each text in the column of labels of 0/1 pairs."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind, if there is one only."""
+        return self.kinds[0]
+
+
+def head(name: str) -> str:
+    """Return the name of a column without white space around it, in lower case, with underscores."""
+    return re.sub(r"[\s-]+", "_", name.strip("\ufeff \t\r\n").casefold())
+
+
+def columns_of(source: Source, fields: str | None = None) -> list[str]:
+    """Return the names of the columns: of the header line, or of the first 100 rows; an empty list if there is none.
+
+    Raises:
+        InputError: for plain text, which has no columns.
+    """
+    if source.format == "txt":
+        raise InputError(
+            f"{source.name}: plain text has no columns; a table is a .csv, .tsv, .jsonl, .parquet, .xlsx or .ods file"
+        )
+    first = (name for _, record in islice(labelled_records(source, fields), 100) for name in record)
+    return header(source) or list(dict.fromkeys(first))
+
+
+def text_columns(kind: Kind, names: Sequence[str]) -> int:
+    """Return how many of the columns hold texts; the last of scored pairs, 0/1 pairs and classes holds values."""
+    return len(names) if kind in ("pairs", "triplets") else len(names) - 1
+
+
+def labelled_records(source: Source, fields: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the records of a table; a list of negatives becomes the columns ``negative_1``, ``negative_2`` and so on.
+
+    Raises:
+        DataError: if a row has another number of negatives than the first one.
+    """
+    negatives = [name.strip() for name in (fields or "").split(",")[2:]]
+    lists: dict[str, int] | None = None
+    for line, record in records(source):
+        if lists is None:
+            is_list = (name for name, value in record.items() if isinstance(value, list) and value)
+            named = (name for name in is_list if name in negatives or NEGATIVE.fullmatch(head(name)))
+            lists = {name: len(record[name]) for name in named}
+        for name, count in lists.items():
+            texts = record.pop(name, None)
+            if not isinstance(texts, list) or len(texts) != count:
+                has = f"{len(texts)} texts" if isinstance(texts, list) else repr(texts)
+                problem = f"{name} is {has}, and the first row has {count}: give all rows the same number"
+                raise DataError(source.name, problem, line=line, unit=source.unit)
+            record |= {f"{name}_{i}": text for i, text in enumerate(texts, 1)}
+        yield line, record
+
+
+def _by_head(present: Sequence[str]) -> dict[str, str]:
+    """Return the names of columns by their heads; of several with one head, that which is written so, or the first."""
+    return {head(name): name for name in reversed(present)} | {name: name for name in present if head(name) == name}
+
+
+def layouts(present: Sequence[str]) -> list[Layout]:
+    """Return the layouts that the names of columns fit; negatives make triplets and no mere pairs."""
+    by_head = _by_head(present)
+    values = [name for name in VALUES if name in by_head]
+    numbered = [(int(match[1] or 0), name) for name in by_head if (match := NEGATIVE.fullmatch(name))]
+    negatives = [name for _, name in sorted(numbered)]
+    found: list[Layout] = []
+
+    def add(kinds: tuple[Kind, ...], *names: str) -> None:
+        if set(names) <= by_head.keys():
+            found.append(Layout(kinds, tuple(by_head[name] for name in names)))
+
+    for pair in (*SENTENCES, *QUESTIONS):
+        for value in values:
+            add(VALUES[value], *pair, value)
+    for pair in (*ANCHORS, *QUESTIONS):
+        if negatives:
+            add(("triplets",), *pair, *negatives)
+        elif pair in ANCHORS or not values:
+            add(("pairs",), *pair)
+    for text in TEXTS:
+        add(("labels",), text, "label")
+    return found
+
+
+def layouts_of(kind: Kind, present: Sequence[str]) -> list[Layout]:
+    """Return the layouts of the kind that the user named: two texts are pairs without a value, any value is a score."""
+    found = layouts(present)
+    if fitting := [layout for layout in found if kind in layout.kinds]:
+        return [Layout((kind,), layout.columns) for layout in fitting]
+    if kind in ("scored", "binary"):
+        found = [Layout((kind,), layout.columns) for layout in found if {"scored", "binary"} & set(layout.kinds)]
+    else:
+        by_head = _by_head(present)
+        pairs = [pair for pair in (*ANCHORS, *QUESTIONS, *SENTENCES) if set(pair) <= by_head.keys()]
+        found = [Layout((kind,), tuple(by_head[name] for name in pair)) for pair in pairs if kind == "pairs"]
+    return found or [Layout((kind,), COLUMNS[kind])]  # reading names the columns that are missing
+
+
+def kinds_of(columns: Sequence[str]) -> list[Kind]:
+    """Return the kinds of table that the names of columns fit."""
+    return list(dict.fromkeys(kind for layout in layouts(columns) for kind in layout.kinds))
+
+
+def tell(source: Source, *, kind: Kind | None = None, fields: str | None = None) -> Layout:
+    """Return the columns that a table is read from, and what they hold.
+
+    Args:
+        source: the table.
+        kind: that the user named; None tells it.
+        fields: the names of the columns that the user gave, as for `labelled.read_table`.
+
+    Raises:
+        InputError: if it has no columns, or `fields` does not fit the kind.
+        DataError: if the table fits no kind or several, or its values are not of the kind.
+    """
+    if kind == "retrieval" and fields is None:
+        raise InputError("a retrieval set is a folder in BEIR layout (corpus.jsonl, queries.jsonl, qrels/), no table")
+    stat = source.path.stat()
+    return _tell(source, kind, fields, (stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(maxsize=16)
+def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, int]) -> Layout:
+    present, first = columns_of(source, fields), next(records(source), None)
+    if first is None:
+        raise DataError(source.name, "the table is empty: there is no row")
+    if source.format in ("csv", "tsv") and len(first[1]) < len(present):
+        problem = f"{len(first[1])} of {len(present)} columns; the header is {', '.join(present)}"
+        raise DataError(source.name, problem, line=first[0])
+    if fields is None:
+        options = layouts(present) if kind is None else layouts_of(kind, present)
+        if len(options) != 1:
+            raise _undecided(source, present, options)
+        return _by_values(source, options[0], None, unnamed=False)
+    names = _given(fields, kind)
+    columns = tuple(column for name in names for column in _resolved(name, present))
+    layout = Layout((kind,) if kind else _kinds_named(columns), columns)
+    if not set(columns) <= set(present):
+        return layout  # reading names the column that is missing
+    unnamed = kind is None and len(columns) == len(names) and not NEGATIVE.fullmatch(head(columns[-1]))
+    return _by_values(source, layout, fields, unnamed=unnamed)
+
+
+def _given(fields: str, kind: Kind | None) -> list[str]:
+    """Return the names in ``--pair-fields``, whose number has to fit the kind."""
+    names = [name.strip() for name in fields.split(",")]
+    expected = {
+        None: ("two names or more", 2, math.inf),
+        "pairs": ("the names of two columns, ANCHOR,POSITIVE (with negatives: --kind triplets)", 2, 2),
+        "triplets": ("the names of at least three columns, ANCHOR,POSITIVE,NEGATIVE[,NEGATIVE2...]", 3, math.inf),
+        "labels": ("the names of two columns, TEXT,LABEL", 2, 2),
+        "scored": ("the names of three columns, A,B,SCORE", 3, 3),
+        "binary": ("the names of three columns, A,B,LABEL", 3, 3),
+        "retrieval": ("no columns, since a retrieval set is a folder in BEIR layout", 0, 0),
+    }
+    words, least, most = expected[kind]
+    if not least <= len(names) <= most or not all(names) or len(set(names)) < len(names):
+        of_kind = f" with --kind {kind}" if kind else ""
+        raise InputError(f"--pair-fields {fields}{of_kind}: expected {words}, all different")
+    return names
+
+
+def _resolved(name: str, present: Sequence[str]) -> list[str]:
+    """Return the columns that a given name stands for: of that name, of its numbers if it was a list, or the name."""
+    if name in present:
+        return [name]
+    if f"{name}_1" in present:
+        return [column for column in present if re.fullmatch(rf"{re.escape(name)}_\d+", column)]
+    return [next((column for column in present if head(column) == head(name)), name)]
+
+
+def _kinds_named(columns: Sequence[str]) -> tuple[Kind, ...]:
+    """Return the kinds that given columns may make, before their values are looked at."""
+    if len(columns) != 3:
+        return ("pairs",) if len(columns) == 2 else ("triplets",)
+    if NEGATIVE.fullmatch(head(columns[2])):
+        return ("triplets",)
+    return VALUES.get(head(columns[2]), ("scored", "binary", "triplets"))
+
+
+def _undecided(source: Source, present: Sequence[str], options: Sequence[Layout]) -> DataError:
+    """Return the error of columns that fit no kind or several; it says what to type."""
+    if headless(present):
+        line = f"line 1 seems to be a row and no header: {', '.join(map(repr, present))}"
+        return DataError(source.name, f"{line:.300}; put the names of the columns above it, such as text,label")
+    kinds = list(dict.fromkeys(kind for layout in options for kind in layout.kinds))
+    if kinds:
+        fit = " and ".join(kinds if len(kinds) > 1 else (f"{kinds[0]} ({', '.join(o.columns)})" for o in options))
+        hint = f"--kind {'|'.join(kinds)} chooses" if len(kinds) > 1 else "--pair-fields A,B[,C] chooses"
+        return DataError(source.name, f"the columns {', '.join(present)} fit {fit}; {hint}")
+    known = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in COLUMNS.items())
+    near = [f"{name}{hint}" for name in present if head(name) not in HEADS and (hint := nearest(head(name), HEADS))]
+    misspelt = f"; {', '.join(near)}" if near else ""
+    hint = f"--kind {'|'.join(COLUMNS)} chooses, --pair-fields A,B[,C] names columns"
+    return DataError(source.name, f"the columns {', '.join(present)} fit no kind ({known}){misspelt}; {hint}")
+
+
+def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: bool) -> Layout:
+    """Return the layout with the one kind that all values of its last columns fit.
+
+    Args:
+        source: the table.
+        layout: told by names.
+        fields: ``--pair-fields``.
+        unnamed: whether names that say nothing were given for the columns, so that values decide alone.
+
+    Raises:
+        DataError: if they fit none.
+    """
+    kinds, columns = layout.kinds, layout.columns
+    if kinds in (("scored",), ("labels",)):  # a score that is no number is named with its line
+        return layout
+    if kinds in (("pairs",), ("triplets",)):
+        for number, column in enumerate(columns[1:], 2):
+            values = _values(source, column, fields)
+            found, alone = look(values), unnamed and len(columns) == 2 and values.total() >= FEW
+            repeating = alone and _repeating(values) and 2 * len(values) <= values.total()
+            no_texts = unnamed and number > 2 and found != "triplets"
+            if (found == "binary" and values.total() > 1) or repeating or no_texts:
+                raise _not_told(source, layout, column, values)
+        return layout
+    values = _values(source, columns[-1], fields)
+    found = look(values) if values else kinds[0]  # reading names the first cell of a column without values
+    if found is None or (found == "triplets" and found not in kinds):
+        raise _not_told(source, layout, columns[-1], values)
+    kind = found if found in kinds else kinds[0]
+    return Layout((kind,), columns, (label_words(values) or {}) if kind == "binary" else {})
+
+
+def _values(source: Source, column: str, fields: str | None) -> Counter[str]:
+    """Return how often each value of a column occurs; empty ones and lists are left out."""
+    values = (record.get(column) for _, record in labelled_records(source, fields))
+    return Counter(
+        str(v).strip() for v in values if v is not None and not isinstance(v, list | dict) and str(v).strip()
+    )
+
+
+def look(values: Counter[str]) -> Kind | None:
+    """Return what all values of a column look like: ``binary`` or ``scored``, if most do; else texts, ``triplets``.
+
+    Of a column in which labels or scores are the majority, reading names the first value that is none. None stands for
+    values that are no texts for sure: one word each, or few that repeat.
+    """
+    if label_words(values):
+        return "binary"
+    sure = [value for value in values if number_of(value) is not None or value.casefold() in YES | NO]
+    if sure and 2 * sum(values[value] for value in sure) >= values.total():
+        return "binary" if {_form(value) for value in sure} <= YES | NO else "scored"
+    return (
+        None
+        if _repeating(values) or all(len(value.split()) == 1 and value.isascii() for value in values)
+        else "triplets"
+    )
+
+
+def _repeating(values: Counter[str]) -> bool:
+    """Tell whether the values are few against the rows: short ones that repeat, or longer ones that repeat often."""
+    short = all(len(value) <= 30 and len(value.split()) <= 3 for value in values)
+    if short:
+        return 10 * len(values) < 9 * values.total()
+    return 2 * len(values) <= values.total() and len(values) <= FEW
+
+
+def label_words(values: Iterable[str]) -> dict[str, float] | None:
+    """Return 0 or 1 for each of the values if all are numbers or words for yes and no for sure, else None.
+
+    Sure are 1/0, yes/no, y/n, true/false, t/f, and any word beside its negation: duplicate/not duplicate, or /not.
+    """
+    different = set(values)
+    if len(different) > MOST_LABELS:
+        return None
+    forms = {value: _form(value) for value in different}
+    distinct = set(forms.values())
+    if not distinct:
+        return None
+    if distinct <= YES | NO:
+        return {value: float(form in YES) for value, form in forms.items()}
+    for yes, no in permutations(distinct) if len(distinct) == 2 else ():
+        if (yes, no) in (("y", "n"), ("t", "f")) or no in (
+            "not",
+            *(f"{word} {yes}" for word in ("not", "no", "non", "not a")),
+        ):
+            return {value: float(form == yes) for value, form in forms.items()}
+    return None
+
+
+def _form(value: str) -> str:
+    """Return a value in the form in which labels are compared: ``1`` for 1.0, ``not duplicate`` for Not_Duplicate."""
+    number = number_of(value)
+    return f"{number:g}" if number is not None else re.sub(r"[\s_-]+", " ", value.strip().casefold())
+
+
+def sure_label(value: Any) -> float | None:
+    """Return 0 or 1 for a number or a word for yes or no, else None."""
+    form = _form(str(value))
+    return float(form in YES) if form in YES | NO else None
+
+
+def number_of(value: Any) -> float | None:
+    """Return a finite number, which may be written as text, or None."""
+    with suppress(TypeError, ValueError, OverflowError):
+        if math.isfinite(number := float(value)):
+            return number
+    return None
+
+
+def _not_told(source: Source, layout: Layout, column: str, values: Counter[str]) -> DataError:
+    """Return the error of a column whose values are neither labels nor texts for sure, with the command to type."""
+    shown = ", ".join(f"{value[:40]!r} ({count:,})" for value, count in values.most_common(5)) or "nothing"
+    more = ", ..." if len(values) > 5 else ""
+    holds = f"{column!r} holds {len(values):,} different values in {values.total():,} rows: {shown}{more}"
+    names, third = ",".join(layout.columns), len(layout.columns) > 2
+    if layout.kinds in (("pairs",), ("triplets",)) and look(values) in ("binary", "scored"):
+        kind = ("binary" if look(values) == "binary" else "scored") if third else "labels"
+        return DataError(source.name, f"{holds}. These are no texts: --kind {kind} --pair-fields {names}")
+    if layout.kinds == ("pairs",):
+        hint = f"If they are classes: --kind labels --pair-fields {names}; if they are texts: --kind pairs"
+        return DataError(source.name, f"{holds}. {hint} --pair-fields {names}")
+    hint = "These are no sure words for yes and no: write labels as 1 and 0, scores as numbers"
+    other = f"; without them the texts are pairs: --kind pairs --pair-fields {','.join(layout.columns[:2])}"
+    texts = f"; if they are texts: --kind triplets --pair-fields {names}" if "triplets" in layout.kinds else other
+    return DataError(source.name, f"{holds}. {hint}{texts}")

@@ -1,0 +1,125 @@
+"""The arguments of verbs: how the command line shows them, and how values from Python are bound and checked."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from sentcli.errors import InputError, nearest
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How an argument looks on the command line."""
+
+    short: str | None = None
+    """A second name, such as ``-m``."""
+    name: str | None = None
+    """The long name, where Python reserves the word."""
+    metavar: str | None = None
+    panel: str | None = None
+    """The heading that ``--help`` shows it under."""
+    positional: bool = False
+    """Whether it is an argument without a name."""
+    lists: Callable[[], None] | None = None
+    """Prints the choices; the command calls it and exits if the value is ``list``."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """How a verb takes a group of options."""
+
+    panel: str | None = None
+    without: Sequence[str] = ()
+    """Fields that are no options of this verb; they keep their defaults."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a verb."""
+
+    name: str
+    type: Any
+    default: Any
+    flag: Flag
+    help: str
+    bounds: tuple[Any, ...]
+    group: str | None = None
+    """The parameter of the function whose dataclass has this argument as a field."""
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether it names files of texts, which may also be frames or lists in memory."""
+        names = {"files", "inputs", "data", "more_data", "dev", "pairs", "corpus", "queries", "in_domain", "eval_text"}
+        return self.name in names and (str in alternatives(self.type) or list[str] in alternatives(self.type))
+
+    @property
+    def required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is inspect.Parameter.empty
+
+
+def bound_arguments(
+    function: Callable[..., Any], positional: Sequence[Any], keywords: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the values of all parameters of a function by name.
+
+    Raises:
+        TypeError: for an unknown keyword, with the nearest one, or for a missing argument.
+    """
+    signature = inspect.signature(function)
+    for name in keywords:
+        if name not in signature.parameters:
+            hint = nearest(name, list(signature.parameters))
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
+    try:
+        bound = signature.bind(*positional, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{function.__name__}() {error}; help(sentcli.{function.__name__}) lists all") from None
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def checked(argument: Argument, value: Any) -> Any:
+    """Convert a value from Python to the type of an argument: a list may be one value, a path may be text.
+
+    Frames, lists of dicts and lists of texts become files where files are read.
+
+    Raises:
+        InputError: if it is of another type, none of the choices, or out of bounds.
+    """
+    if value is None and argument.default is None:
+        return None
+    if argument.reads_files and not isinstance(value, str | Path):
+        from sentcli.io.in_memory import in_files
+
+        value = in_files(value, argument.name, several=list[str] in alternatives(argument.type))
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    kinds = alternatives(argument.type)
+    if isinstance(value, list | tuple) and str in kinds:
+        value = ",".join(map(str, value))
+    if any(typing.get_origin(kind) is list for kind in kinds) and not isinstance(value, list | tuple):
+        value = [value]
+    texts = str in kinds or list[str] in kinds
+    if texts and isinstance(value, list | tuple):
+        value = [str(item) if isinstance(item, Path) else item for item in value]
+    elif texts and isinstance(value, Path):
+        value = str(value)
+    kind: Any = Annotated[argument.type, *argument.bounds] if argument.bounds else argument.type
+    try:
+        return TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True)).validate_python(value)
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        raise InputError(f"{argument.name}={value!r}: {problem[:1].lower()}{problem[1:]}") from None
+
+
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union; of any other type the type itself."""
+    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return typing.get_args(kind) if is_union else (kind,)

@@ -1,0 +1,82 @@
+"""``sentcli data check``: what a table of one's own holds, and the commands that would use it."""
+
+import json
+import shlex
+
+import pytest
+from typer.main import get_command
+
+from sentcli.cli.app import app
+from tests.io.test_labelled_tables import write
+
+NAMES = ["question1", "question2", "is_duplicate"]
+ROWS = [[f"how do I open door {i}", f"where is the key {i}", "yes" if i % 3 else "no"] for i in range(24)]
+
+
+@pytest.fixture
+def file(tmp_path):
+    rows = [list(row) for row in ROWS]
+    rows[3][1], rows[5][2], rows[6][0] = "", "", " "
+    return write(tmp_path, "t.tsv", NAMES, *rows, [ROWS[0][1], ROWS[0][0], "yes"])
+
+
+def test_everything_is_counted_and_named(invoke, file, tiny_bert):
+    report = json.loads(invoke("data", "check", file, "-m", tiny_bert, "--json", "-", check=0).stdout)
+    found = report["results"]
+    assert (report["command"], found["kind"], found["columns"], found["rows"]) == ("data check", "binary", NAMES, 25)
+    assert found["empty_cells"] == {"count": 3, "rows": 3, "first": [[5, NAMES[1]], [7, NAMES[2]], [8, NAMES[0]]]}
+    assert found["contradictions"] == {"count": 1, "first": [[2, 26]]}
+    assert found["labels"] == {"1": 16, "0": 6}
+    lengths = found["lengths"]
+    assert lengths["unit"] == "tokens" and 0 < lengths["median"] <= lengths["longest"] and lengths["limit"] == 32
+    printed = invoke("data", "check", file, check=0).stdout
+    for words in ("16 of 22 are duplicates", "line 5 (question2)", "lines 2, 26", "unit words"):
+        assert words in " ".join(printed.replace("│", " ").split())
+
+
+def test_long_texts_are_counted_against_the_models_length(invoke, tmp_path, tiny_bert):
+    rows = [["the cat sat " * (30 if i < 2 else 1), f"a dog {i}"] for i in range(12)]
+    file = write(tmp_path, "t.csv", ["anchor", "positive"], *rows)
+    report = json.loads(invoke("data", "check", file, "-m", tiny_bert, "--json", "-", check=0).stdout)
+    assert report["results"]["lengths"]["longer"] == 2 and report["results"]["lengths"]["longest"] >= 90
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "options", "method"),
+    [
+        (["anchor", "positive"], None, (), "simcse"),
+        (["sentence1", "sentence2", "score"], lambda i: i % 5, (), "cosent"),
+        (["a", "b", "c"], lambda i: i % 2, ("--pair-fields", "a,b,c"), "online-contrastive"),
+        (
+            ["a", "b", "c"],
+            lambda i: "good" if i % 2 else "bad",
+            ("--pair-fields", "a,b,c", "--kind", "triplets"),
+            "simcse",
+        ),
+    ],
+)
+def test_the_commands_that_are_named_run(invoke, tmp_path, tiny_bert, columns, value, options, method):
+    rows = [[*row[:2], *([value(i)] if value else [])] for i, row in enumerate(ROWS)]
+    file = write(tmp_path, "my table.csv", columns, *rows)
+    report = json.loads(invoke("data", "check", file, "-m", tiny_bert, *options, "--json", "-", check=0).stdout)
+    evaluate, train = map(shlex.split, report["results"]["commands"])
+    assert train[train.index("--method") + 1] == method
+    if method != "simcse" or value is None:
+        invoke(*evaluate[1:], check=0)
+    train[train.index("DIR")] = str(tmp_path / "m")
+    invoke(*train[1:], "--batch-size", 6, "--max-steps", 1, check=0)
+    assert (tmp_path / "m" / "model.safetensors").exists()
+
+
+def test_a_table_of_no_kind_and_a_wrong_value_are_errors(invoke, tmp_path):
+    words = [[*row[:2], ["entailment", "neutral"][i % 2]] for i, row in enumerate(ROWS)]
+    failed = invoke("data", "check", write(tmp_path, "t.csv", NAMES, *words), check=2)
+    assert "t.csv" in failed.stderr and "'entailment' (12)" in failed.stderr
+    odd = [[*row[:2], i % 2 if i else "n/a"] for i, row in enumerate(ROWS)]
+    failed = invoke("data", "check", write(tmp_path, "u.csv", NAMES, *odd), check=2)
+    assert "u.csv, line 2" in " ".join(failed.stderr.split())
+
+
+def test_the_options_are_those_of_the_contract():
+    command = get_command(app).get_command(None, "data").get_command(None, "check")
+    assert {"--pair-fields", "--kind", "--json"} <= {name for p in command.params for name in p.opts}
