@@ -204,3 +204,13 @@ def test_every_command_is_shown_in_the_docs():
 def test_the_check_finds_what_does_not_exist(line):
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         check_command_line(line)
+
+
+def test_the_question_of_the_first_page_finds_how_to_resume(invoke, minilm, tmp_path):
+    subprocess.run([sys.executable, ROOT / "demo" / "prepare.py", tmp_path], check=True, capture_output=True)
+    page = (ROOT / "docs" / "start" / "search.md").read_text("utf-8")
+    (question,) = set(re.findall(r'--query "([^"]+)"', page))
+    corpus = tmp_path / "docs" / "corpus.jsonl"
+    found = invoke("retrieve", "-m", "minilm", "--corpus", corpus, "--query", question, "--json", "-", check=0)
+    hits = [hit["id"] for hit in json.loads(found.stdout)["results"][0]["hits"]]
+    assert {"encode#resume-an-interrupted-run", "train#interrupt-and-resume"} <= set(hits[:3])

@@ -9,6 +9,7 @@ from typing import Any
 
 from sentcli.io.remote import scratch
 from sentcli.io.remote_names import is_remote, remember_copy
+from sentcli.io.sources import FORMATS
 
 
 def in_files(value: Any, name: str, *, several: bool) -> Any:
@@ -51,9 +52,10 @@ def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
 
 
 def _is_sentence(text: str) -> bool:
-    """Tell whether a string is rather a text than the name of a file: it has blanks, and no such file is there."""
+    """Tell whether a string is a text and not the name of a file: it has blanks, no suffix of a file, and is none."""
     try:
-        return " " in text.strip() and not is_remote(text) and not Path(text).exists()
+        path = Path(text)
+        return " " in text.strip() and not is_remote(text) and path.suffix not in FORMATS and not path.exists()
     except (OSError, ValueError):  # longer than a name can be
         return True
 

@@ -336,3 +336,12 @@ def test_searches_that_make_no_sense_are_refused(invoke, folder, tmp_path, tiny_
     (tmp_path / "empty.txt").write_text("")
     given = [argument.format(empty=tmp_path / "empty.txt") for argument in arguments]
     assert words in invoke("retrieve", "--corpus", folder, "-m", tiny_bert, *given, check=2).stderr
+
+
+def test_an_index_that_is_slower_than_exact_search_is_said_to_be():
+    from sentcli.verbs.index_options import recall_table
+
+    point = {"effort": 8, "recall": 0.99, "queries_per_second": 100.0}
+    measured = {"parameter": "nprobe", "k": 10, "points": [point], "chosen": point, "queries": 5, "of": "random rows"}
+    slower, faster = (recall_table("ivf", {**measured, "exact_queries_per_second": rate}) for rate in (200.0, 50.0))
+    assert any("--index flat" in note for note in slower.notes) and len(faster.notes) == 1
