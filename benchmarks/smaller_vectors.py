@@ -14,21 +14,17 @@ from scipy.stats import spearmanr
 
 from sentcli import SentenceEncoder
 from sentcli.evaluation import sts
-from sentcli.smaller import Smaller, fit_pca
+from sentcli.smaller import Smaller
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="minilm")
     encoder = SentenceEncoder.load(parser.parse_args().model)
-    with (data_folder() / "corpus" / "wiki.txt").open(encoding="utf-8") as handle:
-        sample = encoder.encode([next(handle).rstrip("\n") for _ in range(10_000)])
     choices = {"float32": Smaller()}
     choices |= {f"--output-dtype {kind}": Smaller(kind) for kind in ("float16", "int8", "binary")}
     for size in (256, 128, 64):
         choices[f"--truncate-dim {size}"] = Smaller(truncate_dim=size, renormalize=True)
-        choices[f"--pca, {size} components"] = Smaller(pca=fit_pca(sample, size), renormalize=True)
-    choices["--pca, 128 components, int8"] = Smaller("int8", pca=fit_pca(sample, 128), renormalize=True)
     found = {}
     for split in ("dev", "test"):
         (pairs,) = sts.load_tasks(data_folder() / "senteval", ["STSBenchmark"], split)["STSBenchmark"]

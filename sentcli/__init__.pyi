@@ -146,8 +146,6 @@ def encode(
     batch_tokens: int | None = None,
     output_dtype: Literal['float32', 'float16', 'int8', 'binary'] = 'float32',
     truncate_dim: int | None = None,
-    pca: Path | str | None = None,
-    pca_dim: int | None = None,
     shard_rows: int | None = None,
     shard: str | None = None,
     resume: bool = False,
@@ -187,8 +185,6 @@ def encode(
         batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).
         output_dtype: Elements of the vectors; binary packs eight signs into a byte.
         truncate_dim: Keep the first dimensions only.
-        pca: Project on the principal components in FILE.
-        pca_dim: Learn so many components from this input first, and keep them in --pca.
         shard_rows: Rows in a shard of a directory output: 100,000, or as many as the directory that is continued has.
         shard: Make only this share of the shards; N machines make one directory.
         resume: Continue a directory output where it stopped.

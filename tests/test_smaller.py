@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from safetensors.numpy import save_file
 
 from sentcli.errors import InputError
-from sentcli.smaller import PCA, Smaller, as_int8, fit_pca, read_pca
+from sentcli.smaller import Smaller, as_int8
 
 FINITE = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
 VECTORS = hnp.arrays(np.float32, st.tuples(st.integers(1, 12), st.integers(1, 20)), elements=FINITE)
@@ -20,67 +19,6 @@ def sample():
     rng = np.random.default_rng(0)
     mixed = rng.normal(size=(200, 12)) * np.geomspace(3, 0.05, 12) @ rng.normal(size=(12, 12))
     return (mixed + rng.normal(size=12)).astype(np.float32)
-
-
-# Principal components
-
-
-@pytest.mark.parametrize("dimension", [1, 4, 12])
-def test_components_are_those_of_scikit_learn_up_to_sign(sample, dimension):
-    decomposition = pytest.importorskip("sklearn.decomposition")
-    peer = decomposition.PCA(dimension, svd_solver="full").fit(sample.astype(np.float64))
-    ours = fit_pca(sample, dimension)
-    np.testing.assert_allclose(ours.mean, peer.mean_, rtol=1e-6)
-    signs = np.sign((ours.components * peer.components_).sum(1))
-    np.testing.assert_allclose(ours.components, peer.components_ * signs[:, None], atol=1e-5)
-    np.testing.assert_allclose(ours.apply(sample), peer.transform(sample) * signs, atol=1e-4)
-
-
-def test_all_components_keep_all_distances(sample):
-    reduced = fit_pca(sample, 12).apply(sample)
-    for rows in (sample[:20], sample[100:120]):
-        projected = reduced[:20] if rows is sample[:20] else fit_pca(sample, 12).apply(rows)
-        distances = [np.linalg.norm(part[:, None] - part[None], axis=2) for part in (rows, projected)]
-        np.testing.assert_allclose(distances[0], distances[1], atol=1e-4)
-
-
-def test_components_do_not_depend_on_the_order_of_the_rows(sample):
-    shuffled = np.random.default_rng(1).permutation(sample)
-    np.testing.assert_allclose(fit_pca(shuffled, 3).components, fit_pca(sample, 3).components, atol=1e-5)
-
-
-@pytest.mark.parametrize(("rows", "dimension"), [(200, 13), (3, 4), (5, 0)])
-def test_more_components_than_there_are_is_an_error(sample, rows, dimension):
-    with pytest.raises(InputError, match=f"{dimension} principal components need as many rows and dimensions"):
-        fit_pca(sample[:rows], dimension)
-
-
-def test_a_projection_reads_back(sample, tmp_path):
-    wanted = fit_pca(sample, 5)
-    wanted.save(tmp_path / "p.safetensors")
-    found = read_pca(tmp_path / "p.safetensors")
-    np.testing.assert_array_equal(found.apply(sample), wanted.apply(sample))
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "is missing; --pca-dim K makes it"),
-        (b"no tensors", "holds no principal components"),
-        ({"other": np.zeros(3, np.float32)}, "tensors mean, components"),
-        ({"mean": np.zeros(3, np.float32), "components": np.zeros((2, 4), np.float32)}, "do not fit"),
-    ],
-)
-def test_a_file_without_a_projection_is_named(tmp_path, content, words):
-    path = tmp_path / "p.safetensors"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        save_file(content, path)
-    with pytest.raises(InputError) as caught:
-        read_pca(path)
-    assert str(caught.value).startswith(str(path))
-    assert words in str(caught.value)
 
 
 # Fewer bits
@@ -136,21 +74,11 @@ def test_whole_vectors_are_left_as_they_are(sample):
     np.testing.assert_array_equal(found, sample)
 
 
-def test_components_are_projected_then_cut_then_made_unit_length(sample):
-    pca = fit_pca(sample, 6)
-    found = Smaller(truncate_dim=2, pca=pca, renormalize=True).apply(sample)
-    projected = pca.apply(sample)[:, :2]
-    np.testing.assert_allclose(found, projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-6)
-
-
 def test_a_zero_vector_stays_zero():
     found = Smaller(truncate_dim=2, renormalize=True).apply(np.array([[0, 0, 5]], np.float32))
     assert found.tolist() == [[0, 0]]
 
 
-def test_dimensions_that_do_not_fit_are_named(tmp_path):
-    pca = PCA(np.zeros(8, np.float32), np.eye(8, dtype=np.float32)[:3])
-    with pytest.raises(InputError, match="for 8 dimensions, the model has 32"):
-        Smaller(pca=pca, pca_file=tmp_path / "p").dimension(32)
+def test_more_dimensions_than_there_are_is_an_error():
     with pytest.raises(InputError, match="--truncate-dim 4 is more than the 3 dimensions"):
-        Smaller(pca=pca, truncate_dim=4).dimension(8)
+        Smaller(truncate_dim=4).dimension(3)

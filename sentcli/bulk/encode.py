@@ -19,7 +19,7 @@ from sentcli.bulk.engines import Engine, encoded, open_engine
 from sentcli.bulk.target import holds_dataset
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import check_output, locked
+from sentcli.io.atomic import locked
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
@@ -27,13 +27,11 @@ from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
 from sentcli.io.sources import Source, open_sources
 from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
-from sentcli.smaller import Smaller, fit_pca
+from sentcli.smaller import Smaller
 
 BLOCK_ROWS = 8192
 GPU_BLOCK_ROWS = 65536
 """Large batches need more texts of similar length to choose from."""
-SAMPLE_ROWS = 10_000
-"""The number of rows from which principal components are learned."""
 WITHOUT_SETTINGS = ("stdout", ".npy", ".jsonl")
 """The outputs that have no place for the settings of the run."""
 RESERVED = ("id", "text", "embedding")
@@ -327,29 +325,3 @@ def _described(
         "on_null": inputs.options.on_null,
         **({} if kind == "directory" else {"inputs": inputs.described()}),
     }
-
-
-def learn_components(encoder: SentenceEncoder, inputs: Inputs, prompt: str, dimension: int, path: Path) -> int:
-    """Learn principal components from about 10,000 rows spread over the inputs, and write them to a file.
-
-    Args:
-        encoder: the model.
-        inputs: the inputs that `read_inputs` returned.
-        prompt: the text in front of each row.
-        dimension: the number of components.
-        path: the file to write.
-
-    Returns:
-        The number of rows that were encoded.
-
-    Raises:
-        InputError: if there are too few rows or dimensions.
-    """
-    check_output(path)
-    step = max(inputs.survey.rows // SAMPLE_ROWS, 1)
-    texts: dict[str, None] = {}
-    for block in blocks(inputs.sources, inputs.options):
-        texts.update(dict.fromkeys(block.texts[-block.first_row % step :: step]))
-    sample = list(texts)[: 2 * SAMPLE_ROWS]
-    fit_pca(encoder.encode(sample, prompt=prompt), dimension).save(path)
-    return len(sample)

@@ -181,6 +181,8 @@ class DatasetWriter:
             old = replace(old, settings={**old.settings, "model": settings["model"]})  # its path may be another one
         for key in keys:
             before, now = getattr(old, key), getattr(self.manifest, key)
+            if isinstance(before, dict):  # a setting of another version that was not used
+                before, now = ({name: v for name, v in d.items() if v is not None} for d in (before, now))
             if before != now:
                 changed = dataset.difference(before, now)
                 raise InputError(

@@ -18,7 +18,6 @@ from sentcli.verbs.outcome import Outcome
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeSummary, Inputs
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.smaller import Smaller
 
 
 @dataclass(frozen=True)
@@ -48,14 +47,10 @@ class VectorOptions:
     Attributes:
         output_dtype: Elements of the vectors; binary packs eight signs into a byte.
         truncate_dim: Keep the first dimensions only.
-        pca: Project on the principal components in FILE.
-        pca_dim: Learn so many components from this input first, and keep them in --pca.
     """
 
     output_dtype: Literal["float32", "float16", "int8", "binary"] = "float32"
     truncate_dim: Annotated[int | None, Ge(1)] = None
-    pca: Annotated[Path | None, Flag(metavar="FILE")] = None
-    pca_dim: Annotated[int | None, Ge(1)] = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +130,7 @@ def encode(
     from sentcli.io.dataset import ShardShare
     from sentcli.io.readers import ReadOptions
     from sentcli.io.writers import output_kind
+    from sentcli.smaller import Smaller
     from sentcli.verbs.cluster_work import open_encoder
 
     if not inputs or output is None or model is None:
@@ -164,7 +160,7 @@ def encode(
         outcome.protocol = encoder.describe()
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
         prefix = _prefix(encoder, prompt_name, prompt)
-        smaller = _smaller(encoder, parsed_inputs, prefix, vectors, continues=resume or append)
+        smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=encoder.spec.normalizes)
         loaded = {
             "model": model,
             **vars(options),
@@ -239,35 +235,6 @@ def _check_types(inputs: Inputs, types: dict[str, str]) -> None:
     for name, odd in inputs.survey.mixed.items():
         if name in kept:
             console.warn(f"column {name!r} stays text: most of its values are of another type, but not {odd}")
-
-
-def _smaller(
-    encoder: SentenceEncoder, inputs: Inputs, prompt: str, options: VectorOptions, *, continues: bool
-) -> Smaller:
-    """Return what makes the vectors smaller, after learning the principal components of ``--pca-dim``.
-
-    A run that continues an earlier one uses the components that the earlier one has learned.
-    """
-    from sentcli.smaller import Smaller, read_pca
-
-    file = options.pca
-    if options.pca_dim is not None:
-        if file is None:
-            raise InputError("--pca-dim needs --pca FILE, where the components are kept")
-        if file.exists() and not continues:
-            raise InputError(f"{file} exists; leave --pca-dim out to use it")
-        if not file.exists():
-            from sentcli.bulk.encode import learn_components
-
-            count = learn_components(encoder, inputs, prompt, options.pca_dim, file)
-            console.note(f"{options.pca_dim} principal components of {count} texts -> {file}")
-    return Smaller(
-        output_type=options.output_dtype,
-        truncate_dim=options.truncate_dim,
-        pca=read_pca(file) if file is not None else None,
-        pca_file=file,
-        renormalize=encoder.spec.normalizes,
-    )
 
 
 def _print_summary(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> None:

@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file
 
-from sentcli.smaller import as_int8, read_pca
+from sentcli.smaller import as_int8
 from tests.bulk.outputs import contents, manifest_of, message_of, vectors_of
 
 FORMATS = ["v.npy", "v.parquet", "v.safetensors", "v.jsonl", "v"]
@@ -90,65 +89,6 @@ def test_more_dimensions_than_there_are(encode, source, tmp_path, width):
     assert f"--truncate-dim {width} is more than the 32 dimensions" in message_of(failed)
 
 
-# Principal components
-
-
-def test_components_are_those_of_the_input_and_used_again(encode, source, write, tmp_path, whole):
-    from sklearn import decomposition
-
-    file = tmp_path / "pca.safetensors"
-    done = encode(source, "-o", tmp_path / "v.npy", "--pca", file, "--pca-dim", 4)
-    assert f"4 principal components of {len(TEXTS)} texts -> {file}" in message_of(done)
-    peer = decomposition.PCA(4, svd_solver="full").fit(whole.astype(np.float64))
-    found = np.load(tmp_path / "v.npy")
-    wanted = peer.transform(whole)
-    np.testing.assert_allclose(np.abs(found), np.abs(wanted), atol=2e-4)
-    assert set(load_file(file)) == {"mean", "components"}
-    learned = file.read_bytes()
-    other = write("b.txt", ["a bird", "a fish"])
-    encode(other, "-o", tmp_path / "whole.npy")
-    encode(other, "-o", tmp_path / "w.npy", "--pca", file)
-    np.testing.assert_allclose(
-        np.load(tmp_path / "w.npy"), read_pca(file).apply(np.load(tmp_path / "whole.npy")), atol=1e-6
-    )
-    assert file.read_bytes() == learned
-
-
-def test_components_of_a_large_input_come_from_all_of_it(encode, write, tmp_path, monkeypatch):
-    from sentcli.bulk import encode as sample
-
-    monkeypatch.setattr(sample, "SAMPLE_ROWS", 10)
-    texts = [f"the cat {n}" for n in range(50)] + [f"a small blue bird {n}" for n in range(50)]
-    done = encode(write("a.txt", texts), "-o", tmp_path / "v.npy", "--pca", tmp_path / "p", "--pca-dim", 2)
-    assert "2 principal components of 10 texts" in message_of(done)
-    found = np.load(tmp_path / "v.npy")[:, 0]
-    assert found[:50].mean() * found[50:].mean() < -0.5, "the first component does not tell the two kinds apart"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--pca-dim", 4], "--pca-dim needs --pca FILE"),
-        (["--pca", "none.safetensors"], "none.safetensors is missing; --pca-dim K makes it from the input"),
-        (["--pca", "there", "--pca-dim", 4], "there exists; leave --pca-dim out to use it"),
-        (["--pca", "new", "--pca-dim", 33], "33 principal components need as many rows and dimensions"),
-    ],
-)
-def test_components_that_cannot_be_had(encode, source, tmp_path, monkeypatch, options, words):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "there").touch()
-    assert words in message_of(encode(source, "-o", "v.npy", *options, check=2))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "there"]
-
-
-def test_components_of_another_model_are_refused(encode, source, tmp_path):
-    from safetensors.numpy import save_file
-
-    save_file({"mean": np.zeros(8, np.float32), "components": np.eye(8, dtype=np.float32)}, tmp_path / "p")
-    failed = encode(source, "-o", tmp_path / "v.npy", "--pca", tmp_path / "p", check=2)
-    assert "for 8 dimensions, the model has 32" in message_of(failed)
-
-
 # Resuming
 
 
@@ -174,10 +114,13 @@ def test_resume_refuses_another_setting_and_shows_which(encode, source, tmp_path
     assert contents(out) == before
 
 
-def test_resume_refuses_other_components(encode, source, write, tmp_path):
-    for name, file in (("p", source), ("q", write("b.txt", [f"a bird {n}" for n in range(20)]))):
-        encode(file, "-o", tmp_path / f"{name}.npy", "--pca", tmp_path / name, "--pca-dim", 4)
-    encode(source, "-o", tmp_path / "v", "--pca", tmp_path / "p")
-    encode(source, "-o", tmp_path / "v", "--pca", tmp_path / "p", "--resume")
-    failed = encode(source, "-o", tmp_path / "v", "--pca", tmp_path / "q", "--resume", check=2)
-    assert "pca_sha256" in message_of(failed)
+def test_a_setting_of_another_version_that_was_not_used_is_no_difference(encode, source, tmp_path):
+    out = tmp_path / "v"
+    encode(source, "-o", out, "--shard-rows", 10)
+    whole = contents(out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["settings"]["pca_sha256"] = None
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    (out / "vectors-00001.npy").unlink()
+    encode(source, "-o", out, "--shard-rows", 10, "--resume")
+    assert contents(out) == whole

@@ -21,6 +21,14 @@ LAST = 4
 
 def state(output: Path) -> dict[str, str]:
     """The digest of each file of an output that a user sees."""
+    if output.suffix == ".db":  # a collection: the ids that it answers with
+        found = output.with_suffix(".json")
+        asked = ["retrieve", "--corpus", f"milvus:{output}", "--collection", "rows", "--count-by", "id"]
+        code, _ = run([*asked, "--json", str(found)], "", 0, False, output.with_suffix(".log"))
+        ids = json.loads(found.read_text())["counts"]["values"] if code == 0 else []
+        for path in (found, output.with_suffix(".log")):
+            path.unlink(missing_ok=True)
+        return {"code": str(code), "ids": " ".join(sorted(entry["value"] for entry in ids))}
     if output.is_file():
         return {output.name: hashlib.sha256(output.read_bytes()).hexdigest()}
     files = [path for path in sorted(output.rglob("*")) if path.is_file() and not path.name.startswith(".")]

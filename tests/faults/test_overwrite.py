@@ -82,6 +82,11 @@ CASES = {  # the first command makes the old output, the second the new one; wha
         ["analyze", "duplicates", "new.txt", "-m", "M", "-o", "out", "--least", "0.98", "--overwrite"],
         [],
     ),
+    "index --to": (
+        ["index", "old.txt", "-m", "M", "--to", "milvus:out.db", "--collection", "rows"],
+        ["index", "new.txt", "-m", "M", "--to", "milvus:out.db", "--collection", "rows", "--overwrite"],
+        [],
+    ),
     "retrieve --hits": (
         ["retrieve", "-m", "M", "--corpus", "old.txt", "--query", "cat", "--hits", "out.jsonl"],
         ["retrieve", "-m", "M", "--corpus", "new.txt", "--query", "cat", "--hits", "out.jsonl", "--overwrite"],
@@ -108,11 +113,12 @@ def test_the_old_or_the_new_output_is_whole(name, kills, shim, tiny_bert, tmp_pa
 
     def placed(command):
         places = {"M": str(tiny_bert), "old.txt": str(folder / "old.txt"), "new.txt": str(folder / "new.txt")}
-        return [places.get(word, str(folder / word) if word.startswith("out") else word) for word in command]
+        paths = {word: str(folder / word) for word in command if word.startswith("out")}
+        return [(places | paths).get(word, word.replace("milvus:", f"milvus:{folder}/")) for word in command]
 
     from tests.faults.nth_call import state
 
-    output = folder / next(word for word in new_command if word.startswith("out"))
+    output = folder / next(word for word in new_command if word.startswith(("out", "milvus:"))).removeprefix("milvus:")
     invoke(*placed(old_command), check=0)
     shutil.copytree(folder, start)
     old = state(output)

@@ -126,9 +126,6 @@ def test_what_cannot_be_compared_is_refused(search, invoke, source, tiny_bert, t
     failed_dot = search([*bits, "--overwrite"], "--similarity", "dot", check=2)
     assert "without their lengths: only their cosine is known" in failed_dot
     assert "bits, which are searched exactly" in invoke("index", tmp_path / "v", "--type", "hnsw", check=2).stderr
-    assert "principal components (--pca)" in search(
-        ["--pca-dim", 4, "--pca", tmp_path / "p.safetensors", "--overwrite"], check=2
-    )
 
 
 def test_an_index_over_cut_vectors_is_searched(search, invoke, tmp_path, tiny_bert):
