@@ -126,8 +126,8 @@ class Origin:
             raise InputError(f"{self.name} holds bits, not numbers: encode without --output-dtype binary")
         if self.pca_sha256 and to_search:
             raise InputError(
-                f"{self.name} holds principal components, as earlier versions could write, which are not searched: encode "
-                "again; --truncate-dim and --output-dtype are searched"
+                f"{self.name} holds principal components, as earlier versions could write, which are not searched: "
+                "encode again; --truncate-dim and --output-dtype are searched"
             )
 
     def fitted(self, queries: Vectors, *, normalized: bool) -> Vectors:

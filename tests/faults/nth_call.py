@@ -45,12 +45,13 @@ def run(command: list[str], folder: str, n: int, kills: bool, log: Path) -> tupl
 
             from sentcli.cli.app import app
 
-            libc = ctypes.CDLL(None)
+            libc, made = ctypes.CDLL(None), 0
             if n:
                 libc.fail_call(folder.encode(), ctypes.c_long(n), int(kills))
             result = CliRunner().invoke(app, command)
-            made = int(libc.calls_made())
-            libc.fail_call(b"", ctypes.c_long(0), 0)
+            if n:
+                made = int(libc.calls_made())
+                libc.fail_call(b"", ctypes.c_long(0), 0)
             log.write_text(result.output + repr(result.exception))
             os.write(writer, str(made).encode())
             code = result.exit_code
