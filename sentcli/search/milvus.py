@@ -25,7 +25,7 @@ from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
 from sentcli.search.corpus import Document
 from sentcli.search.exact import Similarity, Vectors
-from sentcli.search.milvus_client import answering
+from sentcli.search.milvus_client import answering, clear_half_made
 from sentcli.search.milvus_rows import (
     HASH,
     ID,
@@ -160,6 +160,7 @@ class MilvusCollection:
         """
         from pymilvus import DataType, Function, FunctionType
 
+        clear_half_made(address, name)
         schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field(ID, DataType.VARCHAR, max_length=LONGEST, is_primary=True)
         analyzer = _analyzer(record.language)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,13 @@ def answering(name: str) -> Iterator[None]:
 def is_file(address: str) -> bool:
     """Whether an address is of Milvus Lite."""
     return re.match(r"(https?|tcp|unix)://", address.removeprefix(SCHEME)) is None
+
+
+def clear_half_made(address: str, name: str) -> None:
+    """Delete what a kill has left of a collection before its schema was written; Milvus Lite would refuse its name."""
+    folder = Path(address.removeprefix(SCHEME)) / "collections" / name
+    if is_file(address) and folder.is_dir() and not (folder / "schema.json").exists():
+        shutil.rmtree(folder)
 
 
 @contextmanager
