@@ -213,7 +213,7 @@ def encoded(
     elsewhere = output_kind(output) == "stdout" or is_remote(output)
     folder = None if elsewhere else Path(output).resolve().parent
     with tempfile.TemporaryFile(dir=folder, prefix=".sentcli-spool-") as handle:
-        spool = _Spool(handle, folder or tempfile.gettempdir())
+        spool = _Spool(handle, output)
         for block in reader:
             if block.shard != shard:
                 shard, seen = block.shard, {}
@@ -263,8 +263,8 @@ def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block
 class _Spool:
     """The vectors of the distinct texts of a shard, kept on disk for rows that repeat one of these texts."""
 
-    def __init__(self, handle: IO[bytes], folder: Path | str) -> None:
-        self.handle, self.folder = handle, folder
+    def __init__(self, handle: IO[bytes], output: str) -> None:
+        self.handle, self.output = handle, output
         self.beyond = array("q")
 
     def recall(
@@ -284,7 +284,7 @@ class _Spool:
             return self._recall(numbers, first, texts)
         except OSError as error:
             if error.filename is None:
-                error.filename = f"a temporary file in {self.folder}"
+                error.filename = f"{self.output} (a temporary file beside it)"
             raise
 
     def _recall(

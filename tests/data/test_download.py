@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from sentcli.data import download as module
-from sentcli.data.download import NoRoomError, connection, download
+from sentcli.data.download import connection, download
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError
+from sentcli.io.atomic import NoRoomError
 from tests.data.conftest import pin
 
 CONTENT = random.Random(1).randbytes(300_000)

@@ -12,11 +12,11 @@ import pytest
 
 from sentcli.data import data_folder, locate, located, pins
 from sentcli.data import get as module
-from sentcli.data.download import NoRoomError
 from sentcli.data.get import get
 from sentcli.data.pins import verify
 from sentcli.data.registry import Archive, DataSet, File, Pin, is_offline, missing, presence
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.atomic import NoRoomError
 from tests.data.conftest import BEIR, beir_set, beir_zip, pin, plain_set, tree, zipped
 
 FOLDER = {f"retrieval/tiny/{name}": content for name, content in BEIR.items()}
