@@ -1,7 +1,7 @@
 """Whatever ends a command with --overwrite, and wherever: the old output is whole, or the new one is.
 
-A few calls of each command are tried, with SENTCLI_CALLS=0 all, which takes hours. A file named in SENTCLI_CALLS_TABLE gets
-a line for each case: command, error or kill, calls tried, commands that did not end well.
+A few calls of each command are tried, with SENTCLI_CALLS=0 all, which takes hours. A file named in SENTCLI_CALLS_TABLE
+gets a line for each case: command, error or kill, calls tried, commands that did not end well.
 """
 
 import json
