@@ -92,7 +92,7 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     def text(value: float) -> str:
         return _shown(value, table)
 
-    lead = f"{where} ({protocols.axis(table.models[0], points=table.points)} {text(best)})"
+    lead = f"{where} ({protocols.axis(table.models[0])} {text(best)})"
     difference = _difference(system, other, column, table.columns)
     if best == next_best:
         return system.label, f"{lead}, like {other.label}"
@@ -106,7 +106,7 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
 
 
 def _shown(value: float, table: ScoreTable, sign: str = "") -> str:
-    return format(value * table.factor, sign + table.format).replace("-", MINUS)
+    return format(value, sign + table.format).replace("-", MINUS)
 
 
 def not_compared(table: ScoreTable) -> list[str]:
@@ -139,7 +139,7 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
         table, system, difference = line.table, line.system, line.difference
         first = table.systems[0]
         ends = (difference.difference, difference.low, difference.high)
-        numbers = [None if value is None else value * table.factor for value in ends]
+        numbers = list(ends)
         seeds = [f"{len(system.seeds)}, {len(first.seeds)}"] if grouped else []
         measure = [protocols.measure(table.models[0])] if several else []
         row = [system.label, first.label, *seeds, short(line.column), *measure, *numbers, difference.p, line.corrected]
@@ -164,11 +164,10 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     notes += [
         f"{MISSING}: {reason}." for reason in dict.fromkeys(line.difference.reason for line in compared) if reason
     ]
-    points = " in points" if all(table.points for table in tables) else ""
     heads = ["system" if grouped else "model", "less", *(["seeds"] if grouped else []), "task"]
     heads += [*(["measure"] if several else []), "difference", "95 % from", "to", "p", "p (Holm)"]
     return Table(
-        f"{title}: difference of {'mean ' if grouped else ''}scores{points}",
+        f"{title}: difference of {'mean ' if grouped else ''}scores",
         heads,
         rows,
         formats={"p": ".3f", "p (Holm)": ".3f"},
@@ -200,13 +199,12 @@ def _of_runs(table: ScoreTable) -> Table | None:
         tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in table.columns}
         for task, line in tasks.items():
             mcnemar = mcnemar or "only_first" in line
-            factor = table.factor
             keys = ("only_first", "only_second") if "only_first" in line else ("low", "high")
-            more = [value if isinstance(value := line[key], int) else value * factor for key in keys]
+            more = [line[key] for key in keys]
             if (line["p"] or 1) < SMALLEST_P:
                 texts[len(rows), 6] = f"< {SMALLEST_P}"
             first = _label_of(scores, table)
-            rows.append([scores.label, first, short(task), line["difference"] * factor, *more, line["p"]])
+            rows.append([scores.label, first, short(task), line["difference"], *more, line["p"]])
     if not rows:
         return None
     heads = ("only this right", "only the other right") if mcnemar else ("95 % from", "to")
@@ -214,7 +212,7 @@ def _of_runs(table: ScoreTable) -> Table | None:
     note = f"p: {test}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
     signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.format}")
     return Table(
-        f"{table.title}: difference of scores{' in points' if table.points else ''}",
+        f"{table.title}: difference of scores",
         ["model", "less", "task", "difference", *heads, "p"],
         rows,
         formats={**signed, "p": ".3f"},

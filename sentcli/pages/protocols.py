@@ -47,12 +47,12 @@ def measure(scores: ModelScores) -> str:
     return kind.metric if "@" in kind.metric else kind.metric.lower()
 
 
-def axis(scores: ModelScores, *, points: bool = True) -> str:
-    """Return the name of the numbers with their unit; without `points` they have the scale of the command's JSON."""
+def axis(scores: ModelScores) -> str:
+    """Return the name of the numbers with their unit, on the scale of the command's JSON."""
     if scores.kinds[0] is TRANSFER:
         return "accuracy in %"
     name = measure(scores)
-    unit = " \N{MULTIPLICATION SIGN} 100" if points or scores.kinds[0].scale == 1 else ""
+    unit = " \N{MULTIPLICATION SIGN} 100" if scores.kinds[0].scale == 1 else ""
     return f"{'Spearman correlation' if name == 'spearman' else name}{unit}"
 
 
@@ -132,7 +132,7 @@ def protocol_note(scores: ModelScores) -> str:
         rest = {key: rest[key] for key in ("features", "classifier", "folds", "optimizer") if key in rest}
         rest["further settings"] = "below"
     else:
-        lead = "Recall in %" if kind is IN_DOMAIN else f"{measure(scores)}, times 100"
+        lead = "Recall in %" if kind is IN_DOMAIN else axis(scores)
         rest = {**{key: scores.protocol[key] for key in (*SET_FACTS, "sets") if key in scores.protocol}, **rest}
     more = words({key: value for key, value in rest.items() if value not in (None, "")}, ": ", "; ")
     return f"{lead}; {more}." if more else f"{lead}."

@@ -69,12 +69,9 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
         for i, point in enumerate(points, 1):
             whiskers = point.pop("whiskers")
             low, high = whiskers if intervals and whiskers else (None, None)
-            scaled = {"value": point["value"], "low": low, "high": high}
-            scaled = {key: table.scaled(value) for key, value in scaled.items()}
-            whisker = "" if low is None else f" ({scaled['low']:.2f} to {scaled['high']:.2f})"
-            text = f"{short(column)}, {point['model']}: {scaled['value']:.2f}{whisker}"
-            seeds = [value * table.factor for value in point["seeds"]]
-            yield {"task": short(column), **point, **scaled, "seeds": seeds, "y": y + i, "text": text}
+            whisker = "" if low is None or high is None else f" ({low:{table.format}} to {high:{table.format}})"
+            text = f"{short(column)}, {point['model']}: {point['value']:{table.format}}{whisker}"
+            yield {"task": short(column), **point, "low": low, "high": high, "y": y + i, "text": text}
         y += len(points) + GAP if points else 0
 
 

@@ -42,15 +42,12 @@ class Choices:
     style: Style = PLAIN
 
 
-def score_tables_of(
-    runs: Sequence[ModelScores], choices: Choices = Choices(), *, points: bool = True
-) -> list[ScoreTable]:
+def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -> list[ScoreTable]:
     """Return the tables of scores; each table has one protocol.
 
     Args:
         runs: scores of any commands and protocols.
         choices: groups of seeds, and labels.
-        points: show scores times 100.
 
     Raises:
         InputError: if a pattern matches nothing, or the seeds of a system differ in a setting.
@@ -58,7 +55,7 @@ def score_tables_of(
     check_patterns(choices.groups, runs)
     check_patterns(choices.names, runs)
     titled = _titled(protocols.tables(runs))
-    return [ScoreTable(t, tuple(systems(group, choices.groups, choices.names)), points) for group, t in titled]
+    return [ScoreTable(t, tuple(systems(group, choices.groups, choices.names))) for group, t in titled]
 
 
 def write_score_page(
@@ -147,14 +144,14 @@ def _summary(table: ScoreTable) -> str:
     """Return a sentence that names the best model of a table."""
     column = table.columns[-1]
     means = {system.label: system.spread(column, table.columns)[0] for system in table.systems}
-    scores = {label: mean * table.factor for label, mean in means.items() if mean is not None}
+    scores = {label: mean for label, mean in means.items() if mean is not None}
     if not scores:
         return f"{table.title}: no model has all scores."
     axis = protocols.axis(table.models[0])
     measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
     best = max(scores, key=scores.__getitem__)
     rest = f", the best of {len(scores)} models" if len(scores) > 1 else ""
-    return f"{table.title}: {best} has {scores[best]:.2f} ({measure}){rest}."
+    return f"{table.title}: {best} has {scores[best]:{table.format}} ({measure}){rest}."
 
 
 def _titled(groups: Sequence[list[ModelScores]]) -> Iterator[tuple[list[ModelScores], str]]:

@@ -35,8 +35,6 @@ class ScoreTable:
     title: str
     """If a page has several tables of a kind, it names the difference of the protocols."""
     systems: tuple[System, ...]
-    points: bool = True
-    """Whether scores are shown times 100, or on the scale of the command's JSON."""
 
     @property
     def models(self) -> list[ModelScores]:
@@ -49,18 +47,9 @@ class ScoreTable:
         return self.models[0].kinds[0]
 
     @property
-    def factor(self) -> float:
-        """The factor by which scores are multiplied to be shown."""
-        return self.kind.scale if self.points else 1
-
-    def scaled(self, value: float | None) -> float | None:
-        """Return a score times `factor`; None stays None."""
-        return None if value is None else value * self.factor
-
-    @property
     def format(self) -> str:
         """The format specification of scores."""
-        return ".2f" if self.points else f".{self.kind.digits}f"
+        return f".{self.kind.digits}f"
 
     @property
     def tasks(self) -> list[str]:
@@ -93,19 +82,19 @@ def score_table(table: ScoreTable) -> Table:
         row: list[Any] = [system.label, *([len(system.seeds)] if has_seeds else [])]
         for column in columns:
             mean, sd = system.spread(column, columns)
-            row.append(table.scaled(mean))
+            row.append(mean)
             if sd is not None and system.grouped:
-                deviations[i, short(column)] = sd * table.factor
+                deviations[i, short(column)] = sd
             if (interval := system.interval(column, columns)) is not None:
-                intervals[i, short(column)] = (interval[0] * table.factor, interval[1] * table.factor)
+                intervals[i, short(column)] = interval
         rows.append(row)
     for against in table.published.values():
         tasks = against["tasks"]
-        values = [table.scaled(tasks[column]["published"]) if column in tasks else None for column in columns]
+        values = [tasks[column]["published"] if column in tasks else None for column in columns]
         rows.append([published_label(against), *([None] if has_seeds else []), *values])
     gaps = any(value is None for row in rows for value in row)
     return Table(
-        f"{table.title}: {protocols.axis(table.models[0], points=table.points)}",
+        f"{table.title}: {protocols.axis(table.models[0])}",
         ["model", *(["n"] if has_seeds else []), *map(short, columns)],
         rows,
         formats={short(column): table.format for column in columns},
@@ -171,10 +160,9 @@ def against_tables(table: ScoreTable) -> list[Table]:
                 runs = max(runs, line["runs"])
                 low, high = line["range"] or (None, None)
                 values = (line["measured"], line["published"], line["difference"], low, high)
-                scaled = map(table.scaled, values)
                 within = {True: "yes", False: "no"}.get(line["within"], MISSING)
                 label = f"mean of {line['runs']} models" if line["runs"] > 1 else scores.label
-                rows.append([label, short(task), *scaled, within])
+                rows.append([label, short(task), *values, within])
         rows = [list(row) for row in dict.fromkeys(map(tuple, rows))]  # each of several models has the row of the mean
         of_seeds = "where 95 % of further seeds would lie, if they are normally distributed"
         interval = of_seeds if runs > 1 else "the 95 % interval"
@@ -193,7 +181,7 @@ def subset_table(table: ScoreTable) -> Table | None:
     cells: dict[tuple[str, str], dict[int, float]] = {}
     for i, scores in enumerate(table.models):
         for task in scores.tasks:
-            subsets = task.facts.get("subsets") or {part.task: part.value * table.factor for part in task.parts}
+            subsets = task.facts.get("subsets") or {part.task: part.value for part in task.parts}
             for name, score in subsets.items() if len(subsets) > 1 else ():
                 cells.setdefault((task.task, name), {})[i] = score
     if not cells:

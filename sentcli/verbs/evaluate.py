@@ -41,7 +41,7 @@ class OwnEvaluation(Evaluation):
         """Return a table for each kind of data."""
         from sentcli.pages.score_page import Choices, score_tables_of
 
-        return score_tables_of(self.models, Choices(groups=self.groups), points=False)
+        return score_tables_of(self.models, Choices(groups=self.groups))
 
     def with_differences(self) -> OwnEvaluation:
         """Add to each model's scores its system's difference from the first system, and return them."""

@@ -102,7 +102,7 @@ class Evaluation:
         from sentcli.pages import comparisons, score_tables
         from sentcli.pages.score_page import score_tables_of
 
-        for table in score_tables_of(self.models, points=False):
+        for table in score_tables_of(self.models):
             scores = score_tables.score_table(table)
             of_average = {key: interval for key, interval in scores.intervals.items() if key[1] == "Avg."}
             yield replace(scores, intervals=of_average or scores.intervals)  # a screen has no room for all tasks' ones

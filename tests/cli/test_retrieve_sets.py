@@ -209,7 +209,7 @@ def test_several_sets_have_an_average(make_set, make_random, retrieve, invoke, t
     assert sorted(path.name for path in (tmp_path / "runs").iterdir())[:2] == ["b.bm25.trec", "b.dense.trec"]
     shown = page.read_text()
     assert "| model | Quora | MS MARCO | b | Avg. |" in shown
-    assert f"| {100 * first['average']:.2f} |" in shown.replace("**", "")
+    assert f"| {first['average']:.4f} |" in shown.replace("**", "")
     done = invoke("retrieve", *sets, "--search", "bm25", check=0)
     assert "Avg." in done.stdout and " to " in done.stdout
 

@@ -298,11 +298,11 @@ def test_subsets_and_further_measures_are_details():
     assert grid(titled(page, "Further measures")) == [["minilm", "STS16", "9", "78.99", "1.00", "2.00"]]
 
 
-def test_retrieval_is_shown_in_hundredths():
+def test_retrieval_is_shown_on_the_scale_of_the_json():
     page = page_of(make("a", "retrieve", {"scifact": 0.64508}), make("a", "retrieve", {"nfcorpus": 0.3}))
     (section,) = scores(page)
     assert heads(section) == ["model", "NFCorpus", "SciFact", "Avg."], "in the order of the papers"
-    assert grid(section) == [["a", "30.00", "64.51", "47.25"]]
+    assert grid(section) == [["a", "0.3000", "0.6451", "0.4725"]]
     assert "nDCG@10" in section.table.title
     assert grid(titled(page, "Further measures"))[0] == ["a", "SciFact", "3", "0.6451", "0.9000"]
 
@@ -336,19 +336,19 @@ def test_ways_of_searching_share_a_table():
     (section,) = scores(page)
     assert heads(section) == ["model", "T-COVID", "FEVER", "own", "Avg."]
     rows = grid(section)
-    assert rows[0] == ["m", "25.00", "50.00", "60.00", "45.00"]
+    assert rows[0] == ["m", "0.2500", "0.5000", "0.6000", "0.4500"]
     assert [row[0] for row in rows[1:4]] == [
         "bm25",
         "m + bm25 (search rrf)",
         "m + bm25 (search weighted)",
     ]
-    assert rows[4] == ["published: X (t)", "30.00", "–", "–", "–"]
+    assert rows[4] == ["published: X (t)", "0.3000", "–", "–", "–"]
     assert section.table.interval(0, 1) == pytest.approx((15, 35))
     assert section.table.interval(0, 4) == pytest.approx((40, 50))
     assert "samples of the queries" in section.table.interval_note
     assert any("fever own document left out" in note for note in section.table.notes)
     assert grid(titled(page, "Differences"))[0][2:] == ["own", "+2.00", "−1.00", "+5.00", "0.300"]
-    assert grid(titled(page, "Against"))[0][1:7] == ["T-COVID", "25.00", "30.00", "−5.00", "20.00", "40.00"]
+    assert grid(titled(page, "Against"))[0][1:7] == ["T-COVID", "0.2500", "0.3000", "−0.0500", "0.2000", "0.4000"]
     shared = "--pooling mean --max-length 256 --backend torch --precision fp32"
     model = "sentcli retrieve -m m --beir fever --beir trec-covid --beir own"
     assert set(titled(page, "Commands").code) == {
@@ -364,7 +364,7 @@ def test_sets_that_are_scored_otherwise_are_not_the_same():
     one, other = make("a", "retrieve", {"scifact": 0.5}), make("a", "retrieve", {"arguana": 0.4})
     other["protocol"]["own_document"] = "left out"
     (section,) = scores(page_of(one, other))
-    assert grid(section) == [["a", "40.00", "50.00", "45.00"]]
+    assert grid(section) == [["a", "0.4000", "0.5000", "0.4500"]]
     dev = make("b", "retrieve", {"scifact": 0.5}, protocol={"split": "dev"})
     assert len(scores(page_of(one, dev))) == 2
 
@@ -373,7 +373,7 @@ def test_forums_are_subsets():
     one = make("a", "retrieve", {"cqadupstack": 0.5})
     one["results"]["cqadupstack"]["forums"] = {"gis": {"ndcg@10": 0.4}, "tex": {"ndcg@10": 0.6}}
     page = page_of(one)
-    assert grid(titled(page, "Subsets")) == [["CQADup", "gis", "40.00"], ["CQADup", "tex", "60.00"]]
+    assert grid(titled(page, "Subsets")) == [["CQADup", "gis", "0.4000"], ["CQADup", "tex", "0.6000"]]
     assert heads(scores(page)[0]) == ["model", "CQADup"]
 
 
@@ -381,7 +381,7 @@ def test_a_search_that_is_not_deep_has_its_own_table():
     shallow = make("b", "retrieve", {"scifact": 0.5}, protocol={"top_k": 5})
     shallow["results"] = {"scifact": {"ndcg@1": 0.1, "ndcg@5": 0.25}}
     first, second = scores(page_of(make("a", "retrieve", {"scifact": 0.5}), shallow))
-    assert "nDCG@5" in second.table.title and grid(second)[0][1] == "25.00"
+    assert "nDCG@5" in second.table.title and grid(second)[0][1] == "0.2500"
     assert "nDCG@10" in first.table.title
 
 
