@@ -343,7 +343,7 @@ def test_ways_of_searching_share_a_table():
         "m + bm25 (search weighted)",
     ]
     assert rows[4] == ["published: X (t)", "0.3000", "–", "–", "–"]
-    assert section.table.interval(0, 1) == pytest.approx((15, 35))
+    assert section.table.interval(0, 1) == pytest.approx((0.15, 0.35))
     assert section.table.interval(0, 4) == pytest.approx((40, 50))
     assert "samples of the queries" in section.table.interval_note
     assert any("fever own document left out" in note for note in section.table.notes)
