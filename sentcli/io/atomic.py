@@ -200,7 +200,7 @@ _HERE, _EXCHANGE = -100, 2
 def successor(path: Path) -> Path:
     """Return the folder beside a folder in which what replaces it is made; a later command may go on with it."""
     path = path.resolve()
-    return path.with_name(f".{path.name}.next")
+    return path.with_name(f".{path.name}-next")  # without a suffix, as a directory of encode has none
 
 
 def succeed(path: Path) -> None:

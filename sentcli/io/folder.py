@@ -203,7 +203,7 @@ class RemoteFolder(Folder):
 
     def successor(self) -> RemoteFolder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""
-        return RemoteFolder.open(f"{self.address}.next")
+        return RemoteFolder.open(f"{self.address}-next")
 
     def succeed(self) -> None:
         """Copy the finished successor over this directory within the store, and delete what is old.

@@ -72,6 +72,16 @@ def test_all_that_decides_vectors_reaches_the_workers(two_nodes, encode, source,
     assert contents(tmp_path / "one") == contents(tmp_path / "out")
 
 
+def test_a_directory_is_replaced_when_the_workers_are_done(two_nodes, encode, source, tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other.txt"
+    other.write_text("".join(f"the old cat {i}\n" for i in range(70)))
+    encode(other, *SHARDS, "-o", out)
+    encode(source, *SHARDS, "-o", tmp_path / "plain")
+    encode(source, *SHARDS, "-o", out, "--overwrite", "--ray", two_nodes.address, "--cpus-per-worker", 1)
+    assert contents(out) == contents(tmp_path / "plain")
+    assert not list(tmp_path.glob(".*"))
+
+
 # Bad input
 
 
