@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
     from matplotlib.figure import SubFigure
+    from matplotlib.legend import Legend
 
-LEGEND_LINE = 0.2
-"""Height of a line of a legend, in inches."""
 LONG_NAME = 28
 """A legend has one column if a name in it has more characters than this."""
 MOST_SHAPES = 3000
@@ -44,6 +43,7 @@ def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: i
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.text import Text
 
     columns = min(columns, len(panels))
@@ -53,18 +53,22 @@ def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: i
     with mpl.rc_context(salt, style.SHEET), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a page has fonts of its own
         width, height = figure.size
-        canvas = Canvas(figsize=(width * columns, height * lines), layout="constrained")
+        engine = ConstrainedLayoutEngine(hspace=0, wspace=0)  # they grow with the figure, legend included
+        canvas = Canvas(figsize=(width * columns, height * lines), layout=engine)
         FigureCanvasAgg(canvas)
         parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
-        legend_lines = max(_panel(part, panel) for part, panel in zip(parts, panels, strict=False))
-        canvas.set_figheight(canvas.get_figheight() + lines * legend_lines * LEGEND_LINE)
+        drawn_panels = (_panel(part, panel) for part, panel in zip(parts, panels, strict=False))
+        if legends := [legend for legend in drawn_panels if legend is not None]:
+            canvas.draw_without_rendering()  # until then legends have no size; with it panels of a page line up
+            tallest = max(legend.get_window_extent().height for legend in legends) / canvas.dpi
+            canvas.set_figheight(canvas.get_figheight() + lines * tallest)
         for text in canvas.findobj(Text):
             text.set_text(safe(text.get_text()))
         yield canvas
 
 
-def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> int:
-    """Draw a panel with its legend below it, and return the number of lines of the legend."""
+def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
+    """Draw a panel with its legend below it, and return the legend if there is one."""
     import numpy as np
 
     axes = part.subplots()
@@ -76,10 +80,9 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> int:
     handles, labels = axes.get_legend_handles_labels()
     labels = [style.short(label) for label in labels]
     if len(labels) < 2:
-        return 0
+        return None
     columns = 1 if max(map(len, labels)) > LONG_NAME else 2
-    part.legend(handles, labels, loc="outside lower left", ncols=columns)
-    return -(-len(labels) // columns)
+    return part.legend(handles, labels, loc="outside lower left", ncols=columns)
 
 
 def save_figure(figure: Figure, folder: Path) -> None:

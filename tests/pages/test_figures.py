@@ -137,3 +137,22 @@ def test_contents_link_to_the_sections():
     text = render(Page("p", sections, ("In short.",), "made"), ".html")
     assert re.findall(r'<a href="#([^"]*)">', text) == re.findall(r'<section id="([^"]*)"', text)
     assert text.index("In short.") < text.index("<main>")
+
+
+def test_panels_line_up_whatever_their_legends():
+    def panel(names):
+        def draw(axes):
+            for name in names:
+                axes.plot([0, 1], [0, 1], label=name)
+            axes.set(title="t", xlabel="x", ylabel="y")
+
+        return draw
+
+    panels = [panel(["a", "b", "c", "d"]), panel([f"a name that takes a line of its own, {n}" for n in range(9)])]
+    figure = Figure("f", "t", panels, pd.DataFrame({"x": [0]}), "alt")
+    heights = []
+    for one in panels:
+        with drawn(figure, [one], 1) as canvas:
+            canvas.draw_without_rendering()
+            heights.append(canvas.subfigs[0].axes[0].get_window_extent().height)
+    assert heights[0] == pytest.approx(heights[1], abs=0.5)
