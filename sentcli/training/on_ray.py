@@ -6,7 +6,7 @@ Where a sweep asks for it, one actor hears the scores of all runs and ends those
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sentcli.cluster import require_ray
-from sentcli.cluster_nodes import Workers
+from sentcli.cluster_nodes import Workers, was_taken_away
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.json_files import decode
 from sentcli.training import sweep
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from sentcli.training.prepare import Prepared
 
 RETRIES = 2
-"""How often a run is begun again, from its last checkpoint, after its process or node has died."""
+"""How often a run is begun again, from its last checkpoint, after its process or node has died.
+
+A node that is taken away does not count, for which Ray's own retries have no way (2.60).
+"""
 LONGEST_RUN = 10**9
 """The step at which the scheduler would end every run. No run has so many, so only the comparisons end runs."""
 
@@ -55,7 +58,7 @@ def run_all_on_ray(
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
     """
     ray = require_ray()
-    task = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=RETRIES, scheduling_strategy="SPREAD")(
+    task = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=0, scheduling_strategy="SPREAD")(
         _run_in_task
     )
     known = ray.put(read_results(results))
@@ -64,6 +67,7 @@ def run_all_on_ray(
     waiting = deque(planned)
     busy: dict[Any, SweepRun] = {}
     ended: dict[str, dict[str, Any]] = {}
+    deaths: Counter[str] = Counter()
     outcome = SweepResult()
     while waiting or busy:
         while waiting and len(busy) < workers.count:
@@ -78,8 +82,12 @@ def run_all_on_ray(
             if not isinstance(error.cause, SentcliError):
                 raise error.cause from error
             _refused(run, error.cause, outcome, observer, is_first=run is planned[0])
-        except ray.exceptions.RayError:
-            _refused(run, SentcliError(f"its process has died {RETRIES + 1} times"), outcome, observer)
+        except ray.exceptions.RayError as error:
+            deaths[run.name] += not was_taken_away(error)
+            if deaths[run.name] > RETRIES:
+                _refused(run, SentcliError(f"its process has died {RETRIES + 1} times"), outcome, observer)
+            else:
+                waiting.appendleft(run)
         else:
             if is_new and record["digest"] not in added:
                 append_record(results, record)
