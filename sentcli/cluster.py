@@ -31,14 +31,7 @@ ANSWER_SECONDS = 10.0
 """How long the address of a cluster may take to accept a connection, and then to answer."""
 JOIN_SECONDS = 60
 """How long a process may take to join a cluster."""
-TRIAL = """
-import sys
-import ray
-try:
-    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
-except Exception as error:
-    sys.exit(f"{type(error).__name__}: {error}")
-"""
+TRIAL = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level='error')"
 ENDING = (signal.SIGINT, signal.SIGTERM)
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """The first bytes of an HTTP/2 client (RFC 9113, section 3.4). A server answers with a frame of SETTINGS, of type 4."""
@@ -99,21 +92,22 @@ def _join_on_trial(address: str) -> None:
     Raises:
         InputError: if it cannot be joined in time; a token that is missing or wrong is named.
     """
-    environment = {**os.environ, "RAY_NUM_REDIS_GET_RETRIES": "3"}  # a second each, with a token that is refused
     command = [sys.executable, "-P", "-c", TRIAL, address]
+    environment = {**os.environ, "RAY_NUM_REDIS_GET_RETRIES": "3"}  # a second each, with a token that is refused
     try:
         ended = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=JOIN_SECONDS, check=False
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=JOIN_SECONDS
         )
     except subprocess.TimeoutExpired:
-        reason = f"the head answers, but Ray could not be joined within {JOIN_SECONDS} seconds; look at `ray status`"
-        raise InputError(f"--ray {address}: {reason}") from None
-    if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip()
-        reason = (said or f"ray.init ended with code {ended.returncode}").splitlines()[-1][:300]
+        reason = f"Ray could not be joined within {JOIN_SECONDS} seconds; `ray status` on its head says what is missing"
+    else:
+        if ended.returncode == 0:
+            return
+        said = ended.stderr.decode(errors="replace").strip() or f"ray.init ended with code {ended.returncode}"
+        reason = said.splitlines()[-1][:300]
         if re.search("InvalidAuthToken|AuthenticationError", said):
             reason = "the cluster asks for another token: set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN"
-        raise InputError(f"--ray {address}: {reason}")
+    raise InputError(f"--ray {address}: {reason}")
 
 
 def _in_detail(messages: dict[str, Any], **_: Any) -> None:

@@ -32,6 +32,8 @@ RETRIES = 2
 
 A node that is taken away does not count, for which Ray's own retries have no way (2.60).
 """
+POLL_SECONDS = 1.0
+"""How often the metrics of the runs are read."""
 LONGEST_RUN = 10**9
 """The step at which the scheduler would end every run. No run has so many, so only the comparisons end runs."""
 
@@ -49,7 +51,7 @@ def run_all_on_ray(
     Args:
         planned: the runs, of which as many as there are workers are made at a time.
         results: the file that gets a line for each finished run, in the order in which they finish.
-        observer: is told of finished, skipped and failed runs.
+        observer: is told of finished, skipped and failed runs, and of what the others log.
         workers: what each run reserves; a run computes with as many threads as it has CPUs.
         device: of all runs.
         asha: when runs that are behind are ended; None ends none.
@@ -68,13 +70,15 @@ def run_all_on_ray(
     busy: dict[Any, SweepRun] = {}
     ended: dict[str, dict[str, Any]] = {}
     deaths: Counter[str] = Counter()
+    told: dict[str, int] = {}
     outcome = SweepResult()
     while waiting or busy:
         while waiting and len(busy) < workers.count:
             run = waiting.popleft()
             sent = replace(run, request=replace(run.request, device=device))
             busy[task.remote(sent, known, str(Path.cwd()), workers.cpus, judge)] = run
-        (reference,), _ = ray.wait(list(busy))
+            told[run.name] = _new_lines(run, None)[1]
+        reference = _first_ended(ray, busy, told, observer)
         run = busy.pop(reference)
         try:
             record, is_new = ray.get(reference)
@@ -99,6 +103,29 @@ def run_all_on_ray(
             ended[run.name] = {**record, "run": run.name, "point": run.point}
     outcome.records = [ended[run.name] for run in planned if run.name in ended]
     return outcome
+
+
+def _first_ended(ray: Any, busy: Mapping[Any, SweepRun], told: dict[str, int], observer: SweepObserver) -> Any:
+    """Return the reference of a run that has ended, and tell meanwhile what all of them log."""
+    while True:
+        done, _ = ray.wait(list(busy), timeout=POLL_SECONDS)
+        for run in busy.values():
+            lines, told[run.name] = _new_lines(run, told[run.name])
+            for line in lines:
+                observer.logged(run, line)
+        if done:
+            return done[0]
+
+
+def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], int]:
+    """Return the whole lines in the metrics of a run from a byte on, and the byte behind them; None is the end."""
+    path = run.request.output / METRICS
+    data = path.read_bytes() if path.exists() else b""
+    begin, end = min(len(data) if begin is None else begin, len(data)), data.rfind(b"\n") + 1
+    try:
+        return [decode(line) for line in data[begin:end].splitlines()], max(begin, end)
+    except ValueError:  # the file was begun anew
+        return [], end
 
 
 def _start_judge(ray: Any, asha: Asha) -> Any:
@@ -145,9 +172,9 @@ class Judge:
             self.ends(run, step, score)
 
 
-def _scores_of(path: Path) -> list[tuple[int, float]]:
+def _scores_of(run: SweepRun) -> list[tuple[int, float]]:
     """Return the steps of a run with their scores on the first dev set, as far as its metrics are there."""
-    lines = [decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+    lines = _new_lines(run, 0)[0]
     scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
     return [(step, score) for step, score in scores if score is not None]
 
@@ -170,7 +197,7 @@ class _Reporting:
 
     def had_before(self) -> None:
         """Report the scores in the metrics of the run."""
-        require_ray().get(self.judge.take.remote(self.run.name, _scores_of(self.run.request.output / METRICS)))
+        require_ray().get(self.judge.take.remote(self.run.name, _scores_of(self.run)))
 
     def step(self, info: StepInfo) -> None:
         """Do nothing."""

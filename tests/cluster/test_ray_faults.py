@@ -233,7 +233,7 @@ def test_only_crashes_count_as_the_deaths_of_a_shard_a_run_and_a_file(kinds, giv
     record = {"digest": "d", "run": "r", "point": {}}
     monkeypatch.setattr("sentcli.training.on_ray.require_ray", lambda: FakeRay(errors_of(kinds), (record, True)))
     run = SweepRun("r", {}, TrainRequest("simcse", "m", [], tmp_path))
-    view = SimpleNamespace(finished=lambda *_: None, failed=lambda *_: None, skipped=lambda *_: None)
+    view = SimpleNamespace(**dict.fromkeys(("finished", "failed", "skipped", "logged"), lambda *_: None))
     ran = run_all_on_ray([run], tmp_path / "results.jsonl", view, Workers(1, 1), "cpu")
     assert (list(ran.failed), len(ran.records)) == ((["r"], 0) if given_up else ([], 1))
 
