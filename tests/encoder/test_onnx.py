@@ -540,6 +540,13 @@ def test_openvino_whose_rows_are_exchanged_is_found(openvino, invoke, with_weigh
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".npy"] == []
 
 
+def test_openvino_with_weights_that_are_no_numbers_says_so(openvino, with_weights, monkeypatch):
+    infer = openvino.InferRequest.infer
+    monkeypatch.setattr(openvino.InferRequest, "infer", lambda self, inputs: {0: infer(self, inputs)[0] * np.nan})
+    with pytest.raises(SentcliError, match="not finite"):
+        SentenceEncoder.load(with_weights, backend="openvino").encode(TEXTS)
+
+
 def test_a_request_of_openvino_stays_with_its_thread(openvino, with_weights, monkeypatch):
     used, infer = set(), openvino.InferRequest.infer
 
