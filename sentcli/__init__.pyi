@@ -432,7 +432,7 @@ def retrieve(
         rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
-        where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'" (docs/retrieve.md).
+        where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'" (docs/retrieve.md). In csv an empty cell of a column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several times.

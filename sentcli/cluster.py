@@ -12,6 +12,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +29,9 @@ from sentcli.machine import usable_cores
 
 ANSWER_SECONDS = 10.0
 """How long the address of a cluster may take to accept a connection, and then to answer."""
+JOIN_SECONDS = 60
+"""How long a process may take to join a cluster."""
+TRIAL = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level='error')"
 ENDING = (signal.SIGINT, signal.SIGTERM)
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """The first bytes of an HTTP/2 client (RFC 9113, section 3.4). A server answers with a frame of SETTINGS, of type 4."""
@@ -52,7 +56,7 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
         cpus: the number of CPUs that ``local`` hands out; None takes those of this process.
 
     Raises:
-        InputError: as for `check_address`, or if this machine is no node of the cluster.
+        InputError: as for `check_address` and `_join_on_trial`, or if this machine is no node of the cluster.
     """
     check_address(address)
     with ExitStack() as stack:
@@ -65,6 +69,8 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
                 raise InputError(f"--ray {address}: this process is connected to a Ray already, which auto uses")
             yield
             return
+        if address != "local":
+            _join_on_trial(address)
         printing = patch.object(ray._private.worker, "print_to_stdstream", _in_detail, create=True)
         stack.enter_context(printing)
         stack.callback(ray.shutdown)
@@ -75,6 +81,33 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
                 raise InputError(f"--ray {address}: {one_line(error)}") from error
         with _exit_code_kept():
             yield
+
+
+def _join_on_trial(address: str) -> None:
+    """Join a cluster in a process of its own, which can be ended, and leave it again.
+
+    Where the head answers but its other processes do not, ``ray.init`` heeds no signal, takes minutes, or ends the
+    process without an exception (Ray 2.60).
+
+    Raises:
+        InputError: if it cannot be joined in time; a token that is missing or wrong is named.
+    """
+    command = [sys.executable, "-P", "-c", TRIAL, address]
+    environment = {**os.environ, "RAY_NUM_REDIS_GET_RETRIES": "3"}  # a second each, with a token that is refused
+    try:
+        ended = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=JOIN_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        reason = f"Ray could not be joined within {JOIN_SECONDS} seconds; `ray status` on its head says what is missing"
+    else:
+        if ended.returncode == 0:
+            return
+        said = ended.stderr.decode(errors="replace").strip() or f"ray.init ended with code {ended.returncode}"
+        reason = said.splitlines()[-1][:300]
+        if re.search("InvalidAuthToken|AuthenticationError", said):
+            reason = "the cluster asks for another token: set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN"
+    raise InputError(f"--ray {address}: {reason}")
 
 
 def _in_detail(messages: dict[str, Any], **_: Any) -> None:

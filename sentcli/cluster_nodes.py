@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,9 @@ from sentcli.version import __version__
 
 NODE_SECONDS = 600.0
 """How long a node may take to start a process and to look at the files of a model, which it may have to download."""
+
+DEATH_SECONDS = 60
+"""How long the head of a cluster may take to notice that a node is dead."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,24 @@ def ask_nodes(found: list[Node], question: Callable[..., Any], *arguments: Any) 
         except ray.exceptions.RayError as error:
             raise SentcliError(f"node {node.name} does not answer: {one_line(error)}") from error
     return answers
+
+
+def was_taken_away(error: Exception) -> bool:
+    """Tell whether an actor or a task has died because its node was preempted, which says nothing about its work.
+
+    The error of an actor says so. That of a task names its node, which the head knows to be dead some seconds later.
+    """
+    from ray.core.generated.common_pb2 import NodeDeathInfo
+
+    named = re.search(r"node ID: ([0-9a-f]+)", str(error))
+    if named is None or getattr(error, "preempted", False):
+        return getattr(error, "preempted", False)
+    for _ in range(DEATH_SECONDS):
+        node = next((node for node in require_ray().nodes() if node["NodeID"] == named[1]), {"Alive": False})
+        if not node["Alive"]:
+            return bool(node.get("DeathReason") == NodeDeathInfo.AUTOSCALER_DRAIN_PREEMPTED)
+        time.sleep(1)
+    return False
 
 
 def check_versions(found: list[Node]) -> None:

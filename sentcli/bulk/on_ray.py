@@ -18,7 +18,7 @@ from typing import Any
 from sentcli import cluster, console
 from sentcli.bulk.encode import EncodeSettings
 from sentcli.bulk.ray_worker import RemoteEncoder, ShardWorker, WorkerFacts
-from sentcli.cluster_nodes import Node, Workers
+from sentcli.cluster_nodes import Node, Workers, was_taken_away
 from sentcli.encoder.on_nodes import require_same_weights
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.dataset import Counts
@@ -149,7 +149,7 @@ class RayWorkers:
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except self.ray.exceptions.RayError as error:
-            self.failed_starts += 1
+            self.failed_starts += not was_taken_away(error)
             if self.failed_starts >= MOST_DEATHS:
                 raise SentcliError(f"workers die while they load the model: {one_line(error)}") from error
             self.start_one()
@@ -278,22 +278,23 @@ class _Making:
             if self.error is None or shard.number < self.error[0]:
                 self.error = shard.number, error.cause
         except self.ray.exceptions.RayError as error:
-            self._died(actor, shard, one_line(error))
+            self._died(actor, shard, error)
         else:
             self.writer.add(made)
             self.counts += counts
             self._show(shard, stats)
             self.pool.idle.append(actor)
 
-    def _died(self, actor: Any, shard: _Shard, reason: str) -> None:
+    def _died(self, actor: Any, shard: _Shard, error: Exception) -> None:
         with suppress(Exception):  # it may only be out of reach, and would write the shard beside another worker
             self.ray.kill(actor)
-        shard.deaths += 1
+        shard.deaths += not was_taken_away(error)
         self._show(shard, EncodeStats())
         number = self.writer.shard_place(shard.number).number
-        console.detail(f"shard {number}: {reason}")
+        console.detail(f"shard {number}: {one_line(error)}")
         if shard.deaths < MOST_DEATHS:
-            console.warn(f"a worker has died at shard {number}, which is made again")
+            how = "was taken away with its node" if was_taken_away(error) else "has died"
+            console.warn(f"a worker {how} at shard {number}, which is made again")
             self.waiting.appendleft(shard)
         else:
             name, row = self.ray.get(shard.blocks[0]).places[0]

@@ -60,7 +60,7 @@ def load(
     make_export: bool = True,
     untrained: bool = False,
 ) -> LoadedModel:
-    """Load a model on the backend of the options; ``auto`` takes the fastest one that gives the same vectors.
+    """Load a model on the backend of the options; ``auto`` takes onnxruntime where that is faster, else torch.
 
     Args:
         name: the name that the user gave for the model.

@@ -18,6 +18,8 @@ from sentcli.errors import InputError
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
 SCHEMES = (*STORES, "hf", "https", "http")
+COPYING = {"s3": "aws s3 cp --recursive FOLDER {}", "gs": "gcloud storage cp --recursive FOLDER {}"}
+"""The commands that copy a folder of this machine to a store, by scheme."""
 _SCHEME = re.compile(rf"({'|'.join(SCHEMES)})://", re.IGNORECASE)
 _SECRET = re.compile(r"(?<=//)[^/@\s]+@|\?[^\s'\"<>)]*=[^\s'\"<>)]*")
 """The user in front of a host, and a query."""
@@ -83,7 +85,9 @@ def public_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
         for item in value if isinstance(value, list | tuple) else [value]:
             if isinstance(item, Path) and (scheme := scheme_of_path(item)):
                 option = f"--{argument.replace('_', '-')}"
-                raise InputError(f"{option} takes a path on this machine, which {scheme}:// is not; copy the files")
+                copy = COPYING.get(scheme.lower(), "").format(name := str(item).replace(":/", "://", 1))
+                how = f": {copy}" if copy and argument == "output" else ""
+                raise InputError(f"{option} takes a path on this machine, which {name} is not; copy the files{how}")
             if isinstance(item, str) and is_remote(item):
                 public[item] = public_name(item)
     names = list(public.values())

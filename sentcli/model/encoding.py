@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -165,11 +167,21 @@ class LoadedModel:
         if self.backend.streams == 1:
             yield from ((batch, run(batch)) for batch in batches)
             return
-        with ThreadPoolExecutor(self.backend.streams, thread_name_prefix="encode") as pool:
-            ahead = [(batch, pool.submit(run, batch)) for batch in batches]
-            try:
-                for batch, future in ahead:
-                    yield batch, future.result()
-            finally:  # after an error, batches that have not begun are not run
-                for _, future in ahead:
-                    future.cancel()
+        pool = _threads_of(self.backend)
+        ahead = [(batch, pool.submit(run, batch)) for batch in batches]
+        try:
+            for batch, future in ahead:
+                yield batch, future.result()
+        finally:  # after an error, batches that have not begun are not run
+            for _, future in ahead:
+                future.cancel()
+
+
+_pools: WeakKeyDictionary[Backend, ThreadPoolExecutor] = WeakKeyDictionary()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)  # a child has none of the threads
+
+
+def _threads_of(backend: Backend) -> ThreadPoolExecutor:
+    """Return the threads that run batches, which live as long as the backend."""
+    return _pools.setdefault(backend, ThreadPoolExecutor(backend.streams, thread_name_prefix="encode"))

@@ -24,7 +24,7 @@ COSTS = {
     "texts_per_second": "texts a second",
     "dimensions": "dimensions",
     "bytes_per_vector": "bytes a vector",
-    "weight_bytes": "bytes of weights",
+    "weight_bytes": "weights",
     "first_vector_seconds": "seconds to the first vector",
 }
 """The columns of costs, with their titles."""
@@ -40,6 +40,8 @@ class Choices:
     names: tuple[Pattern, ...] = ()
     """Labels of models."""
     style: Style = PLAIN
+    summary: tuple[str, ...] = ()
+    """Sentences of the summary behind those about the scores."""
 
 
 def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -> list[ScoreTable]:
@@ -92,7 +94,7 @@ def score_page(
             *more,
             *(_how_measured(tables) if tables else ()),
         ),
-        text=_summaries(tables),
+        text=(*_summaries(tables), *choices.summary),
         made=f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}.",
     )
 
@@ -111,6 +113,8 @@ def cost_table(runs: Sequence[ModelScores]) -> Table | None:
         return None
     device = next(iter(runs)).environment.get("device")
     rows = [[label, *(cost.get(key) for key in COSTS)] for label, cost in costs.items()]
+    column, sizes = 1 + list(COSTS).index("weight_bytes"), [cost.get("weight_bytes") for cost in costs.values()]
+    megabytes = {(i, column): f"{size / 1e6:,.1f} MB" for i, size in enumerate(sizes) if size is not None}
     texts = {cost.get("texts") for cost in costs.values()}
     note = (
         f"Texts a second: {' or '.join(map(str, texts))} texts of the data, without the cache; the first vector: from "
@@ -120,6 +124,7 @@ def cost_table(runs: Sequence[ModelScores]) -> Table | None:
         ["model", *COSTS.values()],
         rows,
         formats={"texts a second": ",.0f"},
+        texts=megabytes,
         notes=[note + "the loading of the model, with the libraries loaded before."],
     )
 

@@ -13,6 +13,7 @@ from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 from sentcli.io.readers import OnNull
+from sentcli.io.remote_names import is_remote
 from sentcli.model.options import LoadOptions
 from sentcli.search.exact import Similarity, Vectors
 from sentcli.smaller import OutputType, Smaller
@@ -79,11 +80,11 @@ class Origin:
         """Return the name of the model that made the vectors.
 
         Raises:
-            InputError: if it is unknown, or that model is not on this machine.
+            InputError: if it is unknown, or that model is neither on this machine nor in a store.
         """
         if not self.known:
             raise InputError(f"{self.name} does not say which model made its vectors: give that model with -m")
-        if not on_this_machine(self.model):
+        if not (is_remote(self.model) or on_this_machine(self.model)):
             raise InputError(
                 f"{self.name} was encoded with {self.model}, which is not on this machine: give the model with -m"
             )

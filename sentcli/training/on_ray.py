@@ -6,7 +6,7 @@ Where a sweep asks for it, one actor hears the scores of all runs and ends those
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sentcli.cluster import require_ray
-from sentcli.cluster_nodes import Workers
+from sentcli.cluster_nodes import Workers, was_taken_away
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.json_files import decode
 from sentcli.training import sweep
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from sentcli.training.prepare import Prepared
 
 RETRIES = 2
-"""How often a run is begun again, from its last checkpoint, after its process or node has died."""
+"""How often a run is begun again, from its last checkpoint, after its process or node has died.
+
+A node that is taken away does not count, for which Ray's own retries have no way (2.60).
+"""
+POLL_SECONDS = 1.0
+"""How often the metrics of the runs are read."""
 LONGEST_RUN = 10**9
 """The step at which the scheduler would end every run. No run has so many, so only the comparisons end runs."""
 
@@ -46,7 +51,7 @@ def run_all_on_ray(
     Args:
         planned: the runs, of which as many as there are workers are made at a time.
         results: the file that gets a line for each finished run, in the order in which they finish.
-        observer: is told of finished, skipped and failed runs.
+        observer: is told of finished, skipped and failed runs, and of what the others log.
         workers: what each run reserves; a run computes with as many threads as it has CPUs.
         device: of all runs.
         asha: when runs that are behind are ended; None ends none.
@@ -55,7 +60,7 @@ def run_all_on_ray(
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
     """
     ray = require_ray()
-    task = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=RETRIES, scheduling_strategy="SPREAD")(
+    task = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=0, scheduling_strategy="SPREAD")(
         _run_in_task
     )
     known = ray.put(read_results(results))
@@ -64,13 +69,16 @@ def run_all_on_ray(
     waiting = deque(planned)
     busy: dict[Any, SweepRun] = {}
     ended: dict[str, dict[str, Any]] = {}
+    deaths: Counter[str] = Counter()
+    told: dict[str, int] = {}
     outcome = SweepResult()
     while waiting or busy:
         while waiting and len(busy) < workers.count:
             run = waiting.popleft()
             sent = replace(run, request=replace(run.request, device=device))
             busy[task.remote(sent, known, str(Path.cwd()), workers.cpus, judge)] = run
-        (reference,), _ = ray.wait(list(busy))
+            told[run.name] = _new_lines(run, None)[1]
+        reference = _first_ended(ray, busy, told, observer)
         run = busy.pop(reference)
         try:
             record, is_new = ray.get(reference)
@@ -78,8 +86,12 @@ def run_all_on_ray(
             if not isinstance(error.cause, SentcliError):
                 raise error.cause from error
             _refused(run, error.cause, outcome, observer, is_first=run is planned[0])
-        except ray.exceptions.RayError:
-            _refused(run, SentcliError(f"its process has died {RETRIES + 1} times"), outcome, observer)
+        except ray.exceptions.RayError as error:
+            deaths[run.name] += not was_taken_away(error)
+            if deaths[run.name] > RETRIES:
+                _refused(run, SentcliError(f"its process has died {RETRIES + 1} times"), outcome, observer)
+            else:
+                waiting.appendleft(run)
         else:
             if is_new and record["digest"] not in added:
                 append_record(results, record)
@@ -91,6 +103,29 @@ def run_all_on_ray(
             ended[run.name] = {**record, "run": run.name, "point": run.point}
     outcome.records = [ended[run.name] for run in planned if run.name in ended]
     return outcome
+
+
+def _first_ended(ray: Any, busy: Mapping[Any, SweepRun], told: dict[str, int], observer: SweepObserver) -> Any:
+    """Return the reference of a run that has ended, and tell meanwhile what all of them log."""
+    while True:
+        done, _ = ray.wait(list(busy), timeout=POLL_SECONDS)
+        for run in busy.values():
+            lines, told[run.name] = _new_lines(run, told[run.name])
+            for line in lines:
+                observer.logged(run, line)
+        if done:
+            return done[0]
+
+
+def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], int]:
+    """Return the whole lines in the metrics of a run from a byte on, and the byte behind them; None is the end."""
+    path = run.request.output / METRICS
+    data = path.read_bytes() if path.exists() else b""
+    begin, end = min(len(data) if begin is None else begin, len(data)), data.rfind(b"\n") + 1
+    try:
+        return [decode(line) for line in data[begin:end].splitlines()], max(begin, end)
+    except ValueError:  # the file was begun anew
+        return [], end
 
 
 def _start_judge(ray: Any, asha: Asha) -> Any:
@@ -137,9 +172,9 @@ class Judge:
             self.ends(run, step, score)
 
 
-def _scores_of(path: Path) -> list[tuple[int, float]]:
+def _scores_of(run: SweepRun) -> list[tuple[int, float]]:
     """Return the steps of a run with their scores on the first dev set, as far as its metrics are there."""
-    lines = [decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+    lines = _new_lines(run, 0)[0]
     scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
     return [(step, score) for step, score in scores if score is not None]
 
@@ -162,7 +197,7 @@ class _Reporting:
 
     def had_before(self) -> None:
         """Report the scores in the metrics of the run."""
-        require_ray().get(self.judge.take.remote(self.run.name, _scores_of(self.run.request.output / METRICS)))
+        require_ray().get(self.judge.take.remote(self.run.name, _scores_of(self.run)))
 
     def step(self, info: StepInfo) -> None:
         """Do nothing."""

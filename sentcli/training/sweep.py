@@ -136,6 +136,9 @@ class SweepObserver(Protocol):
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Is called before a run, and returns the observer of its steps."""
 
+    def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
+        """Is called for each new line in the metrics of a run that another process makes."""
+
     def finished(self, run: SweepRun, record: Mapping[str, Any]) -> None:
         """Is called after a run that another process has made, with its record."""
 

@@ -37,6 +37,11 @@ class OwnEvaluation(Evaluation):
 
         return verdict(self._score_tables())
 
+    def to_dict(self) -> Any:
+        """Return the JSON: an object for one model, a list for several, each object with the verdict on them."""
+        written = super().to_dict()
+        return [{**scores, "verdict": self.verdict} for scores in written] if isinstance(written, list) else written
+
     def _score_tables(self) -> list[ScoreTable]:
         """Return a table for each kind of data."""
         from sentcli.pages.score_page import Choices, score_tables_of

@@ -108,7 +108,8 @@ class CorpusOptions:
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
         where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'"
-            (docs/retrieve.md).
+            (docs/retrieve.md). In csv an empty cell of a
+            column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """

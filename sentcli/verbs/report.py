@@ -42,6 +42,8 @@ RESULTS = {
     "steps": "steps",
     "sentences_per_second": "sentences/s",
 }
+DEV = ("start", "best", "final")
+"""Results that are scores on the dev set."""
 WHOLE_NUMBERS = ("best_step", "steps", "sentences_per_second")
 """Results that are shown without decimals."""
 
@@ -135,9 +137,11 @@ def report(
     models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
     if data is not None:
         scores += _sts_scores(models, data, scoring)
-    more_sections = [*_model_sections(models, data, texts, rows), *(_run_sections(runs) if runs else [])]
+    of_runs, summary = _run_sections(runs) if runs else ([], ())
+    more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
     labels += _short_names(model_names, scores, [*groups, *labels])
-    page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals))
+    style = Style(choices.bold, choices.intervals)
+    page_choices = Choices(choices.title, tuple(groups), tuple(labels), style, summary)
     write_score_page(scores, output, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, output))}")
     reported.scores = scores
@@ -226,8 +230,8 @@ def _model_sections(
     return sections
 
 
-def _run_sections(folders: Sequence[Path]) -> list[Section]:
-    """Return results, curves, terms of the loss, configuration and environment of training runs."""
+def _run_sections(folders: Sequence[Path]) -> tuple[list[Section], tuple[str, ...]]:
+    """Return results, curves, terms of the loss, configuration and environment of training runs, and a summary."""
     from sentcli.analysis.runs import read_config, read_metrics, read_terms
     from sentcli.pages.score_page import settings_table
 
@@ -235,7 +239,8 @@ def _run_sections(folders: Sequence[Path]) -> list[Section]:
     runs = {short[str(folder)]: folder for folder in folders}
     metrics = {name: read_metrics(folder) for name, folder in runs.items()}
     configs = {name: read_config(folder) for name, folder in runs.items()}
-    sections = [Section("Training", table=_results(metrics, configs), file="training")]
+    table, summary = _results(metrics, configs)
+    sections = [Section("Training", table=table, file="training")]
     if any(run.evaluations for run in metrics.values()):
         sections.append(Section("While training", figure=training_curves(metrics), level=3))
     sections += term_sections({name: read_terms(folder) for name, folder in runs.items() if metrics[name].steps})
@@ -245,25 +250,41 @@ def _run_sections(folders: Sequence[Path]) -> list[Section]:
     for title, settings in (("Configuration", configurations), ("Training environment", environments)):
         if settings:
             sections.append(Section(title, table=settings_table(title, settings), level=3, folded=True))
-    return sections
+    return sections, (summary,)
 
 
-def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> Table:
+def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Table, str]:
+    """Return the table of results, and a sentence that names the best run."""
+    from sentcli.training.observer import STSB_DEV, shown
+
     results = {name: _results_of(run, configs[name].get("results") or {}) for name, run in metrics.items()}
+    measures = {name: values.get("metric", STSB_DEV[1]) for name, values in results.items()}
     has_perplexity = any(values.get("held_out_perplexity") for values in results.values())
     keys = [key for key in RESULTS if key != "held_out_perplexity" or has_perplexity]
     rows = [
         {
             "run": name,
             "method": (configs[name].get("method") or {}).get("name", ""),
+            "dev metric": None if values.get("best") is None else measures[name].replace("_", " "),
             **{RESULTS[key]: values[key] if isinstance(values.get(key), int | float) else None for key in keys},
         }
         for name, values in results.items()
     ]
     unfinished = [name for name, config in configs.items() if not config]
-    notes = (f"Not finished: {', '.join(unfinished)}.",) if unfinished else ()
-    formats = {RESULTS[key]: ",.0f" for key in WHOLE_NUMBERS}
-    return Table.of_rows("What training came to (Spearman × 100)", rows, formats=formats, notes=notes)
+    notes = (
+        "Spearman correlations are times 100.",
+        *([f"Not finished: {', '.join(unfinished)}."] if unfinished else []),
+    )
+    places = ".2f" if set(measures.values()) == {STSB_DEV[1]} else ".4f"
+    formats = {RESULTS[key]: ",.0f" if key in WHOLE_NUMBERS else places for key in (*WHOLE_NUMBERS, *DEV)}
+    scored = {name: values["best"] for name, values in results.items() if values.get("best") is not None}
+    summary = f"{len(rows)} training run{'s' if len(rows) > 1 else ''}"
+    if scored and len({(results[name].get("name"), measures[name]) for name in scored}) == 1:
+        best = max(scored.values())
+        of = ", ".join(name for name, score in scored.items() if score == best)
+        metric = next(measures[name] for name in scored)
+        summary += f": the best score on the dev set is {shown(metric, best)} ({metric.replace('_', ' ')}), of {of}"
+    return Table.of_rows("What training came to", rows, formats=formats, notes=notes), f"{summary}."
 
 
 def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +298,12 @@ def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, An
     steps, scores = metrics.column(key) if key else ([], [])
     if scores:
         best = max(range(len(scores)), key=scores.__getitem__)
-        so_far |= {"start": scores[0], "best": scores[best], "best_step": steps[best]}
+        so_far |= {
+            "start": scores[0],
+            "best": scores[best],
+            "best_step": steps[best],
+            "metric": str(key)[len("dev_") :],
+        }
     return so_far
 
 

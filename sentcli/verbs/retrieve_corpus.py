@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Query = tuple[str | None, str]
     """The id of a query, if it has one, and its text."""
 
+EMPTY = re.compile(r"\bis\s+null\b", re.IGNORECASE)
 QUERIES_AT_A_TIME = 4096
 """Queries that are encoded and searched together."""
 
@@ -189,6 +191,8 @@ def _chosen(rows: RowsInMemory | RowsOnDisk, options: CorpusOptions, outcome: Hi
         left = int(mask.sum())
         outcome.protocol |= {"where": options.where, "rows_searched": left}
         console.note(f"{left:,} of {len(rows):,} rows meet the condition")
+        if not left and EMPTY.search(options.where):
+            console.note("an empty cell of a csv column of text is not NULL but an empty text: COLUMN = ''")
     if options.count_by is not None:
         outcome.count(options.count_by, counted(rows, options.count_by, mask))
     return mask

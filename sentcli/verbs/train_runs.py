@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -136,11 +137,27 @@ class SweepView:
 
     def __init__(self, runs: list[SweepRun], log_to: list[str], views: ExitStack) -> None:
         self.runs, self.log_to, self.views = runs, log_to, views
+        self.said: dict[str, float] = {}
 
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Print which run starts, and show its steps."""
         console.note(self._title(run))
         return self.views.enter_context(training_view.training(prepared, self.log_to))
+
+    def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
+        """Print scores and, as often as for one run, the terms of the loss."""
+        now, is_step = time.monotonic(), "loss" in line
+        is_due = (
+            line["step"] % training_view.LOG_EVERY == 0 or now - self.said.setdefault(run.name, now) > console.EVERY
+        )
+        if is_step and not is_due:
+            return
+        self.said[run.name] = now
+        hidden = ("step", "best", "learning_rate", "grad_norm", "sentences_per_second")
+        shown = {key: value for key, value in line.items() if key not in hidden and not key.startswith("share_")}
+        numbers = (f"{key} {value:.4f}" for key, value in shown.items() if isinstance(value, int | float))
+        best = " (best so far)" if line.get("best") and line["step"] else ""
+        console.note(f"{self._title(run)}, step {line['step']}: {', '.join(numbers)}{best}")
 
     def finished(self, run: SweepRun, record: Mapping[str, Any]) -> None:
         """Print that another process has made a run."""

@@ -1,5 +1,6 @@
 """`encode --ray` while workers, nodes and the driver are killed: what it costs, and that the bytes stay the same."""
 
+import itertools
 import os
 import re
 import shutil
@@ -9,9 +10,18 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sentcli.bulk.encode import EncodeSettings
+from sentcli.cluster_nodes import was_taken_away
+from sentcli.errors import SentcliError
+from sentcli.search.index import FileSpan
+from sentcli.search.on_ray import filling_on_ray
+from sentcli.training.on_ray import run_all_on_ray
+from sentcli.training.request import TrainRequest
+from sentcli.training.sweep import SweepRun
 from tests.bulk.outputs import contents, manifest_of, message_of
 from tests.cluster.conftest import write_rows
 from tests.conftest import heed_ctrl_c
@@ -130,6 +140,111 @@ def test_a_killed_node_costs_its_shards(own_cluster, encode, many, plain, tmp_pa
     assert running.returncode == 0, errors
     assert "a worker has died at shard" in " ".join(errors.split())
     assert contents(out) == plain
+
+
+@pytest.mark.slow
+def test_what_dies_with_a_node_that_is_taken_away_is_told_from_a_crash(own_cluster):
+    import ray
+    from ray._raylet import GcsClient
+    from ray.core.generated.autoscaler_pb2 import DrainNodeReason
+
+    def here(seconds=0):
+        time.sleep(seconds)
+        return ray.get_runtime_context().get_node_id()
+
+    @ray.remote
+    class Place:
+        def here(self, seconds=0):
+            return here(seconds)
+
+    cluster = own_cluster(0)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    try:
+        for preempted in (True, False):
+            node = cluster.add_node(**cluster.common, num_cpus=2)
+            actor = Place.options(num_cpus=1).remote()
+            assert ray.get(actor.here.remote()) == node.node_id
+            ends = [actor.here.remote(100), ray.remote(num_cpus=1, max_retries=0)(here).remote(100)]
+            time.sleep(2)
+            if preempted:
+                reason = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+                GcsClient(address=cluster.address).drain_node(
+                    node.node_id, reason, "spot", int(1000 * time.time()) + 500
+                )
+                time.sleep(1.5)
+            cluster.remove_node(node, allow_graceful=False)
+            for end in ends:
+                with pytest.raises(ray.exceptions.RayError) as died:
+                    ray.get(end)
+                assert was_taken_away(died.value) == preempted
+    finally:
+        ray.shutdown()
+
+
+class FakeRay:
+    """A Ray of tasks that end with the errors of a list, one after the other, and then with a result."""
+
+    def __init__(self, errors, result=None):
+        import ray
+
+        self.exceptions, self.errors, self.result = ray.exceptions, list(errors), result
+        self.references = itertools.count()
+
+    def remote(self, **options):
+        assert options["max_retries"] == 0  # Ray would count them by itself
+        return lambda function: SimpleNamespace(remote=lambda *arguments: next(self.references))
+
+    def wait(self, references, num_returns=1, timeout=None):
+        return list(references), []
+
+    def put(self, value):
+        return value
+
+    def get(self, reference):
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.result
+
+
+def errors_of(kinds):
+    """Errors of nodes that were taken away (t) and of crashes (c)."""
+    import ray
+
+    errors = []
+    for kind in kinds:
+        errors.append(ray.exceptions.ActorDiedError())
+        errors[-1]._preempted = kind == "t"
+    return errors
+
+
+@pytest.mark.parametrize(("kinds", "given_up"), [("tttttt", False), ("ctttct", False), ("ctctc", True), ("ccc", True)])
+def test_only_crashes_count_as_the_deaths_of_a_shard_a_run_and_a_file(kinds, given_up, tmp_path, monkeypatch):
+    from sentcli.bulk.on_ray import _Making, _Shard
+    from sentcli.cluster_nodes import Workers
+
+    writer = SimpleNamespace(shard_place=lambda number: SimpleNamespace(number=number))
+    block = SimpleNamespace(places=[("in.csv", 7)])
+    pool = SimpleNamespace(ray=FakeRay([], block), start_one=lambda: None)
+    making, shard = _Making(pool, writer, EncodeSettings(), lambda stats: None), _Shard(0, [None])
+    for error in errors_of(kinds):
+        making._died(None, shard, error)
+    assert (making.given_up != []) == given_up
+
+    record = {"digest": "d", "run": "r", "point": {}}
+    monkeypatch.setattr("sentcli.training.on_ray.require_ray", lambda: FakeRay(errors_of(kinds), (record, True)))
+    run = SweepRun("r", {}, TrainRequest("simcse", "m", [], tmp_path))
+    view = SimpleNamespace(**dict.fromkeys(("finished", "failed", "skipped", "logged"), lambda *_: None))
+    ran = run_all_on_ray([run], tmp_path / "results.jsonl", view, Workers(1, 1), "cpu")
+    assert (list(ran.failed), len(ran.records)) == ((["r"], 0) if given_up else ([], 1))
+
+    monkeypatch.setattr("sentcli.search.on_ray.require_ray", lambda: FakeRay(errors_of(kinds), "file"))
+    fill = filling_on_ray(Workers(1, 1))
+    files = fill(SimpleNamespace(folder=tmp_path), tmp_path, None, [FileSpan(0, 10)])
+    if given_up:
+        with pytest.raises(SentcliError):
+            list(files)
+    else:
+        assert list(files) == ["file"]
 
 
 @pytest.mark.slow

@@ -124,6 +124,9 @@ def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
         else:
             assert line == lines["plain"][run]
             assert weights[0].read_bytes() == weights[1].read_bytes()
+    for run, line in lines["out"].items():  # while they ran, the scores of each were shown
+        evaluated = range(0, line["results"]["steps"] + 1, 2)
+        assert all(f"{run}, step {step}: dev_spearman" in message_of(done) for step in evaluated)
     points = json.loads((tmp_path / "r.json").read_text())["results"]["points"]
     assert sum(run.get("ended_early", False) for point in points for run in point["runs"]) == len(ended)
     again = train("-o", "out", *on_ray, "--resume")

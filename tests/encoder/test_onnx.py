@@ -1,5 +1,6 @@
 """Encoding with exports: without torch, from the cache, and what is refused because it does not belong together."""
 
+import itertools
 import json
 import os
 import shutil
@@ -522,6 +523,72 @@ def test_openvino_without_torch(openvino, run, without_weights, lines, tmp_path,
 
 def test_openvino_runs_on_the_cpu_alone(openvino, with_weights):
     assert "runs on cpu, not on 'cuda'" in message_of(with_weights, backend="openvino", device="cuda")
+
+
+@pytest.mark.parametrize("good_calls", [0, 60])
+def test_openvino_whose_rows_are_exchanged_is_found(openvino, invoke, with_weights, tmp_path, monkeypatch, good_calls):
+    calls, infer = itertools.count(), openvino.InferRequest.infer
+
+    def exchanged(request, inputs):
+        outputs = infer(request, inputs)[0]
+        return {0: outputs if next(calls) < good_calls else np.roll(outputs, 1, axis=0)}
+
+    monkeypatch.setattr(openvino.InferRequest, "infer", exchanged)
+    (tmp_path / "in.txt").write_text("".join(f"the cat number {i} ran\n" for i in range(300)))
+    call = ["encode", tmp_path / "in.txt", "-o", tmp_path / "v.npy", "-m", with_weights, "--backend", "openvino"]
+    assert "openvino" in invoke(*call, "--batch-tokens", 40, check=1).stderr
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".npy"] == []
+
+
+def test_openvino_with_weights_that_are_no_numbers_says_so(openvino, with_weights, monkeypatch):
+    infer = openvino.InferRequest.infer
+    monkeypatch.setattr(openvino.InferRequest, "infer", lambda self, inputs: {0: infer(self, inputs)[0] * np.nan})
+    with pytest.raises(SentcliError, match="not finite"):
+        SentenceEncoder.load(with_weights, backend="openvino").encode(TEXTS)
+
+
+def test_a_request_of_openvino_stays_with_its_thread(openvino, with_weights, monkeypatch):
+    used, infer = set(), openvino.InferRequest.infer
+
+    def noted(request, inputs):
+        used.add((id(request), threading.get_ident()))
+        return infer(request, inputs)
+
+    monkeypatch.setattr(openvino.InferRequest, "infer", noted)
+    monkeypatch.setattr("sentcli.model.openvino_backend.usable_cores", lambda: 3)
+    monkeypatch.setattr("sentcli.model.encoding.CHUNK", 10)
+    encoder = SentenceEncoder.load(with_weights, backend="openvino")
+    used.clear()
+    for _ in range(3):  # chunk after chunk, and call after call
+        encoder.encode([f"the cat number {i} ran" for i in range(60)], batch_tokens=20)
+    requests, threads = zip(*used, strict=True)
+    assert len(used) == len(set(requests)) == len(set(threads)) == 3
+
+
+def test_auto_does_not_take_openvino(openvino, with_weights, monkeypatch):
+    assert SentenceEncoder.load(with_weights).backend.name == "onnx"
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert SentenceEncoder.load(with_weights).backend.name == "torch"
+
+
+FORKED = """
+import faulthandler, os, sys
+from sentcli import SentenceEncoder
+encoder = SentenceEncoder.load(sys.argv[1], backend="onnx")
+texts = ["a cat", "a dog sat"]
+vectors = encoder.encode(texts)
+if (child := os.fork()) == 0:
+    faulthandler.dump_traceback_later(20, exit=True)
+    os._exit(2 + int((encoder.encode(texts) == vectors).all()))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes that are forked")
+def test_a_forked_process_encodes(with_weights):
+    alone = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "2"}
+    ended = subprocess.run([sys.executable, "-c", FORKED, with_weights], timeout=60, check=False, env=alone)
+    assert ended.returncode == 3
 
 
 def test_without_openvino_its_backend_says_what_to_install(with_weights, monkeypatch):

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import shutil
@@ -62,6 +63,40 @@ def test_the_options_that_errors_of_models_name_are_there(invoke, tiny_bert, tmp
     other_device = ["--overwrite", "--rerun", "--device", "cuda:9", "--backend", "torch"]
     assert "cuda:9" in invoke(*options, *other_device, check=2).stderr
     invoke(*options, *other_device, "--allow-cpu-fallback", check=0)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs with a dev set of their own, one of them unfinished."""
+    for name, scores in (("first", [0.5, 0.8612]), ("second", [0.5, 0.75])):
+        (tmp_path / name).mkdir()
+        lines = [{"step": 4 * i, "dev_average_precision": score, "best": True} for i, score in enumerate(scores)]
+        lines.insert(1, {"step": 1, "loss": 2.0, "contrastive": 2.0, "learning_rate": 1e-5, "grad_norm": 1.0})
+        (tmp_path / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    dev = {
+        "name": "dev.csv",
+        "metric": "average_precision",
+        "start": 0.5,
+        "best": 0.8612,
+        "best_step": 4,
+        "final": 0.8612,
+    }
+    (tmp_path / "first" / "sentcli.json").write_text(json.dumps({"results": {"dev": dev, "best_step": 4, "steps": 4}}))
+    return tmp_path / "first", tmp_path / "second"
+
+
+def test_runs_with_a_dev_set_of_their_own_are_drawn_and_summed_up(invoke, runs, tmp_path):
+    invoke("report", runs[1], "-o", tmp_path / "a.md", "-o", tmp_path / "a.html", check=0)
+    page = (tmp_path / "a.md").read_text("utf-8")
+    summary = page.split("Made by")[0]
+    assert "second" in summary and "0.7500" in summary and "average precision" in summary
+    assert "Spearman × 100" not in page and "| 0.7500 |" in page
+    drawn = next(tmp_path.rglob("training-curves.csv")).read_text().splitlines()
+    assert [line.split(",")[1:] for line in drawn[1:]] == [["second", "0", "0.5"], ["second", "4", "0.75"]]
+    html = (tmp_path / "a.html").read_text("utf-8")
+    assert "<svg" in html.split("While training")[1].split("</figure>")[0]
+    shadows = "".join(re.findall(r"\.scroll \{[^}]*\}", html))  # where a table goes on at the side
+    assert "linear-gradient" in shadows and "local" in shadows
 
 
 @pytest.fixture

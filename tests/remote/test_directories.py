@@ -176,6 +176,8 @@ def test_other_outputs_are_refused(store, invoke, tiny_bert, tmp_path, monkeypat
     (tmp_path / "a.txt").write_text("a\n")
     failed = invoke(*arguments, "-m", tiny_bert, check=2)
     assert "s3://" in failed.stderr and "on this machine" in failed.stderr
+    command = f"aws s3 cp --recursive FOLDER {arguments[-1]}"
+    assert (command in " ".join(failed.stderr.split())) == (arguments[-2] == "-o")
     assert not (tmp_path / "s3:").exists()
 
 

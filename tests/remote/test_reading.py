@@ -165,6 +165,16 @@ def test_a_model_in_a_store_makes_the_vectors_of_the_same_model_here(store, enco
     assert manifest["settings"]["model"] == "s3://corpora/models/tiny"
 
 
+def test_a_search_takes_the_model_in_a_store_that_made_the_vectors(store, encode, invoke, rows, tiny_bert):
+    for path in Path(tiny_bert).rglob("*"):
+        if path.is_file():
+            store.put(f"models/tiny/{path.relative_to(tiny_bert)}", path.read_bytes())
+    encode(rows, "-o", OUT, "--shard-rows", 40, model="s3://corpora/models/tiny")
+    call = ["retrieve", "--corpus", OUT, "--query", "the cat", "--backend", "torch", "--json", "-"]
+    alone, given = (invoke(*call, *model, check=0).stdout for model in ([], ["-m", tiny_bert]))
+    assert json.loads(alone)["results"] == json.loads(given)["results"]
+
+
 def test_a_model_that_is_not_there_is_named(store, encode, rows, tmp_path):
     failed = encode(rows, "-o", tmp_path / "a.npy", model="s3://corpora/models/none", check=2)
     assert "no such folder: s3://corpora/models/none" in failed.stderr

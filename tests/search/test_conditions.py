@@ -306,3 +306,14 @@ def test_rows_are_counted_by_a_column(invoke, corpus):
     assert [(each["value"], each["rows"]) for each in counts["values"]] == [("en", 2), ("de", 1), ("fr", 1), (None, 1)]
     assert "rows by lang" in invoke("retrieve", "--corpus", corpus, "--count-by", "lang", check=0).stdout
     assert "has no column 'x'" in invoke("retrieve", "--corpus", corpus, "--count-by", "x", check=2).stderr
+
+
+def test_an_empty_cell_of_a_csv_file_is_an_empty_text(invoke, tmp_path):
+    (tmp_path / "c.csv").write_text("id,text,lang,n\na,one dog,en,1\nb,two cats,,\n")
+    counted = {}
+    for condition in ("lang is null", "lang = ''", "n is null"):
+        call = ["retrieve", "--corpus", tmp_path / "c.csv", "--count-by", "id", "--where", condition, "--json", "-"]
+        done = invoke(*call, check=0)
+        counted[condition] = [row["value"] for row in json.loads(done.stdout)["counts"]["values"]]
+        assert ("COLUMN = ''" in done.stderr) == (condition == "lang is null")
+    assert counted == {"lang is null": [], "lang = ''": ["b"], "n is null": ["b"]}

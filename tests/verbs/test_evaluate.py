@@ -72,6 +72,7 @@ def test_every_kind_in_one_command(models, own, invoke, tmp_path):
     assert "is best" not in result.stdout
     assert "s.tsv: scored, 24 scored pairs, scores from 0 to 5" in result.stderr
     assert "What each model costs" in page.read_text()
+    assert f"{cost['weight_bytes'] / 1e6:,.1f} MB" in page.read_text()
 
 
 def test_several_models_are_compared_and_one_sentence_says_which_is_best(models, own, invoke):
@@ -87,6 +88,7 @@ def test_several_models_are_compared_and_one_sentence_says_which_is_best(models,
         assert line["p"] <= line["p_holm"] <= 1
     printed = " ".join(invoke(*call[:-2], check=0).stdout.split())
     assert "is best" in printed
+    assert first["verdict"] == other["verdict"] and first["verdict"] in printed
     assert "p (Holm)" in printed
     (again, _) = json.loads(invoke(*call, check=0).stdout)
     assert again["cached"] == ["p.tsv", "b.tsv"]

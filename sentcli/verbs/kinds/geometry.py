@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
 PERPLEXITY = "perplexity of held-out text"
 LOGGED = {
-    "dev_spearman": "STS-B dev (Spearman × 100)",
+    "dev_spearman": "dev (Spearman × 100)",
     "alignment": ALIGNMENT,
     "uniformity": UNIFORMITY,
     "held_out_perplexity": PERPLEXITY,
 }
+UNDRAWN = ("step", "best", "fitted")
+"""What else stands in the lines of evaluations."""
 NAME = (0.4, 0.07)
 """Width and height of a name beside a point, as shares of the axes."""
 
@@ -315,7 +317,9 @@ def training_curves(runs: dict[str, RunMetrics]) -> Figure:
     import pandas as pd
 
     parts, words, axes = [pd.DataFrame(columns=["panel", "series", "x", "y"])], [], {}
-    for key, label in LOGGED.items():
+    logged = {key: key.replace("_", " ") for run in runs.values() for line in run.evaluations for key in line}
+    logged = {key: label for key, label in {**logged, **LOGGED}.items() if key not in UNDRAWN}
+    for key, label in logged.items():
         title = label.split(" (")[0]
         for name, run in runs.items():
             steps, values = run.column(key)
