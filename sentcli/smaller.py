@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError
+from sentcli.io.arrays import read_tensors
 from sentcli.io.digests import file_digest
 
 OutputType = Literal["float32", "float16", "int8", "binary"]
@@ -67,16 +68,11 @@ def read_pca(path: Path) -> PCA:
     Raises:
         InputError: if the file is missing, damaged, or holds something else.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
+    tensors = read_tensors(path)
     try:
-        tensors = load_file(path)
         pca = PCA(tensors["mean"].astype(np.float32), tensors["components"].astype(np.float32))
         fits = pca.components.ndim == 2 and pca.mean.shape == pca.components.shape[1:]
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is missing; --pca-dim K makes it from the input") from error
-    except (SafetensorError, KeyError, OSError) as error:
+    except (KeyError, ValueError) as error:
         raise InputError(f"{path} holds no principal components ({error}): tensors mean, components") from error
     if not fits:
         raise InputError(f"{path}: mean {pca.mean.shape} and components {pca.components.shape} do not fit")

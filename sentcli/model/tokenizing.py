@@ -121,7 +121,7 @@ def fit(
         InputError: if the vocabulary does not fit the model, or the length does not fit its positions.
     """
     words = spec.config.get("vocab_size")
-    if isinstance(words, int) and backend.id_to_token(words) is not None:
+    if isinstance(words, int) and max(backend.get_vocab().values(), default=0) >= words:
         raise InputError(
             f"{spec.folder}: tokenizer and weights do not belong together: the tokenizer knows "
             f"{backend.get_vocab_size()} words, the model has embeddings for {words}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, one_line
+from sentcli.io.arrays import mapped_array
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_path
+from sentcli.io.json_files import decode
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
 from sentcli.search.corpus import EMBEDDING, RowsInMemory, RowsOnDisk, read_rows, reading
@@ -168,12 +169,9 @@ def holds_vectors(name: str) -> bool:
 
 def _read_npy(path: Path) -> tuple[list[Array], dict[str, Any]]:
     try:
-        regular(path)
-        return [np.load(path, mmap_mode="r", allow_pickle=False)], {}
+        return [mapped_array(path)], {}
     except FileNotFoundError as error:
         raise InputError(f"no such file: {path}") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(path, f"not a NumPy array: {one_line(error)}") from error
 
 
 def _read_safetensors(path: Path) -> tuple[list[Array], dict[str, Any]]:
@@ -224,8 +222,8 @@ def _read_parquet(path: Path) -> tuple[list[Array], dict[str, Any]]:
 def _settings(path: Path, record: str | bytes | None) -> dict[str, Any]:
     """Return the settings of `encode` in the metadata of a file; an empty dict if there are none."""
     try:
-        settings = json.loads(record) if record else {}
-    except (ValueError, RecursionError) as error:
+        settings = decode(record) if record else {}
+    except ValueError as error:
         raise DataError(path, f"damaged settings ({one_line(error)}); encode again with --overwrite") from error
     if not isinstance(settings, dict):
         raise DataError(path, "damaged settings (they are no JSON object); encode again with --overwrite")
