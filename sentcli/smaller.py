@@ -68,11 +68,13 @@ def read_pca(path: Path) -> PCA:
     Raises:
         InputError: if the file is missing, damaged, or holds something else.
     """
-    tensors = read_tensors(path)
+    if not path.exists():
+        raise InputError(f"{path} is missing; --pca-dim K makes it from the input")
     try:
+        tensors = read_tensors(path)
         pca = PCA(tensors["mean"].astype(np.float32), tensors["components"].astype(np.float32))
         fits = pca.components.ndim == 2 and pca.mean.shape == pca.components.shape[1:]
-    except (KeyError, ValueError) as error:
+    except (KeyError, InputError) as error:
         raise InputError(f"{path} holds no principal components ({error}): tensors mean, components") from error
     if not fits:
         raise InputError(f"{path}: mean {pca.mean.shape} and components {pca.components.shape} do not fit")

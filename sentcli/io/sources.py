@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, cast
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io import remote
 from sentcli.io.digests import file_digest
+from sentcli.io.json_files import DEEPEST, refuse_deep
 from sentcli.io.remote_names import SCHEMES, is_remote, public_name
 
 FORMATS = {
@@ -221,6 +222,8 @@ def _jsonl(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             record = json.loads(line)
+            if line.count("[") + line.count("{") > DEEPEST:
+                refuse_deep(record)
             if "\\u" in line:
                 record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
         except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits

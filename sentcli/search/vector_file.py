@@ -30,6 +30,8 @@ RECORD = b"sentcli"
 """The key of the settings in the metadata of a Parquet file."""
 ALONE = (".npy", ".safetensors")
 """The suffixes of files that hold vectors alone, without their texts."""
+LARGEST_COMPONENT = 1e15
+"""The largest component of a vector whose inner products float32 holds, whatever the dimension."""
 AT_A_TIME = 65_536
 """How many rows are looked at together for numbers that are not finite."""
 
@@ -56,8 +58,13 @@ class StoredVectors:
                 shape = f"an array {array.shape} of {array.dtype}"
                 raise DataError(path, f"{shape}; vectors are numbers [rows, dimensions]")
             for start in range(0, len(array), AT_A_TIME):
-                if not np.isfinite(array[start : start + AT_A_TIME]).all():
+                part = array[start : start + AT_A_TIME]
+                if not np.isfinite(part).all():
                     raise DataError(path, "some numbers are not finite")
+                if part.size and max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
+                    raise DataError(
+                        path, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
+                    )
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
         origin = Origin.of(str(path), settings)

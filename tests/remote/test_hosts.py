@@ -93,9 +93,9 @@ def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, n
     from sentcli.data.registry import Pin
 
     answer, said = BAD[name]
-    with httpx2.Client(follow_redirects=True, timeout=5) as client, console.transferring("x") as meter:
-        with pytest.raises(SentcliError, match=said):
-            fetching.download(client, [host(answer).url], tmp_path / "rows.part", Pin(), meter)
+    client = httpx2.Client(follow_redirects=True, timeout=5)
+    with client, console.transferring("x") as meter, pytest.raises(SentcliError, match=said):
+        fetching.download(client, [host(answer).url], tmp_path / "rows.part", Pin(), meter)
 
 
 def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_path, monkeypatch):
@@ -110,9 +110,9 @@ def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_
     from sentcli import console
     from sentcli.data.registry import Pin
 
-    with httpx2.Client(timeout=5) as client, console.transferring("x") as meter:
-        with pytest.raises(SentcliError, match="too slow"):
-            fetching.download(client, [slow.url], tmp_path / "rows.part", Pin(), meter)
+    client = httpx2.Client(timeout=5)
+    with client, console.transferring("x") as meter, pytest.raises(SentcliError, match="too slow"):
+        fetching.download(client, [slow.url], tmp_path / "rows.part", Pin(), meter)
 
 
 # Keys of a store that a disk cannot hold
