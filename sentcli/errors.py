@@ -35,6 +35,7 @@ class DataError(InputError):
     """Bad input at a known place: ``FILE, line N: what is wrong``."""
 
     def __init__(self, path: Path | str, problem: str, *, line: int | None = None, unit: str = "line") -> None:
+        self.problem = problem
         place = f"{path}" if line is None else f"{path}, {unit} {line}"
         super().__init__(f"{place}: {problem}")
 

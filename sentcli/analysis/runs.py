@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel
+from annotated_types import Ge, Le
+from pydantic import BaseModel, StrictInt, ValidationError
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
-from sentcli.io.forms import checked
-from sentcli.io.json_files import contents, decode, read_json
+from sentcli.io.forms import Number, Plain, checked, problem_of
+from sentcli.io.json_files import decode, read_json
 
 METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"
 """The names of `training.run_folder`, which is not imported here because it needs torch."""
@@ -75,23 +76,40 @@ def read_metrics(folder: Path) -> RunMetrics:
     return RunMetrics(folder.name or str(folder), steps, evaluations)
 
 
+class MetricsLine(BaseModel, extra="allow"):
+    """A line of the log; all its other values are numbers, texts or null."""
+
+    __pydantic_extra__: dict[str, Plain]
+    step: Annotated[StrictInt, Ge(0), Le(2**53)]
+
+
 def _record(line: str) -> dict[str, Any]:
     record = decode(line)
-    if not isinstance(record, dict) or type(record.get("step")) is not int:
-        raise ValueError("it has no step")
-    return record
+    try:
+        MetricsLine.model_validate(record)
+    except ValidationError as error:
+        raise ValueError(problem_of(MetricsLine, error)) from error
+    return dict(record)
 
 
 class RunConfig(BaseModel):
     """What is read of the configuration of a run; each is a table of values by name."""
 
-    method: dict[str, Any] = {}
-    settings: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-    start_model: dict[str, Any] = {}
-    encoder: dict[str, Any] = {}
-    environment: dict[str, Any] = {}
-    data: list[dict[str, Any]] = []
+    method: dict[str, Plain] = {}
+    settings: dict[str, Plain] = {}
+    results: dict[str, Plain] = {}
+    start_model: dict[str, Plain] = {}
+    encoder: dict[str, Plain] = {}
+    environment: dict[str, Plain] = {}
+    data: list[dict[str, Plain]] = []
+
+
+class MethodSection(BaseModel):
+    """What is read of the settings of an objective or a head."""
+
+    weight: Number | None = None
+    kind: str | None = None
+    num_groups: Annotated[StrictInt, Ge(0)] | None = None
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -190,13 +208,12 @@ def _method(folder: Path) -> dict[str, Any]:
     """Return the settings of the method by section; empty if the run's files do not have them."""
     config = read_config(folder)
     if not config and (folder / RUN).is_file():
-        try:
-            config = decode(contents(folder / RUN))
-        except ValueError:
-            config = {}
-    method = config.get("method") if isinstance(config, dict) else None
-    sections = method.items() if isinstance(method, dict) else ()
-    return {name: section for name, section in sections if isinstance(section, dict)}
+        config = read_json(folder / RUN)
+    method = checked(RunConfig, config, folder).method
+    sections = {name: section for name, section in method.items() if isinstance(section, dict)}
+    for name, section in sections.items():
+        checked(MethodSection, section, f"{folder}: method.{name}")
+    return sections
 
 
 def thinned(

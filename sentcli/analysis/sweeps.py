@@ -47,7 +47,7 @@ class FinishedRun:
         """Return a result times 100, or None."""
         results = self.record["results"]
         if key == "best_dev" and (dev := results.get("dev")):
-            return float(dev["best"]) * (1 if dev["metric"] == "spearman" else 100)
+            return None if dev.get("best") is None else float(dev["best"]) * (1 if dev["metric"] == "spearman" else 100)
         value = results.get(key)
         return float(value) if isinstance(value, int | float) else None
 
@@ -92,7 +92,10 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
         if not file_records:
             raise InputError(f"{file} is empty: no run of the sweep has finished")
         for record in file_records.values():
-            if missing := [key for key in ("point", "method", "identity", "results") if key not in record]:
+            keys = ("point", "method", "identity", "results")
+            missing = [key for key in keys if key not in record]
+            missing += [f"identity.{key}" for key in ("data", "method") if key not in record.get("identity", ())]
+            if missing:
                 raise DataError(file, f"not records of runs: {missing[0]!r} is missing")
         records |= file_records
     return [FinishedRun(record) for record in records.values()]

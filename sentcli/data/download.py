@@ -22,6 +22,7 @@ from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.atomic import require_room, room_explained
 from sentcli.io.json_files import contents, decode
+from sentcli.io.pace import Pace, TooSlowError
 from sentcli.version import __version__
 
 if TYPE_CHECKING:
@@ -217,11 +218,18 @@ class _Source:
         with self.part.open("r+b" if self.part.exists() else "wb", buffering=0) as handle:
             handle.truncate(start)
             handle.seek(start)
+            pace = Pace()
             for block in response.iter_raw():  # blocks as they arrive: buffered bytes are lost if the connection breaks
                 if self.pin.size is not None and self.told + len(block) > self.pin.size:
                     raise _Refused(f"gives more than {self.pin.size:,} bytes")
                 handle.write(block)
                 self._tell(self.told + len(block))
+                try:
+                    pace.check(self.told - start)
+                except TooSlowError as error:
+                    raise _Broken(str(error)) from error
+        if not self.told:
+            raise _Refused("gives an empty file")
 
     def _check_response(self, response: httpx2.Response) -> None:
         status = response.status_code
@@ -240,6 +248,8 @@ def _extent(response: httpx2.Response, offset: int) -> tuple[int, int | None]:
     """Return the first byte of a response, and the size of the whole file if the response has it."""
     if response.status_code != 206:
         length = response.headers.get("Content-Length")
+        if length is not None and not length.isdecimal():
+            raise _Refused(f"says that it sends {length!r:.40} bytes")
         return 0, int(length) if length else None
     extent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if extent is None or int(extent[1]) != offset:

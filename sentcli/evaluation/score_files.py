@@ -78,6 +78,8 @@ class TaskResult(BaseModel):
     interval: Ends = None
     intervals: dict[str, Ends] = {}
     forums: dict[str, TaskResult] = {}
+    subsets: dict[str, Number] = {}
+    """The scores of the years or domains of a task."""
     draws: dict[str, Samples] = {}
     """Samples of metrics; files of earlier versions have none."""
 
@@ -93,7 +95,10 @@ class TaskResult(BaseModel):
             kind=kind,
             metrics=metrics,
             headline=headline,
-            facts={key: value for key, value in fields.items() if key not in numbers},
+            facts={
+                **({"subsets": self.subsets} if self.subsets else {}),
+                **{key: value for key, value in fields.items() if key not in numbers},
+            },
             intervals={
                 key: (ends[0], ends[1])
                 for key, ends in intervals.items()
@@ -102,6 +107,13 @@ class TaskResult(BaseModel):
             draws=self.draws,
             parts=tuple(part.score(name, kind, headline) for name, part in self.forums.items()),
         )
+
+
+class Protocol(BaseModel):
+    """The parts of a protocol that hold the choices of single kinds and sets."""
+
+    kinds: dict[str, dict[str, Any]] = {}
+    sets: dict[str, dict[str, Any] | None] = {}
 
 
 class ScoreFile(BaseModel):
@@ -126,6 +138,8 @@ class ScoreFile(BaseModel):
         tasks = []
         for name, task in self.results.items():
             kind, headline = self._headline(name, task)
+            if not headline:
+                continue
             for key in headline:
                 value = (task.model_extra or {}).get(key)
                 if isinstance(value, bool) or not isinstance(value, int | float | None):
@@ -135,7 +149,7 @@ class ScoreFile(BaseModel):
             command=self.command,
             model=self.model,
             protocol=self.protocol,
-            tasks=[task for task in tasks if task.headline],
+            tasks=tasks,
             environment=self.environment,
             cached=self.cached,
             compared=self.compared.model_dump() if self.compared else {},
@@ -151,7 +165,7 @@ class ScoreFile(BaseModel):
         keys = list(task.model_extra or {})
         if self.command == "evaluate":
             fields = task.model_extra or {}
-            kind = OWN_KINDS.get(fields.get("kind", ""))
+            kind = OWN_KINDS.get(str(fields.get("kind")))
             return ("", ()) if kind is None else (kind.name, (str(fields.get("metric")),))
         if self.command == "senteval":
             return (TRANSFER.name, ("accuracy",)) if "accuracy" in keys else (TRAINED_HEAD.name, ("spearman",))
@@ -200,7 +214,9 @@ def read_object(value: Any, file: str = "") -> ModelScores:
         raise DataError(file, f"a report of {value['command']}; only {' and '.join(SCORING)} have scores to show")
     if isinstance(value["results"], list):
         raise DataError(file, "hits of retrieve --query, not scores of a set")
-    scores = checked(ScoreFile, value, file).scores(file)
+    form = checked(ScoreFile, value, file)
+    checked(Protocol, form.protocol, f"{file}: protocol")
+    scores = form.scores(file)
     if not scores.tasks:
         raise DataError(file, f"the results of {scores.model} are not scores by task")
     return scores

@@ -12,9 +12,10 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Le
 from pydantic import Field
 
-from sentcli.errors import InputError
+from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import refuse_link
 from sentcli.io.column_types import name_of
 from sentcli.io.digests import damage
@@ -58,20 +59,24 @@ class ShardShare:
         return MANIFEST if self.of == 1 else f"manifest-{self.number:05d}-of-{self.of:05d}.json"
 
 
+Count = Annotated[int, Ge(0), Le(2**40)]
+"""A number of rows or tokens."""
+
+
 @dataclass(frozen=True)
 class Counts:
     """The number of some rows, and counts over them."""
 
-    rows: int = 0
-    empty: int = 0
+    rows: Count = 0
+    empty: Count = 0
     """The rows whose text is empty or white space."""
-    duplicates: int = 0
+    duplicates: Count = 0
     """The rows whose text an earlier row of the shard has already."""
-    truncated: int = 0
+    truncated: Count = 0
     """The rows that are longer than the maximum length."""
-    tokens_lost: int = 0
+    tokens_lost: Count = 0
     """The tokens of these rows that were cut off."""
-    tokens: int = 0
+    tokens: Count = 0
     """The tokens that the model ran, which count once for each distinct text."""
 
     def __add__(self, other: Counts) -> Counts:
@@ -82,21 +87,26 @@ class Counts:
 class Shard:
     """A finished pair of files, as the manifest lists it."""
 
-    number: int
+    number: Count
     vectors: Annotated[str, Field(pattern=r"^vectors-\d{5,}\.npy$")]
     """The name of the file of vectors."""
     rows: Annotated[str, Field(pattern=r"^rows-\d{5,}\.parquet$")]
     """The name of the file of rows."""
-    first_row: int
-    count: int
+    first_row: Count
+    count: Count
     """The number of rows; the counts that follow are those of `Counts`."""
-    empty: int
-    duplicates: int
-    truncated: int
-    tokens_lost: int
-    tokens: int
+    empty: Count
+    duplicates: Count
+    truncated: Count
+    tokens_lost: Count
+    tokens: Count
     sha256: dict[str, str]
     """The SHA-256 of both files, by name."""
+
+    def __post_init__(self) -> None:
+        """Refuse a shard without the checksums of its files."""
+        if not {self.vectors, self.rows} <= self.sha256.keys():
+            raise ValueError(f"sha256 lacks {self.vectors} or {self.rows}")
 
     @property
     def counts(self) -> Counts:
@@ -121,8 +131,8 @@ class InputGroup:
     """Inputs that were encoded together, at first or when they were appended."""
 
     inputs: list[dict[str, Any]]
-    rows: int
-    read: int
+    rows: Count
+    read: Count
     """The number of rows in the inputs, including rows without text that were left out."""
 
 
@@ -131,10 +141,10 @@ class Manifest:
     """The content of ``manifest.json``."""
 
     format: Literal[1] = 1
-    rows_total: int = 0
-    rows_done: int = 0
-    dimension: int
-    dtype: str
+    rows_total: Count = 0
+    rows_done: Count = 0
+    dimension: Annotated[int, Ge(1), Le(2**24)]
+    dtype: Annotated[str, Field(pattern="^(float32|float16|int8|uint8)$")]
     shard_rows: Annotated[int, Field(ge=1)]
     part: ShardShare
     counts: Counts = Counts()
@@ -161,6 +171,25 @@ class Manifest:
     def shards_before(self, groups: list[InputGroup]) -> int:
         """Return how many shards these groups of inputs take."""
         return sum(-(-group.rows // self.shard_rows) for group in groups)
+
+
+def check_rows(path: Path, metadata: Any) -> None:
+    """Refuse a file of rows whose ids or texts are missing or no texts.
+
+    Args:
+        path: the file, for the message.
+        metadata: the metadata of the Parquet file.
+
+    Raises:
+        DataError: with the type of the column.
+    """
+    import pyarrow as pa
+
+    schema = metadata.schema.to_arrow_schema()
+    for name in ("id", "text"):
+        kind = schema.field(name).type if schema.names.count(name) == 1 else None
+        if kind not in (pa.string(), pa.large_string()):
+            raise DataError(path, f"its column {name!r} is {kind or 'missing'}, not text; {remedy(path.parent)}")
 
 
 def remedy(folder: Path) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from sentcli.errors import InputError, SentcliError
-from sentcli.io.dataset import MANIFEST, SHARD_FILE, Counts, Manifest, Shard, read_manifest
+from sentcli.errors import DataError, InputError, SentcliError, one_line
+from sentcli.io.arrays import mapped_array
+from sentcli.io.dataset import MANIFEST, SHARD_FILE, Counts, Manifest, Shard, check_rows, read_manifest
 from sentcli.io.folder import Folder
 
 
@@ -101,15 +100,21 @@ def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
 
 def _misfit(folder: Path, shard: Shard, dimension: int, expected: tuple[int, int] | None) -> str | None:
     """Return how the files of a shard differ from the manifest, or None if they agree."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     if expected != (shard.first_row, shard.count):
         return f"shard {shard.number} says rows {shard.first_row} and {shard.count}, expected {expected}"
     try:
-        shape = np.load(folder / shard.vectors, mmap_mode="r", allow_pickle=False).shape
-    except (OSError, ValueError, EOFError) as error:
+        shape = mapped_array(folder / shard.vectors).shape
+    except (OSError, DataError) as error:
         return f"{shard.vectors} is damaged ({error})"
     if shape != (shard.count, dimension):
         return f"{shard.vectors} has the shape {list(shape)}"
-    count = pq.ParquetFile(folder / shard.rows).metadata.num_rows
+    try:
+        metadata = pq.read_metadata(folder / shard.rows)
+        check_rows(folder / shard.rows, metadata)
+    except (pa.ArrowException, OSError, DataError) as error:
+        return f"{shard.rows} is damaged ({one_line(error)})"
+    count = metadata.num_rows
     return None if count == shard.count else f"{shard.rows} has {count} rows"

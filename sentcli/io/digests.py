@@ -21,15 +21,22 @@ def file_digest(path: Path, method: str = "sha256") -> str:
     return _digest(path.resolve(), method, state.st_size, state.st_mtime_ns, state.st_ino)
 
 
-def damage(path: Path, sha256: str | None) -> str | None:
-    """Return what is wrong with a file that should have this SHA-256, or None if it is whole."""
+def damage(path: Path, sha256: str | None, *, known: bool = False) -> str | None:
+    """Return what is wrong with a file that should have this SHA-256, or None if it is whole.
+
+    Args:
+        path: the file.
+        sha256: what it should be.
+        known: take the checksum from the cache if the file has not changed, see `known_digest`.
+    """
     if path.is_symlink():
         return "is a link"
     if not path.exists():
         return "is missing"
     if not path.is_file():
         return "is no regular file"
-    return "is damaged (its SHA-256 differs)" if file_digest(path) != sha256 else None
+    found = known_digest(path) if known else file_digest(path)
+    return "is damaged (its SHA-256 differs)" if found != sha256 else None
 
 
 @cache

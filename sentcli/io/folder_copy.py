@@ -45,11 +45,11 @@ class FolderCopy:
         if scheme_of(address) not in STORES:
             schemes = ", ".join(f"{scheme}://" for scheme in STORES)
             raise InputError(f"{address}: folders are read from object stores ({schemes}) and from this machine")
-        files = remote.listing(address)
+        files = _placeable(address, remote.listing(address))
         if not files:
             raise InputError(f"no such folder: {address}")
         digest = hashlib.sha256(address.encode()).hexdigest()[:16]
-        path = cache_folder("remote") / f"{PurePosixPath(address).name}-{digest}"
+        path = cache_folder("remote") / f"{remote.local_name(PurePosixPath(address).name)}-{digest}"
         path.mkdir(parents=True, exist_ok=True)
         remember_copy(path, address)
         copy = cls(address, path)
@@ -81,8 +81,12 @@ class FolderCopy:
         recorded: dict[str, list[object]] = read_json(self._beside("json"), default={})
         return {name: facts for name, facts in recorded.items() if self._changed_at(name) == facts[2]}
 
+    def _place(self, name: str) -> Path:
+        """Return the path of the copy of a file."""
+        return self.path.joinpath(*map(remote.local_name, PurePosixPath(name).parts))
+
     def _changed_at(self, name: str) -> int | None:
-        path = self.path / name
+        path = self._place(name)
         return path.stat().st_mtime_ns if path.is_file() else None
 
     def _note(self, files: dict[str, RemoteFile]) -> None:
@@ -97,7 +101,7 @@ class FolderCopy:
                 record = {name: facts for name, facts in record.items() if not name.startswith(f"{below}/")}
         same = {name: file for name, file in files.items() if record.get(name, [])[:2] == [file.size, file.version]}
         for name in record.keys() - same.keys():
-            (self.path / name).unlink()
+            self._place(name).unlink()
         new = [name for name in files if name not in same]
         size = sum(files[name].size or 0 for name in new)
         require_room(self.path, size, self.address)
@@ -105,8 +109,8 @@ class FolderCopy:
             console.note(f"{self.address}: {size / 1e6:,.0f} MB are copied to {self.path} first")
         try:
             for name in new:
-                (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-                remote.download(f"{self.address}/{name}", self.path / name, quiet=True)
+                self._place(name).parent.mkdir(parents=True, exist_ok=True)
+                remote.download(f"{self.address}/{name}", self._place(name), quiet=True)
                 same[name] = files[name]
         finally:
             self._note(same)
@@ -135,3 +139,18 @@ class FolderCopy:
                 remote.delete(f"{self.address}/{name}")
         kept = remote.listing(self.address)
         self._note({name: file for name, file in kept.items() if name in names or name in record})
+
+
+def _placeable(address: str, files: dict[str, RemoteFile]) -> dict[str, RemoteFile]:
+    """Return the files without the empty ones that stand for folders.
+
+    Raises:
+        InputError: if a file has the name of a folder, which no disk can hold.
+    """
+    folders = {parent.as_posix() for name in files for parent in PurePosixPath(name).parents}
+    twins = [name for name in files if name in folders]
+    if full := [name for name in twins if files[name].size]:
+        raise InputError(
+            f"{address} has a file and a folder of the name {full[0]!r}, which a disk cannot hold: rename one"
+        )
+    return {name: file for name, file in files.items() if name not in twins}

@@ -6,14 +6,34 @@ The first problem becomes one message with its place in the file; the rest of th
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, TypeAdapter, ValidationError
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.json_files import contents
+from sentcli.io.json_files import contents, decode, refuse_deep
 
+LARGEST_NUMBER = 1e100
+
+
+def _plain(value: Any) -> Any:
+    """Refuse numbers with which sums, squares and axes of figures would overflow, and those that are not finite."""
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _plain(item)
+    if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+        raise ValueError(f"{value:.3g} is no number that a run gives")
+    return value
+
+
+Plain = Annotated[Any, AfterValidator(_plain)]
+"""Any value of JSON without numbers that overflow."""
+Number = Annotated[float, Ge(-LARGEST_NUMBER), Le(LARGEST_NUMBER)]
+Scalar = StrictBool | StrictInt | Number | str | None
+Setting = Scalar | list[Scalar]
+"""A value of a setting."""
 Form = TypeVar("Form", bound=BaseModel)
 Declared = TypeVar("Declared")
 TYPE_NAMES = {"dictionary": "table", "string": "text in quotes", "integer": "whole number", "list": "list"}
@@ -29,9 +49,10 @@ def read_toml(kind: type[Form], file: Path) -> Form:
     """
     try:
         table = tomllib.loads(contents(file))
+        refuse_deep(table)
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise DataError(file, f"not valid TOML: {error}") from error
     except RecursionError as error:
         raise DataError(file, "not valid TOML: it is nested too deeply") from error
@@ -39,7 +60,7 @@ def read_toml(kind: type[Form], file: Path) -> Form:
 
 
 def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: str) -> Declared:
-    """Read a JSON file that sentcli wrote, whose form is a dataclass.
+    """Read a JSON file that sentcli wrote, whose form is a dataclass; numbers stay numbers and texts texts.
 
     Args:
         kind: the dataclass.
@@ -51,7 +72,9 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
         InputError: if the file is missing or not valid JSON, or a field is missing or of another type.
     """
     try:
-        return TypeAdapter(kind).validate_json(contents(path))
+        text = contents(path)
+        decode(text)
+        return TypeAdapter(kind).validate_json(text, strict=True)
     except FileNotFoundError as error:
         raise InputError(missing) from error
     except OSError as error:
@@ -59,22 +82,31 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is damaged (it is not UTF-8 text); {remedy}") from error
     except ValidationError as error:
-        raise InputError(f"{path} is damaged ({_problem(kind, error)}); {remedy}") from error
+        raise InputError(f"{path} is damaged ({problem_of(kind, error)}); {remedy}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}); {remedy}") from error
 
 
-def checked(kind: type[Form], value: Any, file: Path | str) -> Form:
-    """Return a value as the declared form.
+def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:
+    """Return a value as the declared form, a pydantic model or a dataclass.
 
     Raises:
         DataError: if it does not have this form; the message names `file`.
     """
     try:
-        return kind.model_validate(value)
+        form: Any = kind
+        valid: Declared = _form(form).validate_python(value)
+        return valid
     except ValidationError as error:
-        raise DataError(file, _problem(kind, error)) from error
+        raise DataError(file, problem_of(kind, error)) from error
 
 
-def _problem(kind: Any, error: ValidationError) -> str:
+@cache
+def _form(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def problem_of(kind: Any, error: ValidationError) -> str:
     """Return a message about the first problem: its place in the file, and what was expected there."""
     problems = error.errors()
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])

@@ -15,6 +15,8 @@ from sentcli.printable import escaped
 
 LARGEST = 256 * 2**20
 """The most bytes that a JSON or TOML file may have."""
+DEEPEST = 100
+"""The most levels of lists and objects in each other."""
 
 
 def contents(path: Path) -> str:
@@ -34,12 +36,31 @@ def decode(text: str | bytes) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: if it is not valid JSON, or is nested too deeply.
+        ValueError: if it is not valid JSON, is nested too deeply, or holds half of a surrogate pair, which is no text.
     """
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half of a surrogate pair (\\ud800 to \\udfff), which is no text") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    refuse_deep(value)
+    return value
+
+
+def refuse_deep(value: Any) -> None:
+    """Refuse lists and objects in each other that the code behind would not go through.
+
+    Raises:
+        ValueError: if there are more than `DEEPEST` levels of them.
+    """
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
+        level = [item for items in inner for item in items]
+    if level:
+        raise ValueError("it is nested too deeply")
 
 
 def read_json(path: Path, missing: str | None = None, *, default: Any = None) -> Any:

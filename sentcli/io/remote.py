@@ -9,6 +9,7 @@ fsspec and the library of a store are imported when a name is used that needs th
 from __future__ import annotations
 
 import atexit
+import hashlib
 import logging
 import os
 import shutil
@@ -25,6 +26,7 @@ from urllib.parse import quote
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
+from sentcli.io.pace import SECONDS, Pace, TooSlowError
 from sentcli.io.remote_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
 from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
 
@@ -80,7 +82,7 @@ def _filesystem(scheme: str) -> Any:
             import aiohttp
 
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER)
-            options["client_kwargs"] = {"timeout": timeout, "trust_env": True}
+            options["client_kwargs"] = {"timeout": timeout, "trust_env": True, "raise_for_status": _refuse_status}
             options |= {"encoded": True, "headers": {"Accept-Encoding": "identity"}}
         system = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
         if scheme == "s3":
@@ -91,6 +93,16 @@ def _filesystem(scheme: str) -> Any:
         raise MissingExtraError(library, "remote", f"{scheme}://") from error
     except ValueError:  # of adlfs
         raise InputError(f"{scheme}://: there are no credentials; {CREDENTIALS.get(scheme)}") from None
+
+
+async def _refuse_status(response: Any) -> None:
+    """Refuse a response that is not the file, also a redirection without an address, which aiohttp lets pass."""
+    import aiohttp
+
+    if response.status >= 300:
+        raise aiohttp.ClientResponseError(
+            response.request_info, response.history, status=response.status, message=response.reason or ""
+        )
 
 
 def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
@@ -109,6 +121,8 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
             return request(_filesystem(scheme_of(name)), address)
         except SentcliError:
             raise
+        except TooSlowError as error:
+            raise SentcliError(f"{name}: the host {error}") from None
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
                 raise
@@ -126,7 +140,7 @@ def state(name: str) -> RemoteFile:
         InputError: if there is none, it is a folder, or a web page instead of a file.
         SentcliError: if the host fails.
     """
-    facts: dict[str, Any] = _ask(name, "read", lambda fs, address: fs.info(address))
+    facts: dict[str, Any] = _ask(name, "read", _info)
     if facts.get("type") == "directory":
         raise InputError(f"{name} is a directory; name its files, for example {name.rstrip('/')}/*.jsonl")
     page = facts.get("mimetype") == "text/html" and not name.lower().endswith((".html", ".htm"))
@@ -135,6 +149,15 @@ def state(name: str) -> RemoteFile:
     if name.startswith("https:") and str(facts.get("url", "https:")).startswith("http:"):
         raise InputError(f"{name} leads to an address that is not encrypted")
     return RemoteFile.of(facts)
+
+
+def _info(fs: Any, address: str) -> Any:
+    """Return the facts of a file; a host that sends them byte by byte has failed after a minute."""
+    if not getattr(fs, "async_impl", False):
+        return fs.info(address)
+    from fsspec.asyn import sync
+
+    return sync(fs.loop, fs._info, address, timeout=SECONDS)
 
 
 def listing(folder: str) -> dict[str, RemoteFile]:
@@ -198,13 +221,21 @@ def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
             _ask(name, "read", lambda fs, address: fs.get_file(address, str(partial), callback=_callback(meter)))
         if file.size not in (None, partial.stat().st_size) or state(name) != file:
             raise SentcliError(f"{name} has changed while it was copied; run the command again")
+        if not partial.stat().st_size and scheme_of(name) in ("http", "https"):
+            raise SentcliError(f"{name}: the host answers with an empty file")
     return file
 
 
 def _callback(meter: console.Transfer) -> Any:
     from fsspec.callbacks import Callback
 
-    return Callback(hooks={"bar": lambda size, value, **_: meter.progress.update(meter.task, completed=value)})
+    pace = Pace()
+
+    def show(size: int | None, value: int, **_: Any) -> None:
+        pace.check(value)
+        meter.progress.update(meter.task, completed=value)
+
+    return Callback(hooks={"bar": show})
 
 
 def upload(path: Path, name: str) -> None:
@@ -294,6 +325,19 @@ def remove_copies() -> None:
         lock.release()
 
 
+LONGEST_NAME = 200
+"""The most bytes of a name that a copy keeps; most file systems take 255."""
+
+
+def local_name(name: str) -> str:
+    """Return a file name as a copy has it: one that is too long ends with a hash instead, before its suffixes."""
+    if len(name.encode("utf-8", "surrogateescape")) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    suffixes = "".join(PurePosixPath(name).suffixes[-2:])
+    return f"{name[:40]}-{digest}{suffixes if len(suffixes) <= 40 else ''}"
+
+
 def local_file(name: str) -> Path:
     """Return a temporary copy of a file; one that has not changed is not copied twice by a process.
 
@@ -305,7 +349,7 @@ def local_file(name: str) -> Path:
     file, address = state(name), whole_address(name)
     if address in _local_files and _local_files[address][0] == file and _local_files[address][1].exists():
         return _local_files[address][1]
-    path = scratch() / (PurePosixPath(name).name or "download")
+    path = scratch() / local_name(PurePosixPath(name).name or "download")
     remember_copy(path, name)
     _local_files[address] = download(name, path), path
     return path

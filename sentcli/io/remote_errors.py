@@ -34,6 +34,11 @@ _BROKEN = (
     "ConnectionResetError", "ServiceResponseError", "FlexibleChecksumError", "HTTPClientError",
 )  # fmt: skip
 """A connection broke off or was too slow: the next attempt may work."""
+_GARBAGE = (
+    "BadHttpMessage", "BadHttpMethod", "BadStatusLine", "ContentLengthError", "InvalidHeader", "LineTooLong",
+    "InvalidURLError", "TransferEncodingError", "ContentEncodingError",
+)  # fmt: skip
+"""What was sent is no answer that could be read."""
 _REFUSED = ("ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "RequestTimeTooSkewed")
 
 
@@ -89,7 +94,17 @@ def explained(error: BaseException, name: str, doing: Doing) -> SentcliError:
         return SentcliError(f"{host} is too slow or breaks off ({failed[0]}), again after several attempts")
     if status in _5XX or status == 429:
         return SentcliError(f"{host} answers {status}, again after several attempts")
-    if status in (404, 410) or "FileNotFoundError" in kinds:
+    if failed := [kind for kind in kinds if kind in _GARBAGE]:
+        return SentcliError(f"{host} gives no valid answer of HTTP ({failed[0]})")
+    if scheme in ("http", "https") and status not in (None, 404, 410):
+        return SentcliError(f"{host} answers {status} {_reason(error)}".rstrip())
+    return _last(error, name, doing)
+
+
+def _last(error: BaseException, name: str, doing: Doing) -> SentcliError:
+    """Return the error for what is none of the known failures of a host."""
+    kinds, scheme = [type(link).__name__ for link in _chain(error)], scheme_of(name)
+    if _status(error) in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
     in_own_words = scheme not in ("http", "https")  # of the web, the text may hold the whole address
     text = without_secrets(" ".join(str(error).split()))[:300] if in_own_words else ""
@@ -117,6 +132,13 @@ def _status(error: BaseException) -> int | None:
                 if isinstance(status := getattr(holder, attribute, None), int):
                     return status
     return None
+
+
+def _reason(error: BaseException) -> str:
+    """Return the words of a web server behind its status."""
+    messages = (getattr(link, "message", None) for link in _chain(error))
+    words = next((message for message in messages if isinstance(message, str)), "")
+    return without_secrets(" ".join(words.split()))[:100]
 
 
 def _code(error: BaseException) -> str | None:

@@ -23,6 +23,8 @@ COPYING = {"s3": "aws s3 cp --recursive FOLDER {}", "gs": "gcloud storage cp --r
 _SCHEME = re.compile(rf"({'|'.join(SCHEMES)})://", re.IGNORECASE)
 _SECRET = re.compile(r"(?<=//)[^/@\s]+@|\?[^\s'\"<>)]*=[^\s'\"<>)]*")
 """The user in front of a host, and a query."""
+_VERSION = re.compile(r"\?(versionId|snapshot|generation)=.*", re.IGNORECASE)
+"""What stores put behind the name of an object for one of its versions."""
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CONNECTION_STRING|SAS")
 
 _addresses: dict[str, str] = {}
@@ -61,6 +63,11 @@ def public_name(name: str) -> str:
     if scheme not in ("http", "https"):
         if ":" in rest.partition("/")[0]:
             raise InputError(f"{scheme}://...: keys and passwords do not stand in a name; they are set in variables")
+        if version := _VERSION.search(rest):
+            raise InputError(
+                f"{scheme}://{rest}: {version[0]!r} asks for a version, and the current one of an object is read: copy "
+                "that version to a name of its own first"
+            )
         return f"{scheme}://{rest}"
     try:
         parts = urlsplit(name)

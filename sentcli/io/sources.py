@@ -31,6 +31,7 @@ from sentcli import console
 from sentcli.errors import DataError, InputError, nearest, required
 from sentcli.io import remote
 from sentcli.io.digests import file_digest
+from sentcli.io.json_files import DEEPEST, refuse_deep
 from sentcli.io.remote_names import SCHEMES, is_remote, public_name
 
 FORMATS = {
@@ -352,6 +353,8 @@ def _jsonl(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             record = json.loads(line)
+            if line.count("[") + line.count("{") > DEEPEST:
+                refuse_deep(record)
             if "\\u" in line:
                 record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
         except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits

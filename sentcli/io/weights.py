@@ -6,12 +6,16 @@ import os
 import pickle
 import re
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import MinLen
+from pydantic import Field
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import regular, replacing
-from sentcli.io.json_files import contents, decode
+from sentcli.io.forms import read_json_form
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +23,14 @@ if TYPE_CHECKING:
     StateDict = dict[str, torch.Tensor]
 
 WEIGHT_FILES = [name + end for name in ("model.safetensors", "pytorch_model.bin") for end in ("", ".index.json")]
+
+
+@dataclass(frozen=True)
+class WeightIndex:
+    """What is read of the index of weights in several files."""
+
+    weight_map: Annotated[dict[str, Annotated[str, Field(pattern=r"^[^/\\]+$", max_length=255)]], MinLen(1)]
+    """The name of the file of each tensor."""
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -33,13 +45,8 @@ def weight_files(folder: Path) -> list[Path]:
             continue
         if path.suffix != ".json":
             return [path]
-        try:
-            shards = sorted(set(decode(contents(path))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"{path} is not a weight index: {error}") from error
-        if any(Path(shard).name != shard for shard in shards):
-            raise InputError(f"{path} names a weight file outside its folder")
-        return [folder / shard for shard in shards]
+        index = read_json_form(WeightIndex, path, missing=f"{path} is missing", remedy="fetch the model again")
+        return [folder / shard for shard in sorted({*index.weight_map.values()})]
     raise InputError(f"{folder} holds no weights: looked for {', '.join(WEIGHT_FILES)}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from sentcli.methods.method import Method
 from sentcli.model.modules import MODULES
 from sentcli.objectives import OBJECTIVES
 
+SIGTERM_CODE = 128 + signal.SIGTERM
+"""With which the command line ends after SIGTERM, wherever it comes."""
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -92,10 +95,10 @@ def naming_the_line(path: Path | None) -> Iterator[None]:
         if path is None or error.filename != str(path.resolve()):
             raise
         raise InputError(f"{path}, line {error.lineno}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         steps = traceback.extract_tb(error.__traceback__)
         lines = [step.lineno for step in steps if path is not None and step.filename == str(path.resolve())]
-        if not lines:
+        if not lines or (isinstance(error, SystemExit) and error.code == SIGTERM_CODE):
             raise
         if isinstance(error, InputError):
             raise InputError(f"{path}, line {lines[-1]}: {error}") from error

@@ -162,7 +162,11 @@ class LoadedModel:
         """Run as many batches at a time as the backend can, and yield them in order with their vectors."""
 
         def run(batch: batching.Index) -> Vectors:
-            return self.backend.run(pad(tokens, batch, self.tokenizer.pad_id), prompt_length)
+            vectors = self.backend.run(pad(tokens, batch, self.tokenizer.pad_id), prompt_length)
+            if vectors.shape != (len(batch), self.backend.dimension):
+                made, said = list(vectors.shape), [len(batch), self.backend.dimension]
+                raise SentcliError(f"{self.name}: the model gave vectors {made}, not {said}; export it again")
+            return vectors
 
         if self.backend.streams == 1:
             yield from ((batch, run(batch)) for batch in batches)

@@ -29,8 +29,8 @@ FORMAT: Final = 1
 class Export:
     """The content of ``export.json``."""
 
-    precision: str
-    dimension: int
+    precision: Annotated[str, Field(pattern="^(fp32|fp16|bf16|int8)$")]
+    dimension: Annotated[int, Field(ge=1, lt=2**24)]
     pad_id: Annotated[int, Field(ge=0, lt=2**31)]
     model: str
     """The name of the model that was given to `sentcli export`."""
@@ -48,7 +48,7 @@ class Export:
     quantisation: dict[str, Any] | None = None
     verification: dict[str, Any] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
-    runtime: str = "onnx"
+    runtime: Annotated[str, Field(pattern="^(onnx|openvino)$")] = "onnx"
     """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
     format: Literal[1] = FORMAT
 

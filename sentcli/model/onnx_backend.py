@@ -65,10 +65,13 @@ class OnnxBackend:
 
     def _check(self, folder: Path) -> None:
         outputs = self.session.get_outputs()
-        if {"input_ids", "attention_mask"} - set(self.inputs) or outputs[0].name != "sentence_embedding":
-            raise InputError(f"{folder / ONNX} is not an export of sentcli: its inputs are {', '.join(self.inputs)}")
-        if outputs[0].shape[-1] not in (self.dimension, None) and isinstance(outputs[0].shape[-1], int):
-            raise InputError(f"{folder / ONNX} gives {outputs[0].shape[-1]} dimensions, export.json {self.dimension}")
+        unknown = {"input_ids", "attention_mask"} ^ {*self.inputs} - {"token_type_ids"}
+        if unknown or [output.name for output in outputs] != ["sentence_embedding"]:
+            inputs, names = ", ".join(self.inputs), ", ".join(output.name for output in outputs)
+            raise InputError(f"{folder / ONNX} is not an export of sentcli: it makes {names} of {inputs}"[:300])
+        *_, width = outputs[0].shape or [0]
+        if isinstance(width, int) and width != self.dimension:
+            raise InputError(f"{folder / ONNX} gives {width} dimensions, export.json says {self.dimension}")
 
     def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch."""

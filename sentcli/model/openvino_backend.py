@@ -71,9 +71,11 @@ class OpenVinoBackend:
         path = folder / (OPENVINO if export.runtime == "openvino" else ONNX)
         try:
             self.compiled = core.compile_model(core.read_model(path), "CPU", settings)
+            self.inputs = [port.get_any_name() for port in self.compiled.inputs]
+            if {"input_ids", "attention_mask"} ^ {*self.inputs} - {"token_type_ids"} or len(self.compiled.outputs) != 1:
+                raise ValueError(f"it is not an export of sentcli: its inputs are {', '.join(self.inputs)}")
         except Exception as error:  # OpenVINO raises many kinds for a damaged or foreign file
             raise SentcliError(f"openvino cannot open {path}: {one_line(error)}") from error
-        self.inputs = [port.get_any_name() for port in self.compiled.inputs]
         self._own = _OfThread()
         # The first access to a tensor's data initialises something, and deadlocks if two threads do it (2026.4).
         np.asarray(openvino.Tensor(np.zeros((1, 1), np.int64)).data)

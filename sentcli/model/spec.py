@@ -232,7 +232,7 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
         raise InputError(f"{folder}: modules.json names no Pooling, so its output is not one vector a text")
     settings = _optional(TextSettings, transformer / "sentence_bert_config.json")
     prompting = _optional(PromptSettings, folder / "config_sentence_transformers.json")
-    return EncoderSpec(
+    spec = EncoderSpec(
         transformer,
         tuple(modules),
         max_length=settings.max_seq_length,
@@ -241,6 +241,10 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
         default_prompt=prompting.default_prompt_name,
         config=_read_config(transformer, f"{folder} has no config.json for its transformer"),
     )
+    for module, width in zip(spec.modules, spec.widths, strict=True):
+        if spec.hidden_size and (why := module.misfit(width, spec.layers)):
+            raise InputError(f"{folder}: its module {module.name} {why}")
+    return spec
 
 
 def _optional(kind: type[Form], path: Path) -> Form:

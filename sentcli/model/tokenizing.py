@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
 from sentcli.model.options import MIN_LENGTH
 
@@ -57,7 +57,10 @@ class TextTokenizer:
         self.backend, self.max_length, self.pad_id, self.lowercase = backend, max_length, pad_id, lowercase
         backend.no_padding()
         backend.enable_truncation(max_length)
-        sample = backend.encode("a")
+        try:
+            sample = backend.encode("a")
+        except Exception as error:  # the tokenizers library raises bare Exception
+            raise InputError(f"the tokenizer cannot be used: {one_line(error)}") from error
         self.special_tokens = sum(sample.special_tokens_mask)
         # without type ids, models assume type 0 throughout, as single sentences have in BERT
         self.has_type_ids = any(sample.type_ids)
@@ -82,6 +85,8 @@ class TextTokenizer:
             encodings = self.backend.encode_batch_fast(texts)
         except TypeError:  # lone surrogates are the only reason for which a str fails
             encodings = self.backend.encode_batch_fast([without_surrogates(text) for text in texts])
+        except Exception as error:
+            raise InputError(f"the tokenizer cannot be used: {one_line(error)}") from error
         beyond = np.zeros(len(encodings), np.int64)
         rows: list[Any] = []
         owners: list[int] = []
@@ -121,7 +126,7 @@ def fit(
         InputError: if the vocabulary does not fit the model, or the length does not fit its positions.
     """
     words = spec.config.get("vocab_size")
-    if isinstance(words, int) and backend.id_to_token(words) is not None:
+    if isinstance(words, int) and max(backend.get_vocab().values(), default=0) >= words:
         raise InputError(
             f"{spec.folder}: tokenizer and weights do not belong together: the tokenizer knows "
             f"{backend.get_vocab_size()} words, the model has embeddings for {words}"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
 from sentcli.model import torch_model
 from sentcli.model.encoding import LoadedModel
@@ -126,7 +126,13 @@ def load(
     backend = TorchBackend.choose(options, notice)
     hf_tokenizer = load_tokenizer(spec.folder)
     tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
-    backend.attach(torch_model.build(spec, notice, untrained=untrained))
+    module = torch_model.build(spec, notice, untrained=untrained)
+    try:
+        backend.attach(module)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # of torch or transformers, for settings that passed when it was built
+        raise InputError(f"{spec.folder}: the model of its config.json does not run: {one_line(error)}") from error
     return LoadedModel(name, replace(spec, max_length=tokenizer.max_length), tokenizer, backend, hf_tokenizer)
 
 

@@ -99,6 +99,7 @@ def export_model(
     check_output(folder, overwrite=overwrite, folder=True)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORT).exists():
         raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")
+    _check_finite(model)
     parent = folder.resolve().parent  # on the same file system, so that files can be renamed
     with replacing(folder) as temporary, tempfile.TemporaryDirectory(prefix=".sentcli-export-", dir=parent) as work:
         temporary.mkdir()
@@ -114,6 +115,18 @@ def export_model(
         _write_card(temporary, model, export)
     size = sum((folder / name).stat().st_size for name in digests if name in GRAPHS)
     return Exported(folder, export, size, verification)
+
+
+def _check_finite(model: LoadedModel) -> None:
+    """Refuse weights that are not finite: the texts of the verification need not meet the row of every token.
+
+    Raises:
+        SentcliError: with the names of the weights.
+    """
+    parameters = model.torch_module.named_parameters()
+    broken = [name for name, weights in parameters if not bool(weights.isfinite().all())]
+    if broken:
+        raise SentcliError(f"{model.name}: NaN or infinity in {len(broken)} of its weights ({', '.join(broken[:3])})")
 
 
 def _write_card(folder: Path, model: LoadedModel, export: Export) -> None:

@@ -6,10 +6,11 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 
 from sentcli.errors import DataError, InputError, nearest, one_line
 from sentcli.search.exact import Blocks, Mask, Neighbours, Similarity, check_width, prepared, require_faiss
@@ -49,7 +50,7 @@ class FaissRecipe:
     kind: str
     """One of `KINDS`, or a factory string of faiss."""
     factory: str
-    rescore: int = 0
+    rescore: Annotated[int, Ge(0), Le(10_000)] = 0
     """How many rows are compared exactly for each requested hit; 0 keeps the scores of the index."""
 
     @property

@@ -10,14 +10,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
+from pydantic import BaseModel, RootModel
 
-from sentcli.errors import InputError, nearest, one_line, required
-from sentcli.io.json_files import contents, decode
+from sentcli.errors import DataError, InputError, nearest, one_line, required
+from sentcli.io.arrays import mapped_array
+from sentcli.io.atomic import regular
+from sentcli.io.forms import Declared, read_json_form
 from sentcli.search.exact import Mask, Neighbours
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
@@ -32,6 +37,40 @@ STOP_WORDS = {**{name: name for name in _LISTS}, "porter": "english", "dutch_por
 """The list of bm25s for each algorithm of PyStemmer; the other languages keep all their words."""
 QUERIES_AT_A_TIME = 1024
 """How many queries are split into words at a time."""
+
+
+@dataclass(frozen=True)
+class WordsRecord:
+    """What is read of `FACTS`."""
+
+    rows: Annotated[int, Ge(0)]
+    words: Annotated[int, Ge(0)]
+    language: str
+    k1: Annotated[float, Ge(0), Le(1e9)]
+    b: Annotated[float, Ge(0), Le(1)]
+
+
+class Settings(BaseModel, extra="forbid"):
+    """What bm25s reads of its settings, as it writes them for an index of Lucene's scores."""
+
+    num_docs: Annotated[int, Ge(0)]
+    k1: float
+    b: float
+    delta: float
+    dtype: Literal["float32"]
+    int_dtype: Literal["int32"]
+    method: Literal["lucene"]
+    idf_method: Literal["lucene"]
+    backend: Literal["numpy"]
+    version: str = ""
+
+
+class Vocabulary(RootModel[dict[str, Annotated[int, Ge(0)]]]):
+    """The number of each word."""
+
+
+ARRAYS = {"data.csc.index.npy": "f", "indices.csc.index.npy": "i", "indptr.csc.index.npy": "i"}
+"""The arrays of bm25s, with NumPy's letters of fractions and whole numbers."""
 
 
 class BM25:
@@ -113,19 +152,24 @@ class BM25:
         """
         package = require_bm25s()
         try:
-            facts = decode(contents(folder / FACTS))
-            rows, words, language = int(facts["rows"]), int(facts["words"]), str(facts["language"])
-            k1, b = float(facts["k1"]), float(facts["b"])
-            index = package.BM25.load(folder, mmap=True, backend="numpy", show_progress=False) if words else None
+            facts = _read(WordsRecord, folder / FACTS)
+            if facts.words:
+                _read(Settings, folder / "params.index.json")
+                _read(Vocabulary, folder / "vocab.index.json")
+                for name, kind in ARRAYS.items():
+                    array = mapped_array(folder / name)
+                    if array.dtype.kind != kind or array.ndim != 1:
+                        raise DataError(folder / name, f"an array {list(array.shape)} of {array.dtype}")
+            index = package.BM25.load(folder, mmap=True, backend="numpy", show_progress=False) if facts.words else None
             if index is not None:
-                _check(index, rows, words)
+                _check(index, facts.rows, facts.words)
         except FileNotFoundError as error:
             missing = Path(error.filename or FACTS).name
             raise InputError(f"{folder} is no BM25 index, or not a whole one: {missing} is missing") from error
-        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, EOFError, ValueError, DataError) as error:
             raise InputError(f"{folder} is no BM25 index, or a damaged one ({one_line(error)})") from error
-        _analysis(language)
-        return cls(index, rows, k1, b, language)
+        _analysis(facts.language)
+        return cls(index, facts.rows, facts.k1, facts.b, facts.language)
 
     def described(self) -> dict[str, Any]:
         """Return every choice that changes a score."""
@@ -188,6 +232,17 @@ def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
     return positions[np.lexsort((positions, -scores[positions]))]
 
 
+def _read(kind: type[Declared], path: Path) -> Declared:
+    """Read a JSON file of the index.
+
+    Raises:
+        FileNotFoundError: if it is missing.
+        InputError: if it is damaged.
+    """
+    regular(path)
+    return read_json_form(kind, path, missing="", remedy="build the index again")
+
+
 def _check(index: Any, rows: int, words: int) -> None:
     """Check that the files of an index belong together.
 
@@ -195,6 +250,8 @@ def _check(index: Any, rows: int, words: int) -> None:
         ValueError: if they do not.
     """
     data, indices, starts = (index.scores[name] for name in ("data", "indices", "indptr"))
+    if not len(starts) or starts[0] != 0 or (np.diff(starts) < 0).any():
+        raise ValueError("its lists of documents do not follow on each other")
     sizes = (index.scores["num_docs"], len(index.vocab_dict), len(starts) - 1, len(data), len(indices))
     if sizes != (rows, words, words, int(starts[-1]), int(starts[-1])):
         raise ValueError("its files do not belong together")

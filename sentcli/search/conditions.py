@@ -21,8 +21,8 @@ from sentcli.io.column_types import TEXT, name_of, types
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
+Met = npt.NDArray[np.bool_]
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "like", "null"]
 INVERSE: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", ">=": "<=", ">": "<", "<=": ">="}
@@ -32,6 +32,8 @@ ALLOWED = "=, <>, <, <=, >, >=, AND, OR, NOT, IN (...), BETWEEN, LIKE and IS NUL
 NOT_ALLOWED = f"is not allowed here, but {ALLOWED}"
 PARTS = {"this", "expression", "expressions", "low", "high", "negate"}
 """The parts that a node of sqlglot may have; it parses more than is allowed here."""
+DEEPEST, MOST_TESTS = 200, 20_000
+"""The most levels and the most tests of a condition; longer lists of values stand in ``IN (...)``."""
 LARGEST = 2**63
 """From where on a whole number is none of int64."""
 
@@ -84,13 +86,9 @@ class Condition:
         """The names of its columns, each once."""
         return sorted({test.column for test in tests(self.tree)})
 
-    def matches(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+    def matches(self, table: pa.Table) -> Met:
         """Tell which rows of a table that has its columns meet the condition ``[rows]``."""
-        import pyarrow.dataset as ds
-
-        met = ds.dataset(table).to_table(columns={"met": _expression(self.tree)})["met"]
-        is_met: npt.NDArray[np.bool_] = met.fill_null(False).to_numpy()
-        return is_met
+        return _met(self.tree, table)
 
 
 def tests(tree: Tree) -> list[Test]:
@@ -112,26 +110,39 @@ def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condit
     """
     sqlglot = required("sqlglot", "sqlglot", "cpu", "--where")
     try:
+        text.encode()
         parsed = sqlglot.parse(text)
         if len(parsed) != 1 or parsed[0] is None:
             raise InputError(f"--where {text!r}: give one condition, of {ALLOWED}")
         tree = _Reader(text, sqlglot.exp, schema, corpus).tree(parsed[0])
+    except UnicodeEncodeError as error:
+        raise InputError(f"--where: its character {error.start + 1} is a byte that is no UTF-8") from error
     except sqlglot.errors.SqlglotError as error:
         raise InputError(f"--where {text!r}: {_place(error)}; it takes {ALLOWED}") from error
     except RecursionError as error:
         raise InputError("--where: the condition is nested too deeply") from error
+    if _depth(tree) > DEEPEST:
+        raise InputError("--where: the condition is nested too deeply")
+    if (count := len(tests(tree))) > MOST_TESTS:
+        raise InputError(
+            f"--where: {count:,} tests, of {MOST_TESTS:,} at most: give the values of a column in IN (...)"
+        )
     return Condition(tree)
 
 
-def check_column(name: str, schema: Mapping[str, Any], corpus: str) -> None:
-    """Refuse a column that a corpus does not have.
+def _depth(tree: Tree) -> int:
+    return 1 + max((_depth(part) for part in tree.parts), default=0) if isinstance(tree, (All, Either)) else 0
+
+
+def check_column(name: str, schema: Mapping[str, Any], corpus: str, option: str) -> None:
+    """Refuse a column that a corpus does not have, which stands in an option.
 
     Raises:
         InputError: which lists those that it has, with their types.
     """
     if name not in schema:
         there = ", ".join(f"{column} ({name_of(kind)})" for column, kind in schema.items())
-        raise InputError(f"{corpus} has no column {name!r}{nearest(name, list(schema))}; it has {there}")
+        raise InputError(f"{option}: {corpus} has no column {name!r}{nearest(name, list(schema))}; it has {there}")
 
 
 def _place(error: Exception) -> str:
@@ -209,6 +220,10 @@ class _Reader:
         value = self.literal(right, name)
         if self.kind(name) == "bool" and operator not in ("=", "!="):
             self.refuse(node, f"orders {name}, which is true or false")
+        if self.kind(name) == "int" and not isinstance(value, int):  # between two whole numbers
+            if operator in ("=", "!="):
+                return Test(name, "in", (), negated=operator == "!=", kind="int")
+            value = math.ceil(value) if operator in (">=", "<") else math.floor(value)
         return Test(name, operator, value, kind=self.kind(name))
 
     def like(self, node: Any) -> Test:
@@ -226,7 +241,7 @@ class _Reader:
         if type(node) is not self.exp.Column or type(node.this) is not self.exp.Identifier or node.args.get("table"):
             self.refuse(node, f"is no column of the corpus: it takes {ALLOWED}")
         name: str = node.this.this
-        check_column(name, self.schema, self.corpus)
+        check_column(name, self.schema, self.corpus, "--where")
         return name
 
     def literal(self, node: Any, column: str) -> Any:
@@ -282,30 +297,39 @@ class _Reader:
         raise InputError(f"--where {self.text!r}: {node.sql()}{place} {why}")
 
 
-def _expression(tree: Tree) -> pc.Expression:
-    """Return a tree as an expression of Arrow, which is null or false where it is not met."""
+def _met(tree: Tree, table: pa.Table) -> Met:
+    """Tell which rows of a table meet a tree ``[rows]``; since only tests are negated, null is never met."""
+    if isinstance(tree, Test):
+        met = _test(tree, table[tree.column])
+        filled: Met = met.fill_null(False).to_numpy(zero_copy_only=False)
+        return filled
+    join = np.logical_and if isinstance(tree, All) else np.logical_or
+    first, *others = tree.parts
+    met = _met(first, table)
+    for other in others:
+        met = join(met, _met(other, table))
+    return met
+
+
+def _test(test: Test, column: Any) -> Any:
+    """Return which values of a column meet a test, null where they are missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if isinstance(tree, (All, Either)):
-        first, *others = map(_expression, tree.parts)
-        for other in others:
-            first = first & other if isinstance(tree, All) else first | other
-        return first
-    field, value, kind = pc.field(tree.column), tree.value, types()[tree.kind][0]
-    if tree.kind == "float":  # NaN is a missing value, too
-        field = pc.if_else(pc.is_nan(field), pa.scalar(None, kind), field)
-    match tree.operator:
+    kind = types()[test.kind][0]
+    if test.kind == "float":  # NaN is a missing value, too
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    match test.operator:
         case "null":
-            return field.is_valid() if tree.negated else field.is_null()
+            return column.is_valid() if test.negated else column.is_null()
         case "in":
-            within = field.isin(pa.array(value, kind))
-            return field.is_valid() & ~within if tree.negated else within
+            zeros = (-0.0,) if test.kind == "float" and 0 in test.value else ()  # Arrow looks for the same bits
+            within = pc.is_in(column.cast(kind), value_set=pa.array([*test.value, *zeros], kind))
+            return pc.and_(column.is_valid(), pc.invert(within)) if test.negated else within
         case "like":
-            like = pc.match_substring_regex(field, _pattern(value))
-            return ~like if tree.negated else like
-    scalar = pa.scalar(value) if tree.kind == "int" else pa.scalar(value, kind)  # an int may be compared with 3.5
-    return getattr(pc, COMPUTE[tree.operator])(field, scalar)
+            like = pc.match_substring_regex(column, _pattern(test.value))
+            return pc.invert(like) if test.negated else like
+    return pc.call_function(COMPUTE[test.operator], [column, pa.scalar(test.value, kind)])
 
 
 def _pattern(like: str) -> str:

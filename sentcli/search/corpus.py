@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.atomic import check_output, regular, replacing
-from sentcli.io.dataset import remedy
+from sentcli.io.dataset import check_rows, remedy
 from sentcli.io.json_files import finite
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_sources
@@ -97,6 +97,7 @@ class RowsOnDisk:
         for path, count in zip(paths, counts, strict=True):
             with reading(path):
                 metadata = _parquet().read_metadata(path)
+                check_rows(path, metadata)
             if metadata.num_rows != count:
                 raise DataError(path, f"holds {metadata.num_rows} rows, not {count}; {remedy(path.parent)}")
             for group in range(metadata.num_row_groups):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, required
+from sentcli.io.arrays import mapped_array
 from sentcli.io.dataset import Shard, remedy
 
 Vectors = npt.NDArray[np.float32]
@@ -122,28 +123,31 @@ class Blocks:
         self.ends = np.cumsum([len(array) for array in arrays])
 
     @classmethod
-    def mapped(cls, folder: Path, shards: Sequence[Shard], dimension: int, *, signs: int | None = None) -> Blocks:
+    def mapped(
+        cls, folder: Path, shards: Sequence[Shard], dimension: int, dtype: str, *, signs: int | None = None
+    ) -> Blocks:
         """Map the shards of a directory that `encode` wrote.
 
         Args:
             folder: the directory.
             shards: the shards in its manifest.
             dimension: the width of the arrays.
+            dtype: the type of their numbers.
             signs: as for the class.
 
         Raises:
-            DataError: if a file is missing or damaged, or has another shape than the manifest says.
+            DataError: if a file is missing or damaged, or has another shape or type than the manifest says.
         """
         arrays = []
         for shard in shards:
             path = folder / shard.vectors
             try:
-                array = np.load(path, mmap_mode="r", allow_pickle=False)
-            except (OSError, ValueError, EOFError) as error:
+                array = mapped_array(path)
+            except (OSError, DataError) as error:
                 raise DataError(path, f"damaged ({error}); {remedy(folder)}") from error
-            if array.shape != (shard.count, dimension):
-                expected = f"{shard.count} vectors of {dimension} dimensions"
-                raise DataError(path, f"holds {list(array.shape)}, not {expected}; {remedy(folder)}")
+            if array.shape != (shard.count, dimension) or array.dtype != dtype:
+                expected = f"{shard.count} vectors of {dimension} dimensions in {dtype}"
+                raise DataError(path, f"holds {list(array.shape)} in {array.dtype}, not {expected}; {remedy(folder)}")
             arrays.append(array)
         return cls(arrays or [np.empty((0, dimension), np.float32 if signs is None else np.uint8)], signs=signs)
 

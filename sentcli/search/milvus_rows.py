@@ -148,6 +148,8 @@ def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
         case "in":
             values = ", ".join(_literal(value, tree.kind) for value in tree.value)
             test = f"{name} {'not in' if tree.negated else 'in'} [{values}]"
+            if tree.kind == "float" and 0 in tree.value:  # == knows that -0.0 is 0.0
+                test = f"({test} and {name} != 0.0)" if tree.negated else f"({test} or {name} == 0.0)"
         case "like":
             test = f"{name} like {_literal(tree.value, TEXT)}"
             test = f"not ({test})" if tree.negated else test

@@ -14,11 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, BaseModel, Field
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import refuse_link, replacing
-from sentcli.io.dataset import Manifest, read_manifest
+from sentcli.io.dataset import Count, Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
 from sentcli.io.forms import read_json_form
 from sentcli.io.json_files import write_json
@@ -57,17 +58,28 @@ class IndexFile:
     """One file of faiss."""
 
     name: Annotated[str, Field(pattern=f"^{INDEX_FILE.pattern}$")]
-    first: int
-    rows: int
-    bytes: int
+    first: Count
+    rows: Count
+    bytes: Count
     sha256: str
+
+
+class Chosen(BaseModel, extra="allow"):
+    """The search parameter that was chosen, and what was measured with it."""
+
+    recall: Annotated[float, Ge(0), Le(1)]
+
+
+class Measured(BaseModel, extra="allow"):
+    """What is read of the result of `searcher.tune`."""
+
+    chosen: Chosen
+    k: Annotated[int, Ge(1)] = 10
 
 
 def _measured(recall: dict[str, Any]) -> dict[str, Any]:
     """Refuse a measurement without the choice that was made by it."""
-    chosen = recall.get("chosen")
-    if not isinstance(chosen, dict) or not isinstance(chosen.get("recall"), (int, float)):
-        raise ValueError("it has no recall of the chosen parameter")
+    Measured.model_validate(recall, strict=True)
     return recall
 
 
@@ -76,7 +88,7 @@ class IndexManifest(FaissRecipe):
     """The content of ``index.json``: how an index was built, its files, and the vectors that they hold."""
 
     similarity: Similarity
-    dimension: int
+    dimension: Annotated[int, Ge(1), Le(2**24)]
     encoder: dict[str, Any]
     """The settings that identify the encoder of the vectors; see `ENCODER`."""
     query_prompt: str | None
@@ -88,9 +100,9 @@ class IndexManifest(FaissRecipe):
     files: list[IndexFile] = field(default_factory=list)
     trained: str = ""
     """The SHA-256 of `TRAINED`."""
-    built_for: int = 0
+    built_for: Count = 0
     """The number of rows when the index was trained."""
-    efforts: dict[str, int] = field(default_factory=dict)
+    efforts: dict[str, Annotated[int, Ge(1), Le(2**31 - 1)]] = field(default_factory=dict)
     """The search parameters."""
     recall: Annotated[dict[str, Any], AfterValidator(_measured)] | None = None
     """The result of `searcher.tune`, with ``measured_rows``."""
@@ -202,7 +214,7 @@ class Store:
     def blocks(self) -> Blocks:
         """The vectors, mapped from their files; see `Blocks.mapped` for errors."""
         signs = self.origin.signs(self.dimension)
-        return Blocks.mapped(self.folder, self.manifest.shards, self.dimension, signs=signs)
+        return Blocks.mapped(self.folder, self.manifest.shards, self.dimension, self.manifest.dtype, signs=signs)
 
     @cached_property
     def rows(self) -> RowsOnDisk:
@@ -351,8 +363,12 @@ class Store:
             InputError: if the index is damaged.
         """
         place = self.place(WORDS)
-        if not place.is_dir() or self._words_facts().rows != self.row_digests:
+        facts = self._words_facts() if place.is_dir() else None
+        if facts is None or facts.rows != self.row_digests:
             return None
+        for name, digest in facts.files.items():
+            if problem := damage(place / name, digest, known=True):
+                raise InputError(f"{place / name} {problem}; build the index of words again")
         words = BM25.open(place)
         return words if language in (None, words.language) else None
 
@@ -383,10 +399,10 @@ class Store:
 def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: bool) -> FaissIndex:
     """Open one file of an index.
 
-    Its size is checked first, because faiss crashes on a mapped file that is too short.
+    It is compared with its checksum first, because faiss crashes on a file that is not what it wrote.
 
     Raises:
-        DataError: if the file is missing or has another size or number of rows than the manifest says.
+        DataError: if the file is missing or has another size, checksum or number of rows than the manifest says.
         InputError: if this version of faiss cannot read it.
     """
     path = place / file.name
@@ -394,6 +410,8 @@ def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: 
     if size != file.bytes:
         problem = "is missing" if size is None else f"is torn: {size} bytes, not {file.bytes}"
         raise DataError(path, f"{problem}; build the index again with --overwrite")
+    if damaged := damage(path, file.sha256, known=True):
+        raise DataError(path, f"{damaged}; build the index again with --overwrite")
     try:
         index = FaissIndex.read(path, manifest.similarity, mapped=mapped)
     except DataError as error:

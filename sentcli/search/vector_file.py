@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, one_line
+from sentcli.io.arrays import mapped_array
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_path
+from sentcli.io.json_files import decode
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
 from sentcli.search.corpus import EMBEDDING, RowsInMemory, RowsOnDisk, read_rows, reading
@@ -29,6 +30,8 @@ RECORD = b"sentcli"
 """The key of the settings in the metadata of a Parquet file."""
 ALONE = (".npy", ".safetensors")
 """The suffixes of files that hold vectors alone, without their texts."""
+LARGEST_COMPONENT = 1e15
+"""The largest component of a vector whose inner products float32 holds, whatever the dimension."""
 AT_A_TIME = 65_536
 """How many rows are looked at together for numbers that are not finite."""
 
@@ -55,8 +58,13 @@ class StoredVectors:
                 shape = f"an array {array.shape} of {array.dtype}"
                 raise DataError(path, f"{shape}; vectors are numbers [rows, dimensions]")
             for start in range(0, len(array), AT_A_TIME):
-                if not np.isfinite(array[start : start + AT_A_TIME]).all():
+                part = array[start : start + AT_A_TIME]
+                if not np.isfinite(part).all():
                     raise DataError(path, "some numbers are not finite")
+                if part.size and max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
+                    raise DataError(
+                        path, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
+                    )
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
         origin = Origin.of(str(path), settings)
@@ -168,12 +176,9 @@ def holds_vectors(name: str) -> bool:
 
 def _read_npy(path: Path) -> tuple[list[Array], dict[str, Any]]:
     try:
-        regular(path)
-        return [np.load(path, mmap_mode="r", allow_pickle=False)], {}
+        return [mapped_array(path)], {}
     except FileNotFoundError as error:
         raise InputError(f"no such file: {path}") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(path, f"not a NumPy array: {one_line(error)}") from error
 
 
 def _read_safetensors(path: Path) -> tuple[list[Array], dict[str, Any]]:
@@ -224,8 +229,8 @@ def _read_parquet(path: Path) -> tuple[list[Array], dict[str, Any]]:
 def _settings(path: Path, record: str | bytes | None) -> dict[str, Any]:
     """Return the settings of `encode` in the metadata of a file; an empty dict if there are none."""
     try:
-        settings = json.loads(record) if record else {}
-    except (ValueError, RecursionError) as error:
+        settings = decode(record) if record else {}
+    except ValueError as error:
         raise DataError(path, f"damaged settings ({one_line(error)}); encode again with --overwrite") from error
     if not isinstance(settings, dict):
         raise DataError(path, "damaged settings (they are no JSON object); encode again with --overwrite")

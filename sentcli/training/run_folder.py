@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel
 from safetensors.torch import load_file
 from torch import nn
 
@@ -24,6 +25,7 @@ from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.digests import file_digest
+from sentcli.io.forms import checked
 from sentcli.io.json_files import contents, decode, finite, write_json
 from sentcli.io.weights import save_weights
 from sentcli.model.exported import EXPORT, ONNX
@@ -289,7 +291,7 @@ class RunFolder:
     def keep_results(self, results: dict[str, Any]) -> None:
         """Replace the results in the configuration of a finished run."""
         if is_first():
-            config = json.loads((self.path / CONFIG).read_text("utf-8"))
+            config = _read(self.path / CONFIG)
             write_json(self.path / CONFIG, {**config, "results": results})
 
     def _settle(self) -> None:
@@ -316,11 +318,20 @@ class RunFolder:
             self._unlock()
 
 
+class RunFile(BaseModel, extra="allow"):
+    """What is read of the JSON files of a run, besides comparing them with another run's."""
+
+    environment: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+
+
 def _read(path: Path) -> dict[str, Any]:
     """Return the content of a JSON file of a run."""
     try:
-        return dict(decode(contents(path)))
-    except (OSError, ValueError, TypeError) as error:
+        content = decode(contents(path))
+        checked(RunFile, content, path)
+        return dict(content)
+    except (OSError, ValueError, InputError) as error:
         message = f"{path} is missing or damaged, so --resume cannot go on; choose another -o, or --overwrite"
         raise InputError(message) from error
 
@@ -337,7 +348,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     old, new = _flat(old), _flat(new)
     missing = "nothing"
     return [
-        f"{key} is {new.get(key, missing)!r} and was {old.get(key, missing)!r}"
+        f"{key} is {new.get(key, missing)!r:.200} and was {old.get(key, missing)!r:.200}"
         for key in dict.fromkeys([*old, *new])
         if old.get(key, missing) != new.get(key, missing)
     ]

@@ -7,16 +7,64 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge, Le
 from filelock import FileLock
+from pydantic import BaseModel, Field, StrictInt
 
 from sentcli.errors import DataError
 from sentcli.io.atomic import regular, replacing
+from sentcli.io.forms import Number, Plain, Setting, checked
 from sentcli.io.json_files import decode
 from sentcli.processes import is_first
 
 RESULTS = "results.jsonl"
+
+
+class DataFile(BaseModel, extra="allow"):
+    """What is read of a file of the training data."""
+
+    sentences: Annotated[StrictInt, Ge(0), Le(2**53)]
+
+
+class Identity(BaseModel, extra="allow"):
+    """What is read of the identity of a run."""
+
+    data: list[DataFile] = []
+    settings: dict[str, Setting] = {}
+    subset: dict[str, Setting] = {}
+    method: dict[str, Setting | dict[str, Setting]] = {}
+
+
+class DevResult(BaseModel, extra="allow"):
+    """The score on the dev set that decides."""
+
+    __pydantic_extra__: dict[str, Plain]
+    metric: str
+    best: Number | None = None
+
+
+class Results(BaseModel, extra="allow"):
+    """The results of a run."""
+
+    __pydantic_extra__: dict[str, Plain]
+    sts_average: Number | None = None
+    best_dev_spearman: Number | None = None
+    dev: DevResult | None = None
+
+
+class RunRecord(BaseModel, extra="allow"):
+    """A line of the file; whoever reads more than the digest looks whether it is there."""
+
+    digest: str
+    run: str = ""
+    method: str = ""
+    model: str = ""
+    seed: StrictInt | None = None
+    point: dict[str, Setting] = {}
+    identity: Identity = Identity()
+    results: Annotated[Results, Field(default_factory=lambda: Results.model_validate({}))]
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
@@ -26,8 +74,10 @@ def read_results(path: Path) -> dict[str, dict[str, Any]]:
         try:
             if line.strip():
                 record = decode(line)
-                records[record["digest"]] = record
-        except (ValueError, TypeError, KeyError) as error:
+                records[checked(RunRecord, record, path).digest] = record
+        except DataError as error:
+            raise DataError(path, f"not a record of a run: {error.problem}", line=number) from error
+        except ValueError as error:
             raise DataError(path, f"not a record of a run: {error}", line=number) from error
     return records
 

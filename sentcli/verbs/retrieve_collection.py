@@ -80,7 +80,7 @@ def _condition(collection: MilvusCollection, options: CorpusOptions, outcome: Hi
 
     schema, condition = collection.record.schema(), ""
     if options.count_by is not None:
-        check_column(options.count_by, schema, collection.title)
+        check_column(options.count_by, schema, collection.title, "--count-by")
     if options.where is not None:
         parsed = parse_condition(options.where, schema, collection.title)
         condition = filter_of(parsed.tree, collection.record.columns)

@@ -185,7 +185,7 @@ def _chosen(rows: RowsInMemory | RowsOnDisk, options: CorpusOptions, outcome: Hi
 
     mask = None
     if options.count_by is not None:
-        check_column(options.count_by, rows.schema, str(options.corpus))
+        check_column(options.count_by, rows.schema, str(options.corpus), "--count-by")
     if options.where is not None:
         mask = matching(rows, parse_condition(options.where, rows.schema, str(options.corpus)))
         left = int(mask.sum())

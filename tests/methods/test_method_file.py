@@ -132,6 +132,7 @@ HEAD = "from sentcli.methods import Method\nfrom sentcli.objectives import Contr
         ("METHOD = 'simcse'\n", "defines no METHOD"),
         ("x = 1\ny = x / 0\n", "own.py, line 2: ZeroDivisionError: division by zero"),
         ("x = 1\n\ny = (\n", "own.py, line 3: '(' was never closed"),
+        ("import sys\nsys.exit(0)\n", "own.py, line 2: SystemExit: 0"),
         (HEAD + "METHOD = Method(name='simcse', title='')\n", "a method of sentcli is called simcse"),
         (HEAD + "METHOD = Method(name='Two words', title='')\n", "expected small letters"),
         (HEAD + "class Own(Objective, name='mlm'):\n    pass\n", "line 3: an objective is called mlm already"),

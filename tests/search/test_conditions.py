@@ -38,14 +38,15 @@ def rows_of_sqlite(condition, rows):
 
 
 LITERALS = {
-    "n": st.integers(-3, 3).map(str) | st.sampled_from(["0.5", "-1.5", "1e0"]),
-    "x": st.sampled_from(["-1.5", "0", "0.5", "2"]),
+    "n": st.integers(-3, 3).map(str)
+    | st.sampled_from(["0.5", "-1.5", "1e0", "16777216.5", "16777217", "9007199254740993"]),
+    "x": st.sampled_from(["-1.5", "0", "-0", "-0.0", "0.5", "2"]),
     "t": st.sampled_from(["''", "'a'", "'b'", "'A'", "'ab'", "'it''s'", "'é'"]),
     "day": st.sampled_from(["'2023-12-31'", "'2024-01-01'", "'2024-02-29'"]),
 }
 VALUES = {
-    "n": st.none() | st.integers(-3, 3),
-    "x": st.none() | st.sampled_from([-1.5, 0.0, 0.5, 2.0]),
+    "n": st.none() | st.integers(-3, 3) | st.sampled_from([2**24, 2**24 + 1, 2**53 + 1]),
+    "x": st.none() | st.sampled_from([-1.5, -0.0, 0.0, 0.5, 2.0, float("nan")]),
     "t": st.none() | st.sampled_from(["", "a", "b", "A", "ab", "it's", "é", "a\nb", "a.+ #b", "x\\"]),
     "ok": st.none() | st.booleans(),
     "day": st.none() | st.sampled_from([datetime.date(2023, 12, 31), DAY, datetime.date(2024, 2, 29)]),
@@ -119,7 +120,7 @@ def test_times_nan_names_and_long_lists(condition, met):
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("m = 1", "corpus has no column 'm'.* it has n (int), x (float), t (text)"),
+        ("m = 1", "--where: corpus has no column 'm'.* it has n (int), x (float), t (text)"),
         ("n = 'one'", "'one' at character 5 does not compare with n, which is int: write a number"),
         ("t > 3", "3 at character 5 does not compare with t, which is text: write a text"),
         ("day > 'yesterday'", "'yesterday' at character 7 is no date, as day is: write '2024-01-31'"),
@@ -146,6 +147,8 @@ def test_times_nan_names_and_long_lists(condition, met):
         ("n = 9223372036854775808", "is too large"),
         ("c.n = 1", "c.n at character 1 is no column of the corpus"),
         ("not " * 5000 + "ok", "nested too deeply"),
+        ("n = 1 and (n = 2 or (" * 150 + "ok" + "))" * 150, "--where: .*nested too deeply"),
+        ("t = 'a\udcff'", "--where: its character 7 is a byte that is no UTF-8"),
     ],
 )  # fmt: skip
 def test_what_is_no_condition_is_refused_with_the_place(condition, message):
@@ -317,3 +320,21 @@ def test_an_empty_cell_of_a_csv_file_is_an_empty_text(invoke, tmp_path):
         counted[condition] = [row["value"] for row in json.loads(done.stdout)["counts"]["values"]]
         assert ("COLUMN = ''" in done.stderr) == (condition == "lang is null")
     assert counted == {"lang is null": [], "lang = ''": ["b"], "n is null": ["b"]}
+
+
+def test_thousands_of_tests_joined_by_or_are_answered_or_refused_with_the_option():
+    table = pa.table({"n": [3, 2**24 + 1, None]})
+    many = " or ".join(f"n = {i}" for i in range(9000))
+    assert parse_condition(many, TYPES, "c").matches(table).tolist() == [True, False, False]
+    with pytest.raises(InputError, match=r"--where: 21,000 tests.* IN "):
+        parse_condition(" or ".join(["n = 1"] * 21_000), TYPES, "c")
+
+
+def test_a_fraction_is_compared_with_whole_numbers_as_it_is():
+    table = pa.table({"n": [-4, -3, 3, 4, 2**53 + 1, None]})
+    for condition, met in {
+        "n >= 3.5": [3, 4], "n > 3.5": [3, 4], "n < 3.5": [0, 1, 2], "n <= -3.5": [0], "n < -3.5": [0],
+        "n = 3.5": [], "n <> 3.5": [0, 1, 2, 3, 4], "not n = 3.5": [0, 1, 2, 3, 4], "n in (3.5, 4)": [3],
+        "n not in (3.5)": [0, 1, 2, 3, 4], "n between 2.5 and 3.5": [2], "3.5 < n": [3, 4],
+    }.items():  # fmt: skip
+        assert np.flatnonzero(parse_condition(condition, TYPES, "c").matches(table)).tolist() == met, condition

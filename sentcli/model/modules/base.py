@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge, Le
+from pydantic import ConfigDict, Strict
 
 from sentcli.errors import DataError, InputError
+from sentcli.io.forms import checked
 from sentcli.io.json_files import read_json, write_json
 from sentcli.io.weights import has_weights, load_state_dict, save_weights
 
@@ -35,6 +39,8 @@ class Features:
 
 MODULES: dict[str, type[ModuleSpec]] = {}
 """The module classes by their names in ``modules.json``; a class registers itself."""
+Size = Annotated[int, Strict(), Ge(1), Le(65_536)]
+"""A number of dimensions, channels or positions in the settings of a module."""
 OWN = "sentcli."
 """The prefix of the names of modules that sentence-transformers does not have."""
 
@@ -50,6 +56,7 @@ class ModuleSpec:
     folder: Path | None = field(default=None, kw_only=True)
     """The folder with its weights; None if they are new or it has none."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
     name: ClassVar[str] = ""
     config_file: ClassVar[str] = "config.json"
     in_sentence_transformers: ClassVar[bool] = False
@@ -76,6 +83,11 @@ class ModuleSpec:
         return f"sentence_transformers.models.{self.name}" if self.in_sentence_transformers else OWN + self.name
 
     @property
+    def input_width(self) -> int | None:
+        """The dimension of the input that the settings state; None if any will do."""
+        return None
+
+    @property
     def include_prompt(self) -> bool:
         """Whether the tokens of a prompt count like others; a model that leaves them out runs on torch only."""
         return True
@@ -93,6 +105,16 @@ class ModuleSpec:
     def output_width(self, width: int) -> int:
         """Return the dimension of the module's output, given that of its input."""
         return width
+
+    def misfit(self, width: int, layers: int) -> str:
+        """Return why the module does not follow on what is before it, or an empty string.
+
+        Args:
+            width: the dimension of the output before it.
+            layers: the number of the transformer's layers.
+        """
+        fits = self.input_width in (None, width)
+        return "" if fits else f"takes vectors of {self.input_width} dimensions, and gets {width}"
 
     def parts(self, width: int, layers: int) -> dict[str, Any]:
         """Return new torch modules and parameters by name.
@@ -127,9 +149,10 @@ class ModuleSpec:
         if not isinstance(config, dict):
             raise DataError(path, f"expected a JSON object, not {config!r:.60}")
         try:
-            return cls.from_config(config, folder)
+            module = cls.from_config(config, folder)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise DataError(path, f"damaged: {error!r}") from error
+            raise DataError(path, f"damaged: {error!r:.200}") from error
+        return checked(cls, vars(module), path)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> ModuleSpec:

@@ -4,21 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from sentcli.model.modules.base import Features, ModuleSpec
+from annotated_types import Ge, Le, MinLen
+from pydantic import AfterValidator, Strict
+
+from sentcli.model.modules.base import Features, ModuleSpec, Size
+
+
+def _odd(kernel: int) -> int:
+    """Refuse a kernel without a middle, which gives fewer vectors than there are tokens."""
+    if kernel % 2 == 0:
+        raise ValueError(f"a kernel has an odd size, not {kernel}")
+    return kernel
 
 
 @dataclass(frozen=True)
 class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
     """Convolutions over the token vectors: ``[B, T, in_dim]`` to ``[B, T, out_channels * kernels]``."""
 
-    in_dim: int
-    out_channels: int
-    kernel_sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    in_dim: Size
+    out_channels: Size
+    kernel_sizes: Annotated[tuple[Annotated[Size, AfterValidator(_odd)], ...], MinLen(1)]
+    strides: tuple[Annotated[int, Strict(), Ge(1), Le(1)], ...]
+    """As many as kernels; with others there would be fewer vectors than tokens."""
 
     config_file = "cnn_config.json"
+
+    def __post_init__(self) -> None:
+        """Refuse another number of strides than of kernels."""
+        if len(self.strides) != len(self.kernel_sizes):
+            raise ValueError(f"{len(self.kernel_sizes)} kernel_sizes with {len(self.strides)} stride_sizes")
+
+    @property
+    def input_width(self) -> int:
+        """The dimension of the token vectors."""
+        return self.in_dim
 
     def output_width(self, width: int) -> int:
         """Return the number of channels of all convolutions together."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.model.modules.base import Features, ModuleSpec
+from sentcli.model.modules.base import Features, ModuleSpec, Size
 from sentcli.model.stored_heads import head_weights
 
 if TYPE_CHECKING:
@@ -24,14 +24,19 @@ OPERATORS = {"Identity": None, "Tanh": "Tanh", "ReLU": "Relu", "Sigmoid": "Sigmo
 class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
     """A linear layer and an activation on the sentence vector, or on each token vector."""
 
-    in_features: int
-    out_features: int
+    in_features: Size
+    out_features: Size
     bias: bool = True
     activation: str = "torch.nn.modules.activation.Tanh"
     from_head: bool = False
     """Whether the weights are those of the head stored with the checkpoint (``mlp.dense.*`` or ``pooler.dense.*``)."""
     on_tokens: bool = False
     """Whether the layer is applied to every token vector, before the pooling."""
+
+    @property
+    def input_width(self) -> int:
+        """The number of inputs."""
+        return self.in_features
 
     @property
     def has_onnx(self) -> bool:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge
+from pydantic import Strict
+
+from sentcli.io.arrays import read_tensors
 from sentcli.model.modules.base import Features, ModuleSpec
 
 
@@ -13,11 +17,18 @@ from sentcli.model.modules.base import Features, ModuleSpec
 class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transformers=True):
     """The weighted mean of the hidden states from ``layer_start`` to the last; 0 is the embedding layer."""
 
-    layer_start: int
+    layer_start: Annotated[int, Strict(), Ge(0)]
     weights: tuple[float, ...] | None = None
     """The weight of each layer; None reads them from the folder."""
 
     needs_layers = True
+
+    def misfit(self, width: int, layers: int) -> str:
+        """Return why there are no such layers, or as many weights as layers, or an empty string."""
+        count = layers + 1 - self.layer_start
+        fits = count >= 1 and (self.weights is None or len(self.weights) == count)
+        weights = "" if self.weights is None else f" with {len(self.weights)} weights"
+        return "" if fits else f"starts at layer {self.layer_start} of {layers}{weights}"
 
     def parts(self, width: int, layers: int) -> dict[str, Any]:
         """Make the weights."""
@@ -52,10 +63,8 @@ class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transfo
         """Read the number of the first layer, and the weights if they are stored as safetensors."""
         weights = None
         if (folder / "model.safetensors").exists():
-            from safetensors.numpy import load_file
-
-            weights = tuple(float(weight) for weight in load_file(folder / "model.safetensors")["layer_weights"])
-        return cls(int(config["layer_start"]), weights, folder=folder)
+            weights = tuple(map(float, read_tensors(folder / "model.safetensors")["layer_weights"]))
+        return cls(config["layer_start"], weights, folder=folder)
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
         """Return the settings under sentence-transformers' names."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import MinLen
+from pydantic import Field
 
 from sentcli.errors import InputError
 from sentcli.model.modules.base import Features, ModuleSpec
@@ -12,7 +15,7 @@ from sentcli.model.modules.base import Features, ModuleSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-TOKEN_POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+Mode = Annotated[str, Field(pattern="^(cls|mean|max|mean_sqrt_len_tokens|weightedmean|lasttoken)$")]
 LEGACY_POOLING_KEYS = {
     "cls": "pooling_mode_cls_token",
     "max": "pooling_mode_max_tokens",
@@ -28,7 +31,7 @@ LEGACY_POOLING_KEYS = {
 class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
     """Pools token vectors ``[B, T, d]`` to ``[B, d * len(modes)]``; several modes are concatenated."""
 
-    modes: tuple[str, ...] = ("mean",)
+    modes: Annotated[tuple[Mode, ...], MinLen(1)] = ("mean",)
     include_prompt: bool = True
 
     pools = True
@@ -64,12 +67,13 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         if modes is None:
             if not config.keys() & {*LEGACY_POOLING_KEYS.values()}:
                 raise InputError(f"{folder}: its configuration names no pooling mode")
-            modes = [mode for mode, key in LEGACY_POOLING_KEYS.items() if config.get(key)] or ["mean"]
-        modes = (modes,) if isinstance(modes, str) else tuple(map(str, modes))
-        unknown = [mode for mode in modes if mode not in TOKEN_POOLINGS]
-        if unknown:
-            raise InputError(f"pooling {unknown[0]!r} is not supported; one of: {', '.join(TOKEN_POOLINGS)}")
-        return cls(modes, bool(config.get("include_prompt", True)))
+            chosen = {mode: config.get(key, False) for mode, key in LEGACY_POOLING_KEYS.items()}
+            for mode, value in chosen.items():
+                if not isinstance(value, bool | None):
+                    raise ValueError(f"{LEGACY_POOLING_KEYS[mode]} must be true or false, not {value!r:.60}")
+            modes = [mode for mode, value in chosen.items() if value] or ["mean"]
+        modes = (modes,) if isinstance(modes, str) else tuple(modes)
+        return cls(modes, config.get("include_prompt", True))
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
         """Return the modes in the form that releases from 2 on read, where that form can express them."""
@@ -89,7 +93,7 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tens
         tokens: the token vectors.
         mask: the positions to pool.
         position_mask: 1 for real tokens, prompt included; the positions of `weightedmean` are counted over them.
-        mode: one of TOKEN_POOLINGS.
+        mode: one of `Mode`.
     """
     import torch
 

@@ -1,0 +1,142 @@
+"""Web servers that answer badly, slowly or with nothing: what they answered is said, and they are not waited for."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from sentcli.data import download as fetching
+from sentcli.errors import SentcliError
+from sentcli.io import pace, remote
+from tests.bulk.outputs import message_of
+
+
+class RawHost:
+    """A server that answers every request with the same bytes, perhaps one at a time."""
+
+    def __init__(self, answer, pause=0.0):
+        self.answer, self.pause = answer, pause
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/rows.txt"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection):
+        with connection:
+            try:
+                request = connection.recv(65_536)
+                head, _, body = self.answer.partition(b"\r\n\r\n")
+                connection.sendall(head + b"\r\n\r\n")
+                if request.startswith(b"GET"):
+                    for at in range(0, len(body), 1 if self.pause else max(len(body), 1)):
+                        connection.sendall(body[at : at + 1] if self.pause else body)
+                        time.sleep(self.pause)
+            except OSError:
+                pass
+
+
+@pytest.fixture
+def host(monkeypatch):
+    pytest.importorskip("aiohttp", reason="fsspec[http] is not installed")
+    monkeypatch.setattr(remote, "PAUSES", ())
+    monkeypatch.setattr(fetching, "ROUNDS", 1)
+    remote._filesystem.cache_clear()
+    hosts = []
+
+    def start(answer, pause=0.0):
+        hosts.append(RawHost(answer, pause))
+        return hosts[-1]
+
+    yield start
+    for each in hosts:
+        each.socket.close()
+    remote.remove_copies()
+    remote._filesystem.cache_clear()
+
+
+def http(status, *headers):
+    return "\r\n".join([f"HTTP/1.1 {status}", "Connection: close", *headers, "", ""]).encode()
+
+
+BAD = {
+    "400": (http("400 Bad Request", "Content-Length: 0"), "400 Bad Request"),
+    "418": (http("418 I'm a teapot", "Content-Length: 0"), "418 I'm a teapot"),
+    "999": (http("999 Request denied", "Content-Length: 0"), "999"),
+    "a bad length": (http("200 OK", "Content-Length: many"), ""),
+    "garbage": (b"not HTTP at all\r\n\r\n" * 3, ""),
+    "a redirection to nowhere": (http("302 Found", "Content-Length: 0"), "302 Found"),
+    "nothing": (http("200 OK", "Content-Length: 0", "Content-Type: text/plain"), ""),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_a_host_answers_is_said(host, encode, tmp_path, name):
+    answer, said = BAD[name]
+    message = message_of(encode(host(answer).url, "-o", tmp_path / "o.npy", check=None))
+    assert "127.0.0.1" in message and said in message, message
+    assert "no such file" not in message and "the file is empty" not in message
+    assert not (tmp_path / "o.npy").exists()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, name):
+    httpx2 = pytest.importorskip("httpx2")
+    from sentcli import console
+    from sentcli.data.registry import Pin
+
+    answer, said = BAD[name]
+    client = httpx2.Client(follow_redirects=True, timeout=5)
+    with client, console.transferring("x") as meter, pytest.raises(SentcliError, match=said):
+        fetching.download(client, [host(answer).url], tmp_path / "rows.part", Pin(), meter)
+
+
+def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_path, monkeypatch):
+    monkeypatch.setattr(pace, "SECONDS", 1.0)
+    slow = host(http("200 OK", "Content-Length: 500", "Content-Type: text/plain") + b"x" * 500, pause=0.2)
+    start = time.monotonic()
+    message = message_of(encode(slow.url, "-o", tmp_path / "o.npy", check=1))
+    assert time.monotonic() - start < 30
+    assert "too slow" in message and "127.0.0.1" in message
+
+    httpx2 = pytest.importorskip("httpx2")
+    from sentcli import console
+    from sentcli.data.registry import Pin
+
+    client = httpx2.Client(timeout=5)
+    with client, console.transferring("x") as meter, pytest.raises(SentcliError, match="too slow"):
+        fetching.download(client, [slow.url], tmp_path / "rows.part", Pin(), meter)
+
+
+# Keys of a store that a disk cannot hold
+
+
+def test_a_key_of_three_hundred_characters_is_read(store, encode, tmp_path):
+    key = "k" * 300 + ".txt"
+    store.put(key, b"one\ntwo\n")
+    encode(f"s3://corpora/{key}", "-o", tmp_path / "o.npy")
+    assert (tmp_path / "o.npy").exists()
+
+
+@pytest.mark.parametrize(("content", "code"), [(b"full", 2), (b"", 0)])
+def test_a_file_and_a_folder_of_one_name(store, encode, invoke, rows, tmp_path, content, code):
+    encode(rows, "-o", "s3://corpora/v")
+    store.put("v/indexes", content)
+    store.put("v/indexes/notes.txt", b"mine")
+    store.put("v/" + "n" * 300 + ".txt", b"another's")
+    done = invoke("retrieve", "--corpus", "s3://corpora/v", "--query", "cat", "--search", "bm25")
+    assert done.exit_code == code, done.stderr
+    assert code == 0 or "'indexes'" in message_of(done)
+
+
+def test_a_version_of_an_object_is_not_taken_for_the_current_one(store, encode, tmp_path):
+    store.put("rows.txt", b"one\n")
+    message = message_of(encode("s3://corpora/rows.txt?versionId=x", "-o", tmp_path / "o.npy", check=2))
+    assert "versionId" in message and not (tmp_path / "o.npy").exists()
