@@ -93,7 +93,7 @@ def _join_on_trial(address: str) -> None:
         InputError: if it cannot be joined in time; a token that is missing or wrong is named.
     """
     command = [sys.executable, "-P", "-c", TRIAL, address]
-    environment = {**os.environ, "RAY_NUM_REDIS_GET_RETRIES": "3"}  # a second each, with a token that is refused
+    environment = {"RAY_NUM_REDIS_GET_RETRIES": "5", **os.environ}  # a second each, with a token that is refused
     try:
         ended = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=JOIN_SECONDS

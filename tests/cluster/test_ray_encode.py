@@ -144,7 +144,7 @@ def test_a_token_that_is_refused_is_named_within_seconds(two_nodes, encode, sour
     call = [source, "-o", tmp_path / "v", "--ray", two_nodes.address]
     failed = encode(*call, check=2, env={**os.environ, **token})
     assert "RAY_AUTH_TOKEN" in message_of(failed) and "RAY_AUTH_MODE" in message_of(failed)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 18
     assert not (tmp_path / "v").exists()
 
 
