@@ -15,7 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
-LAST = 4
+LAST = 3
 """How many of the last calls are tried in any case: those that put the output in its place."""
 
 

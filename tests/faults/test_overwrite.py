@@ -132,7 +132,7 @@ def test_the_old_or_the_new_output_is_whole(name, kills, shim, tiny_bert, tmp_pa
         "command": placed(new_command),
         "resume": placed([*new_command, *resume]),
         "kills": kills,
-        "most": int(os.environ.get("SENTCLI_CALLS", "6")),
+        "most": int(os.environ.get("SENTCLI_CALLS", "3")),
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.nth_call"],
