@@ -92,10 +92,15 @@ def _record(line: str) -> dict[str, Any]:
     return dict(record)
 
 
-class RunConfig(BaseModel):
-    """What is read of the configuration of a run; each is a table of values by name."""
+class RunMethod(BaseModel):
+    """What is read of a run that has not finished."""
 
     method: dict[str, Plain] = {}
+
+
+class RunConfig(RunMethod):
+    """What is read of the configuration of a run; each is a table of values by name."""
+
     settings: dict[str, Plain] = {}
     results: dict[str, Plain] = {}
     start_model: dict[str, Plain] = {}
@@ -209,7 +214,7 @@ def _method(folder: Path) -> dict[str, Any]:
     config = read_config(folder)
     if not config and (folder / RUN).is_file():
         config = read_json(folder / RUN)
-    method = checked(RunConfig, config, folder).method
+    method = checked(RunMethod, config, folder).method
     sections = {name: section for name, section in method.items() if isinstance(section, dict)}
     for name, section in sections.items():
         checked(MethodSection, section, f"{folder}: method.{name}")

@@ -99,10 +99,11 @@ class ScoreStore:
         self.key = key
 
     def read(self, *facts: Any) -> dict[str, Any] | None:
-        """Return the record that was written under the same facts, or None."""
+        """Return the record that was written under the same facts, or None if there is none that is whole."""
         with contextlib.suppress(OSError, ValueError):
             record = decode(contents(self._path(facts)))
-            return record if isinstance(record, dict) and {"encoder", "score"} <= record.keys() else None
+            whole = isinstance(record, dict) and record.pop("sha256", None) == digest(record)
+            return record if whole else None
         return None
 
     def write(self, record: dict[str, Any], *facts: Any) -> None:
@@ -111,7 +112,7 @@ class ScoreStore:
         with contextlib.suppress(OSError, InputError):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as temporary:
-                temporary.write_text(json.dumps(record), "utf-8")
+                temporary.write_text(json.dumps({**record, "sha256": digest(record)}), "utf-8")
 
     def _path(self, facts: Sequence[Any]) -> Path:
         return cache_folder(SCORES) / self.key[:32] / f"{digest(facts)[:32]}.json"

@@ -12,14 +12,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pydantic import RootModel
+
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io import remote
 from sentcli.io.atomic import require_room
 from sentcli.io.cache import cache_folder
+from sentcli.io.forms import checked
 from sentcli.io.json_files import read_json, write_json
 from sentcli.io.remote import RemoteFile
 from sentcli.io.remote_names import STORES, remember_copy, scheme_of
+
+
+class Record(RootModel[dict[str, tuple[int | None, str, int | None]]]):
+    """Size and version in the store and time of change here of each file."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,12 @@ class FolderCopy:
 
     def _record(self) -> dict[str, list[object]]:
         """Return size and version in the store and time of change here of each file that is as in the store."""
-        recorded: dict[str, list[object]] = read_json(self._beside("json"), default={})
+        path = self._beside("json")
+        try:
+            record = checked(Record, read_json(path, default={}), path).root
+        except InputError:
+            return {}  # it is damaged: everything is copied anew
+        recorded: dict[str, list[object]] = {name: list(facts) for name, facts in record.items()}
         return {name: facts for name, facts in recorded.items() if self._changed_at(name) == facts[2]}
 
     def _place(self, name: str) -> Path:

@@ -123,4 +123,4 @@ def problem_of(kind: Any, error: ValidationError) -> str:
     expected = first["msg"].replace("Input should be", "must be")
     for pydantic_name, name in TYPE_NAMES.items():
         expected = expected.replace(f"valid {pydantic_name}", name)
-    return f"{place}: {expected}, not {first['input']!r:.60}"
+    return f"{place + ':' if place else 'it'} {expected}, not {first['input']!r:.60}"

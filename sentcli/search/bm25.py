@@ -166,7 +166,7 @@ class BM25:
         except FileNotFoundError as error:
             missing = Path(error.filename or FACTS).name
             raise InputError(f"{folder} is no BM25 index, or not a whole one: {missing} is missing") from error
-        except (OSError, EOFError, ValueError, DataError) as error:
+        except (OSError, EOFError, ValueError, InputError) as error:
             raise InputError(f"{folder} is no BM25 index, or a damaged one ({one_line(error)})") from error
         _analysis(facts.language)
         return cls(index, facts.rows, facts.k1, facts.b, facts.language)

@@ -323,7 +323,7 @@ def _test(test: Test, column: Any) -> Any:
         case "null":
             return column.is_valid() if test.negated else column.is_null()
         case "in":
-            zeros = (-0.0,) if test.kind == "float" and 0 in test.value else ()  # Arrow looks for the same bits
+            zeros = (0.0, -0.0) if test.kind == "float" and 0 in test.value else ()  # Arrow looks for the same bits
             within = pc.is_in(column.cast(kind), value_set=pa.array([*test.value, *zeros], kind))
             return pc.and_(column.is_valid(), pc.invert(within)) if test.negated else within
         case "like":

@@ -9,12 +9,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, TypeAdapter
 
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT, types
+from sentcli.io.json_files import decode
 from sentcli.io.writers import as_text
 from sentcli.search.bm25 import LANGUAGE
 from sentcli.search.conditions import All, Either, Tree
@@ -26,15 +28,22 @@ LONGEST = 65_535
 """The most bytes of a text in Milvus."""
 
 
+def _known(kind: str) -> str:
+    """Refuse an unknown type of a column."""
+    if kind not in types():
+        raise ValueError(f"unknown type {kind!r:.40}")
+    return kind
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """What a collection says about itself."""
 
     settings: dict[str, Any]
     """How the vectors were made, as `Origin` reads it."""
-    dimension: int
+    dimension: Annotated[int, Ge(1), Le(32_768)]
     similarity: Similarity
-    columns: dict[str, tuple[str, str]]
+    columns: dict[str, tuple[str, Annotated[str, AfterValidator(_known)]]]
     """The field and the type of each column, the type by the names of ``--types``."""
     language: str = LANGUAGE
     kind: str = "flat"
@@ -55,8 +64,9 @@ class Record:
             InputError: if it is damaged.
         """
         try:
-            return TypeAdapter(cls).validate_json(text)
-        except ValidationError as error:
+            decode(text)
+            return TypeAdapter(cls).validate_json(text, strict=True)
+        except ValueError as error:  # of pydantic, too
             raise InputError(f"{collection}: its record is damaged; --overwrite makes the collection anew") from error
 
     def schema(self) -> dict[str, Any]:

@@ -406,12 +406,12 @@ def test_a_graph_of_another_program_is_refused(export):
     opset = onnx.helper.make_opsetid("", 20)
     onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10), export / "model.onnx")
     described(export)
-    assert "is not an export of sentcli: its inputs are x" in message_of(export)
+    assert "is not an export of sentcli" in message_of(export)
 
 
 def test_a_graph_of_another_width_is_refused(export):
     described(export, dimension=48)
-    assert "model.onnx gives 32 dimensions, export.json 48" in message_of(export)
+    assert "model.onnx gives 32 dimensions, export.json says 48" in message_of(export)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"format": 99}', '{"format": 1, "precision": "fp32"}'])

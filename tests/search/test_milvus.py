@@ -152,7 +152,7 @@ def many(tmp_path_factory):
     """A collection of rows with all kinds of values, and the same rows as a table."""
     random, rows = np.random.default_rng(0), 300
     examples = {
-        "n": [None, *range(-3, 4)], "x": [None, -1.5, 0.0, 0.5, 2.0], "ok": [None, True, False],
+        "n": [None, *range(-3, 4)], "x": [None, -1.5, -0.0, 0.0, 0.5, 2.0], "ok": [None, True, False],
         "t": [None, "", "a", "b", "A", "ab", "it's", "é", "a\nb", "a.+ #b", "x\\", '"', "a\tb", "日本", "%", "_"],
         "day": [None, *map(np.datetime64, ["2023-12-31", "2024-01-01", "2024-02-29"])],
     }  # fmt: skip

@@ -283,7 +283,7 @@ def test_shards_that_do_not_belong_together_are_refused(folder):
     from sentcli.search.store import Store
 
     shutil.copy(folder / "vectors-00002.npy", folder / "vectors-00001.npy")
-    with pytest.raises(InputError, match=r"vectors-00001.npy: holds \[1, 32\], not 2 vectors of 32 dimensions"):
+    with pytest.raises(InputError, match=r"vectors-00001.npy: holds \[1, 32\] in float32, not 2 vectors of 32"):
         _ = Store.open(folder).blocks
     shutil.copy(folder / "rows-00002.parquet", folder / "rows-00001.parquet")
     with pytest.raises(InputError, match=r"rows-00001\.parquet: holds 1 rows, not 2"):

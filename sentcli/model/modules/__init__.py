@@ -11,13 +11,14 @@ from sentcli.model.modules.cnn import CNNSpec
 from sentcli.model.modules.dense import DenseSpec
 from sentcli.model.modules.layer_mean import LayerMeanSpec
 from sentcli.model.modules.normalize import NormalizeSpec
-from sentcli.model.modules.pooling import PoolingSpec
+from sentcli.model.modules.pooling import TOKEN_POOLINGS, PoolingSpec
 
 for _module in iter_modules(__path__):  # importing a file registers its module
     import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "MODULES",
+    "TOKEN_POOLINGS",
     "CNNSpec",
     "DenseSpec",
     "Features",

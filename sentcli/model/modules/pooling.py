@@ -15,7 +15,8 @@ from sentcli.model.modules.base import Features, ModuleSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-Mode = Annotated[str, Field(pattern="^(cls|mean|max|mean_sqrt_len_tokens|weightedmean|lasttoken)$")]
+TOKEN_POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+Mode = Annotated[str, Field(pattern=f"^({'|'.join(TOKEN_POOLINGS)})$")]
 LEGACY_POOLING_KEYS = {
     "cls": "pooling_mode_cls_token",
     "max": "pooling_mode_max_tokens",
@@ -93,7 +94,7 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tens
         tokens: the token vectors.
         mask: the positions to pool.
         position_mask: 1 for real tokens, prompt included; the positions of `weightedmean` are counted over them.
-        mode: one of `Mode`.
+        mode: one of TOKEN_POOLINGS.
     """
     import torch
 

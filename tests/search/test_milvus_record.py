@@ -1,0 +1,38 @@
+"""The record of a collection of Milvus, each of whose values is set to every kind of value."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from sentcli.errors import InputError
+from sentcli.search.milvus_rows import Record
+from sentcli.search.origin import Origin
+from tests.faults.leaves import KINDS, changed, places
+
+RECORD = Record(
+    settings={"model": "m", "model_fingerprint": "f", "pooling": "mean", "prompt": "", "max_length": 32},
+    dimension=8,
+    similarity="cosine",
+    columns={"year": ("year", "int"), "day": ("day", "date")},
+    efforts={"ef": 64},
+    rows=3,
+)
+
+
+def test_every_value_of_the_record_of_a_collection():
+    tree = json.loads(json.dumps(asdict(RECORD)))
+    assert Record.read(json.dumps(tree), "c") == RECORD
+    refused = 0
+    for place in places(tree):
+        for kind in KINDS:
+            try:
+                record = Record.read(json.dumps(changed(tree, place, kind)), "c")
+                Origin.of("c", record.settings)
+                record.schema()
+                record.differences(RECORD)
+            except InputError:
+                refused += 1
+    assert refused > 100
+    with pytest.raises(InputError, match="damaged"):
+        Record.read(json.dumps({**tree, "columns": {"year": ["year", "complex"]}}), "c")
