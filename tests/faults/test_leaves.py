@@ -71,9 +71,7 @@ READERS = [
     Reader(
         "encode --check vectors", ("vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet")
     ),
-    Reader(
-        "encode text.txt -m bert --backend torch -o half --shard-rows 20 --resume", ("half/manifest.json",), ("half",)
-    ),
+    Reader("encode text.txt -m bert -o half --shard-rows 20 --resume", ("half/manifest.json",), ("half",)),
     Reader(
         "retrieve --corpus vectors --query cat --search bm25",
         (
@@ -110,7 +108,8 @@ READERS = [
         ("sweep.toml",), ("made",), most=60,
     ),
     Reader(
-        f"train --method simcse --sweep sweep.toml -m bert --data text.txt -o sweeps {' '.join(TRAIN)} --resume",
+        f"train --method simcse --sweep sweep.toml -m bert --data text.txt -o sweeps {' '.join(TRAIN)} --resume "
+        "--eval-data senteval",
         ("sweeps/results.jsonl",), ("sweeps",), most=40,
     ),
     Reader(
