@@ -50,6 +50,10 @@ OPTIONAL = {
     "onnx/config.json": WITHOUT,
     "metrics.jsonl": ("half of it",),
     "results.jsonl": ("half of it",),
+    ".txt": ("UTF-16",),  # text formats are read by their byte order mark
+    ".jsonl": ("UTF-16",),
+    ".csv": ("UTF-16",),
+    ".tsv": ("UTF-16",),
     "rt-polarity.pos": ("noise", "zeros", "UTF-16", "half of it", "bad bytes"),  # in latin-1 any bytes are text
 }
 """What a command may do without, by the end of the file's name."""
