@@ -54,6 +54,7 @@ OPTIONAL = {
     ".jsonl": ("UTF-16",),
     ".csv": ("UTF-16",),
     ".tsv": ("UTF-16",),
+    ".trec": ("UTF-16",),
     "rt-polarity.pos": ("noise", "zeros", "UTF-16", "half of it", "bad bytes"),  # in latin-1 any bytes are text
 }
 """What a command may do without, by the end of the file's name."""
