@@ -67,6 +67,6 @@ def nearest(word: str, choices: list[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Return the message of a library's exception on one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,17 @@ class Tokens:
         return int(np.count_nonzero(self.beyond))
 
 
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn errors of the tokenizers library, which are bare exceptions or panics of Rust, into one message."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise InputError(f"the tokenizer cannot be used: {one_line(error)}") from error
+
+
 class TextTokenizer:
     """A `tokenizers.Tokenizer` with a fixed maximum length that counts what it cuts."""
 
@@ -57,10 +69,8 @@ class TextTokenizer:
         self.backend, self.max_length, self.pad_id, self.lowercase = backend, max_length, pad_id, lowercase
         backend.no_padding()
         backend.enable_truncation(max_length)
-        try:
+        with _refusals():
             sample = backend.encode("a")
-        except Exception as error:  # the tokenizers library raises bare Exception
-            raise InputError(f"the tokenizer cannot be used: {one_line(error)}") from error
         self.special_tokens = sum(sample.special_tokens_mask)
         # without type ids, models assume type 0 throughout, as single sentences have in BERT
         self.has_type_ids = any(sample.type_ids)
@@ -81,12 +91,11 @@ class TextTokenizer:
         cut = {} if pieces else {number: len(text) - most for number, text in enumerate(texts) if len(text) > most}
         if cut:  # the tokenizer would take minutes for a line of many megabytes, and cannot be interrupted
             texts = [text[:most] for text in texts]
-        try:
-            encodings = self.backend.encode_batch_fast(texts)
-        except TypeError:  # lone surrogates are the only reason for which a str fails
-            encodings = self.backend.encode_batch_fast([without_surrogates(text) for text in texts])
-        except Exception as error:
-            raise InputError(f"the tokenizer cannot be used: {one_line(error)}") from error
+        with _refusals():
+            try:
+                encodings = self.backend.encode_batch_fast(texts)
+            except TypeError:  # lone surrogates are the only reason for which a str fails
+                encodings = self.backend.encode_batch_fast([without_surrogates(text) for text in texts])
         beyond = np.zeros(len(encodings), np.int64)
         rows: list[Any] = []
         owners: list[int] = []
@@ -107,7 +116,7 @@ class TextTokenizer:
     def prompt_length(self, prompt: str) -> int:
         """Return how many tokens `prompt` takes at the front, with leading special tokens but without a closing one."""
         encoding = self.backend.encode(prompt)
-        return len(encoding.ids) - (1 if encoding.special_tokens_mask[-1] else 0)
+        return len(encoding.ids) - sum(encoding.special_tokens_mask[-1:])
 
 
 def fit(
