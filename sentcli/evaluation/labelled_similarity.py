@@ -31,7 +31,7 @@ class ScoredTask:
     """The range of the scores."""
     kind: Kind = "scored"
     counts: Mapping[str, int] = field(default_factory=dict)
-    """As `LabelledTable.counts`."""
+    """The numbers of rows left out for an empty cell, and of equal texts with different labels, by name."""
 
     @property
     def name(self) -> str:

@@ -79,7 +79,7 @@ class TableTask:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """As `LabelledTable.counts`."""
+        """The numbers of rows left out for an empty cell, and of equal texts with different labels, by name."""
         return self.table.counts
 
     @property

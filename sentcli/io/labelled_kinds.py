@@ -67,7 +67,7 @@ class Layout:
     kinds: tuple[Kind, ...]
     """The kinds that they may make; `told` leaves one."""
     columns: tuple[str, ...]
-    """As the table writes them."""
+    """The names of the columns that are read, as they stand in the table."""
     words: dict[str, float] = field(default_factory=dict)
     """0 or 1 for each text in the column of labels of 0/1 pairs."""
 
