@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import tempfile
 import timeit
 from collections.abc import Callable, Collection
@@ -100,8 +101,9 @@ def export_model(
     if folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORT).exists():
         raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")
     _check_finite(model)
-    parent = folder.resolve().parent  # on the same file system, so that files can be renamed
-    with replacing(folder) as temporary, tempfile.TemporaryDirectory(prefix=".sentcli-export-", dir=parent) as work:
+    place = folder.resolve()  # the work lies beside it, under a name by which what a kill has left is found
+    beside = tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=f".{os.getpid()}.partial", dir=place.parent)
+    with replacing(folder) as temporary, beside as work:
         temporary.mkdir()
         maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped)
         export, verification = maker.make(compared=verify)
