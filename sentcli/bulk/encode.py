@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.bulk.engines import Engine, encoded, open_engine
+from sentcli.bulk.engines import EncodeTexts, Engine, encoded, open_engine
 from sentcli.bulk.target import holds_dataset
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
@@ -109,6 +109,8 @@ class EncodeSettings:
     """Several devices have a process each; an empty sequence takes that of the encoder."""
     load: dict[str, Any] = field(default_factory=dict)
     """The arguments of `SentenceEncoder.load` for these processes."""
+    encode: EncodeTexts | None = None
+    """Encodes texts in this process, instead of `SentenceEncoder.encode_distinct`, whose arguments it takes."""
     elsewhere: ShardMaker | None = None
     """What makes the shards, if not this process; for the output of a directory."""
 
@@ -182,7 +184,8 @@ def encode_files(
         if settings.elsewhere is not None and isinstance(writer, DatasetWriter):
             counts = settings.elsewhere.make(reader, writer, settings, progress)
         else:
-            with open_engine(encoder, settings.encoding, progress, settings.devices, settings.load) as engine:
+            encode = settings.encode or encoder.encode_distinct
+            with open_engine(encode, settings.encoding, progress, settings.devices, settings.load) as engine:
                 counts = write_blocks(reader, engine, writer, output, settings, progress)
         if counts.rows != writer.expected:
             raise SentcliError(f"the input has changed while it was read: {writer.expected} rows, then {counts.rows}")

@@ -32,6 +32,9 @@ from sentcli.io.writers import output_kind
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, Vectors
 
+EncodeTexts = Callable[..., Encoded]
+"""`SentenceEncoder.encode_distinct`, or what takes its arguments."""
+
 
 def parse_devices(text: str) -> list[str]:
     """Read the value of ``--devices``, names separated by commas.
@@ -60,24 +63,24 @@ class Engine:
 
 
 def open_engine(
-    encoder: SentenceEncoder, options: dict[str, Any], progress: Progress, devices: Sequence[str], load: dict[str, Any]
+    encode: EncodeTexts, options: dict[str, Any], progress: Progress, devices: Sequence[str], load: dict[str, Any]
 ) -> AbstractContextManager[Engine]:
     """Open the engine for some devices; several devices have a process each.
 
     Args:
-        encoder: the model, loaded in this process.
-        options: arguments of `SentenceEncoder.encode_distinct`.
+        encode: `SentenceEncoder.encode_distinct` of the model that is loaded in this process.
+        options: its arguments.
         progress: called with the counts of what was encoded.
         devices: several names, or none for the device of the encoder.
         load: arguments of `SentenceEncoder.load` for the processes, without the device.
     """
     if len(devices) > 1:
         return open_processes(load, devices, options, progress)
-    return open_thread(encoder, options, progress)
+    return open_thread(encode, options, progress)
 
 
 @contextmanager
-def open_thread(encoder: SentenceEncoder, options: dict[str, Any], progress: Progress) -> Iterator[Engine]:
+def open_thread(encode: EncodeTexts, options: dict[str, Any], progress: Progress) -> Iterator[Engine]:
     """Run an encoder in a thread of this process, while others read and write."""
     stopped = threading.Event()
     pool = ThreadPoolExecutor(1, thread_name_prefix="engine")
@@ -88,7 +91,7 @@ def open_thread(encoder: SentenceEncoder, options: dict[str, Any], progress: Pro
         progress(added)
 
     try:
-        yield Engine(lambda texts: pool.submit(encoder.encode_distinct, texts, **options, progress=advance), ahead=2)
+        yield Engine(lambda texts: pool.submit(encode, texts, **options, progress=advance), ahead=2)
     finally:
         stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)

@@ -162,7 +162,7 @@ class ShardWorker:
         reader = (ray.get(reference) for reference in rows)
         with (
             ShardWriter(output, place, plan) as writer,
-            open_thread(self.encoder, settings.encoding, self._advance) as engine,
+            open_thread(self.encoder.encode_distinct, settings.encoding, self._advance) as engine,
         ):
             counts = write_blocks(reader, engine, writer, str(output.path), settings, self._advance)
             if not writer.full:

@@ -18,7 +18,7 @@ from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
 from sentcli.machine import environment
-from sentcli.model.encoding import Progress
+from sentcli.model.encoding import Encoded, Progress
 from sentcli.model.options import LoadOptions
 
 Floats = npt.NDArray[Any]
@@ -94,14 +94,18 @@ class EvaluatedModel:
         self._scores = None if self.key is None else ScoreStore(self.key)
 
     @classmethod
-    def of(cls, encoder: SentenceEncoder) -> EvaluatedModel:
-        """Return a loaded encoder as a model whose vectors and scores are measured each time and never kept.
+    def of(cls, encoder: SentenceEncoder, options: LoadOptions | None = None) -> EvaluatedModel:
+        """Return a loaded encoder as a model.
 
-        Its weights may change between two calls of `measure`, as they do while it is trained.
+        Args:
+            encoder: loaded.
+            options: with which it was loaded by its name. Without them its vectors and scores are measured each time
+                and never kept: its weights may change between two calls of `measure`, as they do while it is trained.
         """
-        model = cls(None)
+        model = cls(None if options is None else encoder.model, options)
         model.name, model.spec, model.encoder, model.description = encoder.model, encoder.spec, encoder, _facts(encoder)
-        model.key = model._scores = None
+        if options is None:
+            model.key = model._scores = None
         return model
 
     @property
@@ -138,11 +142,24 @@ class EvaluatedModel:
         """
         encoder = self.encoder if length is None else self.encoder.with_max_length(length)
         distinct = list(dict.fromkeys(texts))
-        if self.key is None:
+        store = self._vectors(encoder)
+        if store is None:
             return encode(encoder, distinct, progress, prompt)
-        store = VectorStore(digest([self.key, {**self.description, **encoder.describe()}]), fresh=self.rerun)
         encoded = store.encode(encoder, distinct, progress, prompt)
         return TextVectors({text: row for row, text in enumerate(distinct)}, encoded.vectors, encoded.beyond)
+
+    def _vectors(self, encoder: SentenceEncoder) -> VectorStore | None:
+        """Return the cache of the vectors of `encoder`, or None if they are not kept."""
+        if self.key is None:
+            return None
+        return VectorStore(digest([self.key, {**self.description, **encoder.describe()}]), fresh=self.rerun)
+
+    def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
+        """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache, to which nothing is added."""
+        store = self._vectors(self.encoder)
+        if store is None:
+            return self.encoder.encode_distinct(texts, prompt, **options)
+        return store.encode(self.encoder, texts, prompt=prompt, keep=False, **options)
 
     def measure(self, tasks: Sequence[Task], *, read_cache: bool = True) -> list[TaskScore]:
         """Score the model on tasks, or read their scores from the cache and add the names of the tasks to `cached`.

@@ -134,9 +134,25 @@ class VectorStore:
         self.limit = (size_limit() if megabytes is None else megabytes) * 2**20
 
     def encode(
-        self, encoder: SentenceEncoder, texts: Sequence[str], progress: Progress | None, prompt: str | None = None
+        self,
+        encoder: SentenceEncoder,
+        texts: Sequence[str],
+        progress: Progress | None,
+        prompt: str | None = None,
+        *,
+        keep: bool = True,
+        **options: Any,
     ) -> Encoded:
-        """Return vectors from the cache, after encoding missing ones; a prompt of None is the model's default."""
+        """Return vectors from the cache, after encoding missing ones.
+
+        Args:
+            encoder: the model.
+            texts: distinct ones.
+            progress: as in `SentenceEncoder.encode`.
+            prompt: text in front of each; None is the model's default.
+            keep: write the missing ones into the cache.
+            options: other arguments of `SentenceEncoder.encode_distinct`.
+        """
         prompt = encoder.prompt_text(prompt=prompt)
         vectors = np.empty((len(texts), encoder.dimension), np.float32)
         beyond = np.zeros(len(texts), np.int64)
@@ -146,12 +162,14 @@ class VectorStore:
         if progress is not None and is_cached.any():
             progress(EncodeStats(texts=int(is_cached.sum())))
         missing, tokens = np.flatnonzero(~is_cached), 0
-        for start in range(0, len(missing), TEXTS_AT_A_TIME):
-            rows = missing[start : start + TEXTS_AT_A_TIME]
-            encoded = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress)
+        step = TEXTS_AT_A_TIME if keep else max(len(missing), 1)
+        for start in range(0, len(missing), step):
+            rows = missing[start : start + step]
+            encoded = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress, **options)
             vectors[rows], beyond[rows] = encoded.vectors, encoded.beyond
             tokens += encoded.tokens
-            file.write([hashes[row] for row in rows], encoded)
+            if keep:
+                file.write([hashes[row] for row in rows], encoded)
         file.close()
         return Encoded(vectors, beyond, tokens)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,14 +12,22 @@ from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.cluster_work import open_encoder
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.index_directory import WORDS, check_indexes, encode_into, index_vectors, index_words
+from sentcli.verbs.index_directory import (
+    WORDS,
+    check_buildable,
+    check_indexes,
+    encode_into,
+    index_vectors,
+    index_words,
+    read_texts,
+    with_queries,
+)
 from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions
 from sentcli.verbs.options import ClusterOptions, DocPrompt, OptionalModel, Overwrite, QueryPrompt
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
-    from sentcli.bulk.encode import ShardMaker
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.search.index import IndexRequest
 
 
 @verb(
@@ -60,11 +68,13 @@ def index(
       sentcli index documents --type bm25
       sentcli index documents --to milvus:reviews.db --collection reviews
     """  # noqa: D301
+    from sentcli.encoder.announce import load_encoder
     from sentcli.io.folder import local_path
     from sentcli.io.folder_copy import FolderCopy
     from sentcli.io.remote_names import is_remote
-    from sentcli.search.index import IndexRequest
-    from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS
+    from sentcli.io.sources import open_source
+    from sentcli.search.bm25 import LANGUAGE
+    from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS, Store
 
     settings = dict(map(_setting, what.set or []))
     if database.to is not None:
@@ -77,42 +87,34 @@ def index(
         raise InputError("--collection and --prune go with --to milvus:URI")
     directory = local_path(inputs[0]) if len(inputs) == 1 else Path()
     folder = directory if len(inputs) == 1 and directory.is_dir() else None
-    _check_usage(folder, output, model, text, check=check)
-    _check_words(what, settings, query_prompt)
+    _check_usage(folder, output, model, what.queries, text, check=check)
+    request = _request(what, settings, query_prompt, overwrite=overwrite)
     if check:
         return check_indexes(directory)
     _check_ray(cluster.ray, what.type, inputs[0] if folder is not None else None)
-
-    @contextmanager
-    def prepare(check: Callable[[int, int], None]) -> Iterator[SentenceEncoder | None]:
-        if model is None:
-            yield None
-            return
-        with ExitStack() as stack:
-
-            def load(most: int) -> tuple[SentenceEncoder, ShardMaker | None]:
-                elsewhere = cluster if output is not None else ClusterOptions()
-                return stack.enter_context(open_encoder(model, options, elsewhere, most=most))
-
-            if output is None:
-                yield load(1)[0]
-            else:
-                yield encode_into(inputs, output, text, doc_prompt, load, check, overwrite=overwrite)
-
+    queries = open_source(what.queries) if what.queries is not None else None
     copy = FolderCopy(inputs[0].rstrip("/"), folder) if folder is not None and is_remote(inputs[0]) else None
     with (
         copy.making(INDEXES) if copy is not None else nullcontext(),
         _folder_of_vectors(folder or output or Path(), replaced=folder is None and overwrite) as store_folder,
     ):
-        if what.type == WORDS:
-            outcome = index_words(store_folder, what.language or "english", prepare if output is not None else None)
+        with ExitStack() as workers:
+            encoder = None
+            if output is not None and model is not None:
+                texts = read_texts(inputs, store_folder, text, overwrite=overwrite)
+                encoder, elsewhere = workers.enter_context(open_encoder(model, options, cluster, most=texts.shards))
+                if request is not None:
+                    check_buildable(request, texts, encoder.dimension)
+                encode_into(store_folder, texts, encoder, elsewhere, options, doc_prompt)
+            elif request is not None and model is not None:
+                encoder = load_encoder(model, options)
+            store = Store.open(store_folder)
+            if request is not None and encoder is not None:
+                request = with_queries(request, store, encoder, doc_prompt, queries)
+        if request is None:
+            outcome = index_words(store, what.language or LANGUAGE)
         else:
-            request = IndexRequest(
-                what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
-            )
-            outcome = index_vectors(
-                store_folder, request, what.queries, prepare, doc_prompt, cluster, append=text.append
-            )
+            outcome = index_vectors(store, request, cluster)
         if copy is not None:
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")
@@ -137,19 +139,31 @@ def _folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     place.succeed()
 
 
-def _check_words(what: IndexOptions, settings: dict[str, int], query_prompt: str | None) -> None:
-    """Refuse options of vectors for an index of words, and the other way round."""
-    if what.type == WORDS:
-        vector_options = {
-            "--set": settings,
-            "--queries": what.queries,
-            "--file-rows": what.file_rows,
-            "--query-prompt": query_prompt,
-        }
-        if misplaced := [name for name, value in vector_options.items() if value]:
-            raise InputError(f"{misplaced[0]} is of vectors; --type bm25 has none")
-    elif what.language is not None:
-        raise InputError("--language goes with --type bm25")
+def _request(
+    what: IndexOptions, settings: dict[str, int], query_prompt: str | None, *, overwrite: bool
+) -> IndexRequest | None:
+    """Return the index of vectors that is asked for, or None for one of words.
+
+    Raises:
+        InputError: for an option of the other kind of index.
+    """
+    from sentcli.search.bm25 import LANGUAGE, check_language, require_bm25s
+    from sentcli.search.exact import require_faiss
+    from sentcli.search.index import IndexRequest
+
+    if what.type != WORDS:
+        if what.language is not None:
+            raise InputError("--language goes with --type bm25")
+        require_faiss()
+        return IndexRequest(
+            what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
+        )
+    of_vectors = {"--set": settings, "--queries": what.queries, "--file-rows": what.file_rows}
+    if misplaced := [name for name, value in {**of_vectors, "--query-prompt": query_prompt}.items() if value]:
+        raise InputError(f"{misplaced[0]} is of vectors; --type bm25 has none")
+    require_bm25s()
+    check_language(what.language or LANGUAGE)
+    return None
 
 
 def _check_database(
@@ -193,7 +207,7 @@ def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
 
 
 def _check_usage(
-    folder: Path | None, output: Path | None, model: str | None, text: TextOptions, *, check: bool
+    folder: Path | None, output: Path | None, model: str | None, queries: str | None, text: TextOptions, *, check: bool
 ) -> None:
     if check and folder is None:
         raise InputError("--check reads the indexes of a directory, and builds nothing: name the directory alone")
@@ -203,8 +217,9 @@ def _check_usage(
         raise InputError("-o DIR goes with files of text; the index of a directory stands in it")
     if folder is not None and text != TextOptions():
         raise InputError("--append, --text-field and --id-field go with files of text, not with a directory")
-    if output is not None and model is None:
-        raise InputError("files of text are encoded first: give the model with -m")
+    if model is None and (output is not None or queries is not None):
+        first = "files of text are encoded first" if output is not None else "--queries are encoded"
+        raise InputError(f"{first}: give the model with -m")
 
 
 def _setting(text: str) -> tuple[str, int]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentcli import console
-from sentcli.errors import InputError
 from sentcli.verbs.cluster_work import open_cluster
 from sentcli.verbs.index_options import TextOptions, recall_table
 from sentcli.verbs.options import ClusterOptions
@@ -17,30 +14,22 @@ from sentcli.verbs.outcome import Outcome
 from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
-    from sentcli.bulk.encode import ShardMaker
+    from sentcli.bulk.encode import EncodeSettings, Inputs, ShardMaker
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.io.sources import Source
+    from sentcli.model.options import LoadOptions
     from sentcli.search.index import IndexRequest
     from sentcli.search.store import IndexManifest, Store
-
-    Prepare = Callable[[Callable[[int, int], None]], AbstractContextManager[SentenceEncoder | None]]
-    """Encodes files of text, if there are any, after a check of rows and dimension, and returns the model or None."""
 
 WORDS = "bm25"
 
 
-def index_words(folder: Path, language: str, prepare: Prepare | None) -> Outcome:
-    """Build the BM25 index of a directory of vectors, after encoding files of text into it if there are any."""
-    from sentcli.search.bm25 import check_language, described, require_bm25s
-    from sentcli.search.store import Store
+def index_words(store: Store, language: str) -> Outcome:
+    """Build the BM25 index of a directory of vectors."""
+    from sentcli.search.bm25 import described
 
     outcome = Outcome("index", WORDS, {"kind": WORDS, **described(language=language)})
     outcome.ran_on(None, None)
-    require_bm25s()
-    check_language(language)
-    if prepare is not None:
-        with prepare(lambda rows, dimension: None):
-            pass
-    store = Store.open(folder)
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
         built = store.build_words(language)
@@ -48,50 +37,16 @@ def index_words(folder: Path, language: str, prepare: Prepare | None) -> Outcome
     return outcome.finish({"kind": WORDS, "index": store.origin.name, "rows": len(built)})
 
 
-def index_vectors(
-    folder: Path,
-    request: IndexRequest,
-    queries: str | None,
-    prepare: Prepare,
-    doc_prompt: str | None,
-    cluster: ClusterOptions,
-    *,
-    append: bool,
-) -> Outcome:
-    """Build an index of faiss; an index that cannot be built is refused before text is encoded."""
-    from sentcli.io.sources import open_source
+def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Outcome:
+    """Build an index of faiss."""
     from sentcli.search import ann
-    from sentcli.search import index as indexing
-    from sentcli.search.exact import require_faiss
-    from sentcli.search.store import Store
 
-    outcome = Outcome("index")
+    outcome = Outcome("index", store.origin.model)
     outcome.ran_on("cpu", "fp32")
-    require_faiss()
-    source = open_source(queries) if queries is not None else None
-
-    def check(rows: int, dimension: int) -> None:
-        least_rows = max(rows, ann.LEAST * 256) if append else rows  # the directory has rows already
-        recipe = ann.recipe(request.kind, least_rows, dimension)
-        indexing.check_recipe(recipe, dimension, request.similarity, request.settings)
-
-    with prepare(check) as encoder:
-        store = Store.open(folder)
-        if encoder is not None:
-            origin = store.origin
-            origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
-        if source is not None:
-            if encoder is None:
-                raise InputError("--queries are encoded: give the model with -m")
-            texts = [text for _, text in read_queries(source)]
-            prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
-            vectors = encoder.encode(texts, prompt=prompt)
-            request = replace(request, queries=store.origin.fitted(vectors, normalized=encoder.spec.normalizes))
     if cluster.ray is None or request.kind == ann.FLAT:
         manifest = _build(store, request)
     else:
         manifest = _build_on_ray(store, request, cluster)
-    outcome.model = store.origin.model
     outcome.protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
@@ -108,30 +63,29 @@ def index_vectors(
     )
 
 
-def encode_into(
-    files: list[str],
-    folder: Path,
-    text: TextOptions,
-    doc_prompt: str | None,
-    load: Callable[[int], tuple[SentenceEncoder, ShardMaker | None]],
-    check: Callable[[int, int], None],
-    *,
-    overwrite: bool,
-) -> SentenceEncoder:
-    """Encode files of text as `encode` does; an interrupted directory is resumed.
+@dataclass(frozen=True)
+class TextInput:
+    """Files of text that are encoded into a directory before it is indexed."""
+
+    inputs: Inputs
+    settings: EncodeSettings
+
+    @property
+    def shards(self) -> int:
+        """The number of shards of these files."""
+        return -(-self.inputs.survey.rows // self.settings.shard_rows)
+
+
+def read_texts(files: list[str], folder: Path, text: TextOptions, *, overwrite: bool) -> TextInput:
+    """Read and check files of text as `encode` does; an interrupted directory is resumed.
 
     Args:
         files: of text.
         folder: the directory of vectors that is written.
         text: how the files are read.
-        doc_prompt: text in front of each document; None is the model's own.
-        load: loads the model, after the files have been read; given the number of shards, it returns the encoder and
-            what makes shards with it, if that is not this process.
-        check: is called with the numbers of rows and dimensions before anything is encoded.
         overwrite: make the vectors in the directory's successor, if it exists.
     """
     from sentcli import bulk
-    from sentcli.encoder.announce import warn_truncated
     from sentcli.io.readers import ReadOptions
 
     output, resume = str(folder), not text.append
@@ -139,23 +93,68 @@ def encode_into(
     there = None if overwrite else bulk.manifest_of(output)
     types, shard_rows = (there.types, there.shard_rows) if there else ({}, bulk.EncodeSettings.shard_rows)
     inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field, types=types), output=output)
-    encoder, elsewhere = load(-(-inputs.survey.rows // shard_rows))
-    check(inputs.survey.rows, encoder.dimension)
-    prompt = encoder.role_prompt("document") if doc_prompt is None else doc_prompt
     settings = bulk.EncodeSettings(
-        shard_rows=shard_rows,
-        overwrite=overwrite,
-        stays_beside=True,
-        resume=resume,
-        append=text.append,
-        prompt=prompt,
-        elsewhere=elsewhere,
+        shard_rows=shard_rows, overwrite=overwrite, stays_beside=True, resume=resume, append=text.append
     )
-    with console.resumable(output), console.encoding("encoding", inputs.survey.rows) as bar:
-        summary = bulk.encode_files(encoder, inputs, output, settings, progress=bar)
-    console.note(f"{summary.counts.rows} rows encoded -> {output}, which has {summary.rows}")
+    return TextInput(inputs, settings)
+
+
+def check_buildable(request: IndexRequest, texts: TextInput, dimension: int) -> None:
+    """Refuse an index that cannot be built over the vectors of texts, before they are encoded."""
+    from sentcli.search import ann
+    from sentcli.search.index import check_recipe
+
+    rows = texts.inputs.survey.rows
+    if texts.settings.append:  # the directory has rows already
+        rows = max(rows, ann.LEAST * 256)
+    check_recipe(ann.recipe(request.kind, rows, dimension), dimension, request.similarity, request.settings)
+
+
+def encode_into(
+    folder: Path,
+    texts: TextInput,
+    encoder: SentenceEncoder,
+    elsewhere: ShardMaker | None,
+    options: LoadOptions,
+    doc_prompt: str | None,
+) -> None:
+    """Encode texts into a directory, except those whose vectors are in the cache, as after ``retrieve`` on the file.
+
+    Args:
+        folder: the directory.
+        texts: what `read_texts` returned.
+        encoder: the model.
+        elsewhere: what makes the shards, if not this process.
+        options: how the model was loaded.
+        doc_prompt: text in front of each document; None is the model's own.
+    """
+    from sentcli import bulk
+    from sentcli.encoder.announce import warn_truncated
+    from sentcli.evaluation.evaluated import EvaluatedModel
+
+    settings = replace(
+        texts.settings,
+        prompt=encoder.role_prompt("document") if doc_prompt is None else doc_prompt,
+        elsewhere=elsewhere,
+        encode=EvaluatedModel.of(encoder, options).encode_distinct if elsewhere is None else None,
+    )
+    with console.resumable(str(folder)), console.encoding("encoding", texts.inputs.survey.rows) as bar:
+        summary = bulk.encode_files(encoder, texts.inputs, str(folder), settings, progress=bar)
+    console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
     warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
-    return encoder
+
+
+def with_queries(
+    request: IndexRequest, store: Store, encoder: SentenceEncoder, doc_prompt: str | None, queries: Source | None
+) -> IndexRequest:
+    """Return a request with the vectors of the queries of ``--queries``, after comparing the model with the vectors."""
+    origin = store.origin
+    origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
+    if queries is None:
+        return request
+    prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
+    vectors = encoder.encode([text for _, text in read_queries(queries)], prompt=prompt)
+    return replace(request, queries=origin.fitted(vectors, normalized=encoder.spec.normalizes))
 
 
 def _build(store: Store, request: IndexRequest) -> IndexManifest:

@@ -42,6 +42,28 @@ def ids(report):
     return [[hit["id"] for hit in answer["hits"]] for answer in report["results"]]
 
 
+def test_vectors_that_a_search_has_made_are_not_made_again(invoke, rows, tmp_path, tiny_bert, monkeypatch):
+    from sentcli import SentenceEncoder
+
+    encoded = []
+    plain = SentenceEncoder.encode_distinct
+
+    def counted(self, texts, *arguments, **options):
+        encoded.extend(texts)
+        return plain(self, texts, *arguments, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode_distinct", counted)
+    search(invoke, rows, "--query", TEXTS[0], model=tiny_bert)
+    assert set(encoded) >= set(TEXTS)
+    write_rows(rows, [*TEXTS, "a new text"])
+    encoded.clear()
+    invoke("index", rows, "-o", tmp_path / "i", "-m", tiny_bert, "--type", "flat", check=0)
+    assert encoded == ["a new text"]
+    encoded.clear()
+    invoke("index", rows, "-o", tmp_path / "j", "-m", tiny_bert, "--type", "flat", check=0)
+    assert encoded == ["a new text"]  # an index keeps its vectors in its directory and not in the cache too
+
+
 def test_text_becomes_an_index_that_is_searched(invoke, rows, tmp_path, tiny_bert):
     arguments = ("index", rows, "-o", tmp_path / "i", "-m", tiny_bert, "--type", "hnsw")
     done = invoke(*arguments, "--json", tmp_path / "index.json", check=0)
