@@ -25,7 +25,8 @@ MEMORY = """
 import sys, time
 import numpy as np
 from pathlib import Path
-from sentcli.search.corpus import Corpus
+from sentcli.search.corpus import search
+from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.store import Store
 
 def resident(key):
@@ -37,7 +38,8 @@ stored = Store.open(folder)
 opened = stored.open_index(kind)
 queries = np.load(folder / "vectors-00000.npy", mmap_mode="r")[:100]
 began = time.perf_counter()
-hits = Corpus(stored.rows, opened.searcher).search("dense", [""] * 100, queries, 10)
+corpus = LocalCorpus(str(folder), stored.rows, stored, searcher=opened.searcher)
+hits = search(corpus, "dense", [""] * 100, queries, 10)
 seconds = time.perf_counter() - began
 itself = sum(row[0].row.id == f"d{i}" for i, row in enumerate(hits))
 assert itself >= 90, f"{itself} of 100 rows find themselves"

@@ -21,7 +21,8 @@ from sentcli.evaluation.score_kinds import IN_DOMAIN
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING
-from sentcli.search.exact import Similarity, Vectors, prepared
+from sentcli.search.exact import Vectors, prepared
+from sentcli.search.options import Similarity
 
 Integers = npt.NDArray[np.int64]
 TASK = "in-domain"

@@ -20,8 +20,8 @@ from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import TaskScore, average_draws
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
-from sentcli.search.exact import Neighbours, Similarity, Vectors
-from sentcli.search.fusion import Way
+from sentcli.search.exact import Neighbours, Vectors
+from sentcli.search.options import Similarity, Way
 from sentcli.search.trec import Run
 
 OnRun = Callable[[str, str, Run], None]

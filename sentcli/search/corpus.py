@@ -1,293 +1,89 @@
-"""A user's own corpus: its documents, in memory or read from disk for the hits, and the search over them."""
+"""What can be searched: rows in a file, a directory or a database, and the one search by vectors, words or both.
+
+A kind of corpus is a class with the members of `Corpus`. Conditions, counts, fusion and hits are written once above it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError, one_line
-from sentcli.io.atomic import check_output, regular, replacing
-from sentcli.io.dataset import check_rows, remedy
 from sentcli.io.json_files import finite
-from sentcli.io.readers import ReadOptions, blocks, survey
-from sentcli.io.sources import open_sources
-from sentcli.io.writers import arrow_column
-from sentcli.search.bm25 import BM25
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Mask, Neighbours
-from sentcli.search.fusion import Way, depth, fuse
-from sentcli.search.searcher import Searcher, SmallerSearch
+from sentcli.search.exact import Neighbours, Vectors
+from sentcli.search.fusion import depth, fuse
+from sentcli.search.options import SearchOptions, Way
+from sentcli.search.rows import Document
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-EMBEDDING = "embedding"
-"""The column of the vectors in files that `encode` wrote."""
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.search.origin import Origin
 
 
-@dataclass(frozen=True)
-class Document:
-    """One document."""
+class Corpus(Protocol):
+    """Rows that can be searched.
 
-    id: str
-    text: str
-    columns: dict[str, Any] = field(default_factory=dict)
-    """The other columns of the input."""
+    A position is a number by which `nearest` and `by_words` name a row and `take` returns it; of equal similarities the
+    lower position comes first.
+    """
 
+    @property
+    def title(self) -> str:
+        """The name for messages."""
 
-@dataclass(frozen=True)
-class RowsInMemory:
-    """Documents that are held in memory."""
-
-    rows: list[Document]
-    had_vectors: bool = False
-    """Whether the file has a column of vectors, which was left out."""
-    column_types: dict[str, Any] = field(default_factory=dict)
-    """The Arrow type of each column besides id and text."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, positions: Sequence[int]) -> list[Document]:
-        """Return the documents at these positions, in the order of the positions."""
-        return [self.rows[position] for position in positions]
-
-    def texts(self) -> Iterator[str]:
-        """Yield every text, in order."""
-        return (row.text for row in self.rows)
+    @property
+    def origin(self) -> Origin | None:
+        """How the vectors were made; None if `prepare` makes them."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The Arrow types of all columns by name."""
-        return _schema(self.column_types)
-
-    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield all rows with some columns, as tables of Arrow."""
-        import pyarrow as pa
-
-        columns = {"id": [row.id for row in self.rows], "text": [row.text for row in self.rows]}
-        columns |= {name: [row.columns[name] for row in self.rows] for name in self.column_types}
-        yield pa.table({name: arrow_column(columns[name], self.schema[name]) for name in names})
-
-
-class RowsOnDisk:
-    """Documents in Parquet files that `encode` wrote; a row group is read when one of its rows is needed.
-
-    Args:
-        paths: the files, which may also hold vectors.
-        counts: the number of rows in each.
-
-    Raises:
-        DataError: if a file is missing or damaged, or has another number of rows.
-    """
-
-    def __init__(self, paths: Sequence[Path], counts: Sequence[int]) -> None:
-        self.paths = paths
-        self._groups: list[tuple[Path, int]] = []
-        """The file of each row group, and the number of the group in that file."""
-        sizes = []
-        for path, count in zip(paths, counts, strict=True):
-            with reading(path):
-                metadata = _parquet().read_metadata(path)
-                check_rows(path, metadata)
-            if metadata.num_rows != count:
-                raise DataError(path, f"holds {metadata.num_rows} rows, not {count}; {remedy(path.parent)}")
-            for group in range(metadata.num_row_groups):
-                sizes.append(metadata.row_group(group).num_rows)
-                self._groups.append((path, group))
-        self._firsts = np.cumsum([0, *sizes])
-
-    def __len__(self) -> int:
-        return int(self._firsts[-1])
-
-    def take(self, positions: Sequence[int]) -> list[Document]:
-        """Return the documents at these positions, in the order of the positions.
-
-        Raises:
-            DataError: if a file is damaged.
-        """
-        rows = np.asarray(positions, np.int64)
-        groups = np.searchsorted(self._firsts, rows, side="right") - 1
-        documents: dict[int, Document] = {}
-        for group in np.unique(groups):
-            in_group = np.flatnonzero(groups == group)
-            path, number = self._groups[group]
-            with reading(path):
-                file = _parquet().ParquetFile(path)
-                columns = [name for name in file.schema_arrow.names if name != EMBEDDING]
-                table = file.read_row_group(number, columns=columns)
-            records = table.take(rows[in_group] - self._firsts[group]).to_pylist()
-            for place, record in zip(in_group, records, strict=True):
-                documents[int(place)] = Document(record.pop("id"), record.pop("text"), record)
-        return [documents[place] for place in range(len(rows))]
-
-    def texts(self) -> Iterator[str]:
-        """Yield every text, in order.
-
-        Raises:
-            DataError: if a file is damaged.
-        """
-        return self._column("text")
-
-    def repeated_ids(self) -> int:
-        """Count the rows whose id an earlier row has already.
-
-        Raises:
-            DataError: if a file is damaged.
-        """
-        hashes = np.fromiter(map(hash, self._column("id")), np.int64, len(self))
-        return len(self) - len(np.unique(hashes))
-
-    def _column(self, name: str) -> Iterator[str]:
-        return (value for table in self.tables([name]) for value in table[name].to_pylist())
+        """The Arrow types of all columns by name, with id and text."""
 
     @property
-    def schema(self) -> dict[str, Any]:
-        """The Arrow types of all columns by name, without the vectors."""
-        with reading(self.paths[0]):
-            schema = _parquet().read_schema(self.paths[0])
-        return {field.name: field.type for field in schema if field.name != EMBEDDING}
+    def deepest(self) -> int:
+        """The largest number of hits that a query can have."""
 
-    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield all rows with some columns, as tables of Arrow.
+    def __len__(self) -> int:
+        """Return the number of rows that may be found."""
+
+    def select(self, condition: Condition) -> Corpus:
+        """Return the corpus of those rows that meet a condition."""
+
+    def counts(self, column: str) -> list[tuple[Any, int]]:
+        """Count the rows with each value of a column, the most frequent value first."""
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return rows by their ids, of those that are there."""
+
+    def prepare(
+        self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
+    ) -> tuple[Corpus, dict[str, Any]]:
+        """Return the corpus ready for `nearest` and `by_words`, and every choice of it that moves a score.
+
+        Args:
+            search: how queries and documents are compared.
+            encoder: of the queries; None for a search by words alone.
+            rescore: full vectors of the same rows, of a corpus whose vectors were made smaller.
+
+        Returns:
+            With an encoder, the choices have ``similarity``, ``index``, ``query_prompt`` and ``document_prompt``.
 
         Raises:
-            DataError: if a file is damaged.
+            InputError: if its vectors do not compare with those of the encoder, or it cannot be searched so.
         """
-        import pyarrow as pa
 
-        for path in self.paths:
-            with reading(path):
-                for batch in _parquet().ParquetFile(path).iter_batches(columns=list(names)):
-                    yield pa.Table.from_batches([batch])
+    def nearest(self, vectors: Vectors, k: int) -> Neighbours:
+        """Return the positions and similarities of the nearest rows of each query ``[queries, dim]``, at most `k`."""
 
+    def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
+        """Return the positions and BM25 scores of the best rows of each query, at most `k`."""
 
-def _schema(columns: Mapping[str, Any]) -> dict[str, Any]:
-    import pyarrow as pa
-
-    return {"id": pa.string(), "text": pa.string(), **columns}
-
-
-WRITTEN = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
-"""The suffixes of files that `write_rows` writes."""
-
-
-def check_written(file: str, *, overwrite: bool) -> None:
-    """Refuse a file that `write_rows` cannot write.
-
-    Raises:
-        InputError: for another suffix, or if the file exists and `overwrite` is not set.
-    """
-    if Path(file).suffix not in WRITTEN:
-        raise InputError(f"--write {file}: the rows are written as {', '.join(WRITTEN)}")
-    check_output(Path(file), overwrite=overwrite)
-
-
-def write_rows(rows: RowsInMemory | RowsOnDisk, positions: Sequence[int], path: Path) -> None:
-    """Write rows with their ids and columns; plain text holds the texts alone, each on a line.
-
-    Args:
-        rows: of a corpus.
-        positions: the rows that are written.
-        path: a file with one of the suffixes in `WRITTEN`.
-    """
-    import pandas as pd
-
-    frame = pd.DataFrame([{"id": row.id, "text": row.text, **row.columns} for row in rows.take(positions)])
-    with replacing(path) as temporary:
-        if path.suffix == ".parquet":
-            frame.to_parquet(temporary, index=False)
-        elif path.suffix == ".jsonl":
-            frame.to_json(temporary, orient="records", lines=True, force_ascii=False, date_format="iso")
-        elif path.suffix == ".txt":
-            temporary.write_text("".join(" ".join(text.split()) + "\n" for text in frame["text"]), "utf-8")
-        else:
-            frame.to_csv(temporary, index=False, sep="\t" if path.suffix == ".tsv" else ",")
-
-
-def positions_of(rows: RowsInMemory | RowsOnDisk, ids: Sequence[str]) -> dict[str, int]:
-    """Return the position of the first row with each of these ids that is there."""
-    first, positions, sought = 0, dict[str, int](), set(ids)
-    for table in rows.tables(["id"]):
-        for place, key in enumerate(table["id"].to_pylist(), first):
-            if key in sought:
-                positions.setdefault(key, place)
-        first += len(table)
-    return positions
-
-
-def matching(rows: RowsInMemory | RowsOnDisk, condition: Condition) -> Mask:
-    """Tell which rows of a corpus meet a condition ``[n]``."""
-    met = [condition.matches(table) for table in rows.tables(condition.columns)]
-    return np.concatenate(met) if met else np.zeros(0, np.bool_)
-
-
-def counted(rows: RowsInMemory | RowsOnDisk, column: str, mask: Mask | None) -> list[tuple[Any, int]]:
-    """Count the rows with each value of a column, the most frequent value first.
-
-    Args:
-        rows: of a corpus.
-        column: its name.
-        mask: the rows that are counted ``[n]``; None stands for all.
-    """
-    counts: Counter[Any] = Counter()
-    first = 0
-    for table in rows.tables([column]):
-        values = table[column] if mask is None else table[column].filter(mask[first : first + len(table)])
-        first += len(table)
-        for entry in values.value_counts().to_pylist():
-            value = entry["values"]
-            counts[None if value != value else value] += entry["counts"]  # NaN is a missing value, too
-    return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0] is None, str(entry[0])))
-
-
-def _parquet() -> Any:
-    import pyarrow.parquet as pq
-
-    return pq
-
-
-@contextmanager
-def reading(path: Path, advice: str | None = None) -> Iterator[None]:
-    """Turn errors of Parquet inside the block into one message that names the file and gives advice.
-
-    Without `advice`, the file is one of a directory of shards.
-    """
-    import pyarrow as pa
-
-    try:
-        regular(path)
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(path, f"damaged ({one_line(error)}); {advice or remedy(path.parent)}") from error
-
-
-def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:
-    """Read files of documents as one, with all their columns but vectors.
-
-    Raises:
-        DataError: for a broken row, or an empty file.
-    """
-    sources = [replace(source, without=(EMBEDDING,)) for source in open_sources(names)]
-    surveyed = survey(sources, options)
-    columns = [name for name in surveyed.column_types if name != EMBEDDING]
-    rows = [
-        Document(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
-        for block in blocks(sources, options, columns=columns, casts=surveyed.casts)
-        for i in range(len(block))
-    ]
-    if not rows:
-        raise DataError(names[0], "the file is empty: there is nothing to search")
-    types = {name: surveyed.column_types[name] for name in columns}
-    return RowsInMemory(rows, EMBEDDING in surveyed.column_types, types)
+    def take(self, positions: Sequence[int]) -> dict[int, Document]:
+        """Return rows by their positions; one that was deleted since it was found is left out."""
 
 
 @dataclass(frozen=True)
@@ -305,62 +101,33 @@ class Hit:
         return {**hit, **columns} if self.row.columns else hit
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Documents, and the searches over them.
+def search(
+    corpus: Corpus, way: Way, queries: Sequence[str], vectors: Vectors | None, k: int, dense_weight: float = 0.5
+) -> list[list[Hit]]:
+    """Return the best hits of each query, at most `k`.
 
-    The searcher is needed for all ways to search but ``bm25``, and BM25 for all but ``dense``.
+    Args:
+        corpus: one that `Corpus.prepare` returned.
+        way: one of `options.WAYS`.
+        queries: the texts of the queries.
+        vectors: the vectors of the queries ``[queries, dim]``; not needed for ``bm25``.
+        k: the number of hits of each query.
+        dense_weight: the share of the dense score in ``weighted``.
     """
-
-    rows: RowsInMemory | RowsOnDisk
-    searcher: Searcher | SmallerSearch | None = None
-    bm25: BM25 | None = None
-    mask: Mask | None = None
-    """The documents that may be found ``[n]``; None stands for all."""
-
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return documents by their ids, of those that are there."""
-        positions = positions_of(self.rows, ids)
-        return dict(zip(positions, self.rows.take(list(positions.values())), strict=True))
-
-    def search(
-        self,
-        way: Way,
-        queries: Sequence[str],
-        vectors: npt.NDArray[np.generic] | None,
-        k: int,
-        dense_weight: float = 0.5,
-    ) -> list[list[Hit]]:
-        """Return the best hits of each query, at most `k`.
-
-        Args:
-            way: one of `fusion.WAYS`.
-            queries: the texts of the queries.
-            vectors: the vectors of the queries ``[queries, dim]``; not needed for ``bm25``.
-            k: the number of hits of each query.
-            dense_weight: the share of the dense score in ``weighted``.
-        """
-        candidates = depth([way], k)
-        hits = dense = by_words = Neighbours.none(len(queries))
-        if way != "bm25":
-            assert self.searcher is not None and vectors is not None
-            hits = dense = self.searcher.search(vectors, candidates, self.mask)
-        if way != "dense":
-            assert self.bm25 is not None
-            hits = by_words = self.bm25.search(queries, candidates, self.mask)
-        if way in ("rrf", "weighted"):
-            hits = fuse(way, dense, by_words, k, dense_weight)
-        distinct = np.unique(hits.positions[hits.positions >= 0]).tolist()  # a row may be a hit of several queries
-        return ranked(hits, dict(zip(distinct, self.rows.take(distinct), strict=True)))
+    candidates = min(depth([way], k), corpus.deepest)
+    hits = dense = by_words = Neighbours.none(len(queries))
+    if way != "bm25":
+        assert vectors is not None
+        hits = dense = corpus.nearest(vectors, candidates)
+    if way != "dense":
+        hits = by_words = corpus.by_words(queries, candidates)
+    if way in ("rrf", "weighted"):
+        hits = fuse(way, dense, by_words, k, dense_weight)
+    rows = corpus.take(np.unique(hits.positions[hits.positions >= 0]).tolist())  # a row may be a hit of several queries
+    pairs = zip(hits.positions.tolist(), hits.scores.tolist(), strict=True)
+    return [_ranked(positions, scores, rows) for positions, scores in pairs]
 
 
-def ranked(found: Neighbours, rows: Mapping[int, Document]) -> list[list[Hit]]:
-    """Return the hits of each query, given the documents by their positions."""
-    is_hit = found.positions >= 0
-    return [
-        [
-            Hit(rank, float(score), rows[int(position)])
-            for rank, (score, position) in enumerate(zip(scores[kept], positions[kept], strict=True), 1)
-        ]
-        for scores, positions, kept in zip(found.scores, found.positions, is_hit, strict=True)
-    ]
+def _ranked(positions: Sequence[int], scores: Sequence[float], rows: Mapping[int, Document]) -> list[Hit]:
+    found = [(score, rows[position]) for position, score in zip(positions, scores, strict=True) if position in rows]
+    return [Hit(rank, score, row) for rank, (score, row) in enumerate(found, 1)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,11 @@ import numpy.typing as npt
 from sentcli.errors import DataError, InputError, required
 from sentcli.io.arrays import mapped_array
 from sentcli.io.dataset import Shard, remedy
+from sentcli.search.options import Similarity
 
 Vectors = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 """Which rows of a corpus may be found ``[n]``."""
-Similarity = Literal["cosine", "dot"]
 UNIT = 4e-6
 """How far a squared length may be from 1 in float32 for the vector to count as a unit vector."""
 GATHERED = 2**24

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, nearest
 from sentcli.search.exact import Neighbours
+from sentcli.search.options import Way
 
 CONSTANT = 60
 """The constant of reciprocal rank fusion that Cormack, Clarke and Buettcher use."""
-Way = Literal["dense", "bm25", "rrf", "weighted"]
-WAYS: tuple[Way, ...] = ("dense", "bm25", "rrf", "weighted")
 FUSED = 1000
 """The least number of hits of each list that are fused."""
 Floats = npt.NDArray[np.float64]
@@ -92,21 +90,6 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
     is_row = np.isfinite(sums)
     rows = np.where(is_row, np.take_along_axis(positions, best, 1), -1)
     return Neighbours(rows, np.where(is_row, sums, np.float32(0)))
-
-
-def parse_ways(text: str) -> list[Way]:
-    """Read a list of ways such as ``dense,bm25``.
-
-    Raises:
-        InputError: for an unknown way, a repeated one, or an empty list.
-    """
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in WAYS:
-            raise InputError(f"--search: no way {name!r}{nearest(name, list(WAYS))}; one of: {', '.join(WAYS)}")
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"--search {text!r}: name some of {', '.join(WAYS)}, each once")
-    return cast(list[Way], names)
 
 
 def depth(ways: list[Way] | tuple[Way, ...], k: int) -> int:

@@ -18,7 +18,8 @@ from sentcli.io.dataset import PARTIAL
 from sentcli.io.digests import file_digest
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import Similarity, Vectors, require_faiss
+from sentcli.search.exact import Vectors, require_faiss
+from sentcli.search.options import Similarity
 from sentcli.search.searcher import TARGET, sample, tune
 from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
 

@@ -23,8 +23,7 @@ from sentcli.io.column_types import TEXT
 from sentcli.io.readers import Block
 from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
-from sentcli.search.corpus import Document
-from sentcli.search.exact import Similarity, Vectors
+from sentcli.search.exact import Vectors
 from sentcli.search.milvus_client import answering, clear_half_made
 from sentcli.search.milvus_rows import (
     HASH,
@@ -40,7 +39,9 @@ from sentcli.search.milvus_rows import (
     value_of,
     with_ids,
 )  # fmt: skip
+from sentcli.search.options import Similarity
 from sentcli.search.origin import Origin
+from sentcli.search.rows import Document
 
 NEXT, OLD = "_sentcli_next", "_sentcli_old"
 """The ends of the names of what will replace a collection, and of the one that is being replaced."""

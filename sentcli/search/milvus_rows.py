@@ -20,7 +20,7 @@ from sentcli.io.json_files import decode
 from sentcli.io.writers import as_text
 from sentcli.search.bm25 import LANGUAGE
 from sentcli.search.conditions import All, Either, Tree
-from sentcli.search.exact import Similarity
+from sentcli.search.options import Similarity
 
 ID, TEXTS, VECTORS, WORDS, HASH = "id", "text", "embedding", "sentcli_words", "sentcli_hash"
 """The fields that every collection has."""

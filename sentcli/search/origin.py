@@ -15,7 +15,8 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.readers import OnNull
 from sentcli.io.remote_names import is_remote
 from sentcli.model.options import LoadOptions
-from sentcli.search.exact import Similarity, Vectors
+from sentcli.search.exact import Vectors
+from sentcli.search.options import Similarity
 from sentcli.smaller import OutputType, Smaller
 from sentcli.zoo import on_this_machine
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Similarity, Vectors, merge, not_own, prepared
+from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, not_own, prepared
+from sentcli.search.options import Similarity
 
 HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""

@@ -27,9 +27,10 @@ from sentcli.io.remote_names import in_names
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.bm25 import BM25
-from sentcli.search.corpus import RowsOnDisk
-from sentcli.search.exact import Blocks, Similarity
+from sentcli.search.exact import Blocks
+from sentcli.search.options import Similarity
 from sentcli.search.origin import Origin
+from sentcli.search.rows import RowsOnDisk
 from sentcli.search.searcher import Searcher
 
 INDEXES, WORDS = "indexes", "bm25"

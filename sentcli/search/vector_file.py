@@ -18,9 +18,9 @@ from sentcli.io.folder import local_path
 from sentcli.io.json_files import decode
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
-from sentcli.search.corpus import EMBEDDING, RowsInMemory, RowsOnDisk, read_rows, reading
 from sentcli.search.exact import Blocks
 from sentcli.search.origin import Origin
+from sentcli.search.rows import EMBEDDING, RowsInMemory, RowsOnDisk, read_rows, reading
 from sentcli.search.store import Store
 
 Array = npt.NDArray[Any]

@@ -11,23 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from sentcli.errors import InputError, nearest
-
-
-@dataclass(frozen=True)
-class Flag:
-    """How an argument looks on the command line."""
-
-    short: str | None = None
-    """A second name, such as ``-m``."""
-    name: str | None = None
-    """The long name, where Python reserves the word."""
-    metavar: str | None = None
-    panel: str | None = None
-    """The heading that ``--help`` shows it under."""
-    positional: bool = False
-    """Whether it is an argument without a name."""
-    lists: Callable[[], None] | None = None
-    """Prints the choices; the command calls it and exits if the value is ``list``."""
+from sentcli.flags import Flag
 
 
 @dataclass(frozen=True)

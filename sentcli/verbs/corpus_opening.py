@@ -1,169 +1,92 @@
-"""What ``retrieve --corpus`` searches: a directory or file of vectors, or a file of texts that is encoded now."""
+"""What ``retrieve --corpus`` searches: a file, a directory or a collection, and the model of its queries."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.search.options import SearchOptions
+from sentcli.verbs.options import CorpusOptions
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.search.bm25 import BM25
-    from sentcli.search.corpus import Corpus, RowsInMemory
-    from sentcli.search.exact import Mask
-    from sentcli.search.searcher import Searcher, SmallerSearch
-    from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile
-    from sentcli.verbs.options import CorpusOptions, SearchOptions
+    from sentcli.search.corpus import Corpus
+    from sentcli.search.exact import Vectors
 
 
-def _prompts(search: SearchOptions, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return the texts in front of queries and documents."""
-    query = encoder.role_prompt("query") if search.query_prompt is None else search.query_prompt
-    return query, encoder.role_prompt("document") if search.doc_prompt is None else search.doc_prompt
-
-
-def opened(
-    stored: Store | VectorFile,
-    search: SearchOptions,
-    encoder: SentenceEncoder | None,
-    rescore: str | None = None,
-) -> tuple[Corpus, dict[str, Any]]:
-    """Return stored vectors as a corpus to search, and the index and the prompts for the protocol.
-
-    Args:
-        stored: the vectors.
-        search: how queries and documents are compared.
-        encoder: of the queries; not needed for ``bm25``.
-        rescore: a directory or file with vectors of the same rows that were not made smaller.
+@contextmanager
+def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions) -> Iterator[Corpus]:
+    """Open a corpus; nothing is encoded yet.
 
     Raises:
-        InputError: if the vectors do not compare with those of the encoder, or there is no such index.
+        InputError: if there is none, or an option does not go with its kind.
     """
-    from sentcli.search import searcher as searching
-    from sentcli.search.corpus import Corpus
-    from sentcli.search.store import Store
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.local_corpus import LocalCorpus
+    from sentcli.search.rows import read_rows
+    from sentcli.search.vector_file import open_stored
 
-    bm25 = _words(stored, search.language) if search.by_words else None
-    if encoder is None:
-        return Corpus(stored.rows, None, bm25), {}
-    query, document = _prompts(search, encoder)
-    if not stored.origin.known:
-        document = stored.origin.prompt or ""
-    stored.origin.check_encoder(encoder, document, stored.blocks.dimension)
-    if isinstance(stored, Store):
-        searcher, query = _index(stored, search, encoder, query)
-    else:
-        stored.origin.check_similarity(search.similarity or "cosine")
-        searcher = searching.build(search.index or "flat", stored.blocks, search.similarity or "cosine")
-        searcher.device = encoder.backend.device
-    choices = _choices(searcher, query, document) | stored.origin.described()
-    if rescore is not None:
-        choices["rescored"] = searching.FULL_RESCORED
-    return Corpus(stored.rows, _smaller(stored, searcher, encoder, document, rescore), bm25), choices
+    name = str(options.corpus)
+    if name.startswith("milvus:"):
+        with _collection(options, search) as corpus:
+            yield corpus
+        return
+    read_options = ReadOptions(options.text_field, options.id_field)
+    stored = open_stored(name, options.texts, read_options)
+    if stored is not None:
+        yield LocalCorpus(name, stored.rows, stored)
+        return
+    if options.rescore is not None:
+        raise InputError(f"--rescore goes with a --corpus of smaller vectors; {name} holds texts")
 
+    def encode(encoder: SentenceEncoder, texts: Sequence[str], prompt: str) -> Vectors:
+        """Take vectors from the cache, and make the others."""
+        from sentcli.encoder.announce import warn_truncated
+        from sentcli.evaluation.evaluated import EvaluatedModel
 
-def _smaller(
-    stored: Store | VectorFile, searcher: Searcher, encoder: SentenceEncoder, document: str, rescore: str | None
-) -> Searcher | SmallerSearch:
-    """Return the search itself, or over vectors that were made smaller one that fits the queries to them."""
-    from functools import partial
+        with console.encoding("encoding", len(set(texts))) as bar:
+            encoded = EvaluatedModel.of(encoder, load).encode(texts, bar, prompt=prompt)
+        beyond = encoded.beyond[[encoded.rows[text] for text in texts]]
+        warn_truncated(encoder.spec.max_length, int((beyond > 0).sum()), int(beyond.sum()))
+        return encoded.of(texts)
 
-    from sentcli.search.searcher import SmallerSearch
-    from sentcli.search.vector_file import open_vectors
-
-    origin = stored.origin
-    if not origin.described():
-        if rescore is not None:
-            raise InputError(f"--rescore goes with vectors that were made smaller; {origin.name} is full")
-        return searcher
-    fit = partial(origin.fitted, normalized=encoder.spec.normalizes)
-    if rescore is None:
-        return SmallerSearch(searcher, fit)
-    full = open_vectors(rescore)
-    origin.check_same_rows(full.origin)
-    full.origin.check_encoder(encoder, document if full.origin.known else "", full.blocks.dimension)
-    if len(full.blocks) != len(stored.blocks):
-        rows = f"{len(full.blocks):,} rows, {origin.name} has {len(stored.blocks):,}"
-        raise InputError(f"--rescore {rescore} has {rows}")
-    return SmallerSearch(searcher, fit, full.blocks)
+    yield LocalCorpus(name, read_rows([name], read_options), encode=encode)
 
 
-def _index(store: Store, search: SearchOptions, encoder: SentenceEncoder, query: str) -> tuple[Searcher, str]:
-    """Open the index of a directory; return the search and the prompt of the queries."""
-    device, default_prompt = encoder.backend.device, encoder.role_prompt("query")
-    opened = store.open_index(search.index, search.similarity, search.query_prompt, device, default_prompt)
-    if opened.recall is not None:
-        name = opened.searcher.recipe.kind
-        console.note(f"index {name}: recall@{opened.k} {opened.recall:.3f} against exact search when it was built")
-    if opened.unindexed:
-        console.note(f"{opened.unindexed} rows were added since the index was built; they are searched exactly")
-    if search.query_prompt is None and opened.query_prompt is not None:
-        query = opened.query_prompt
-    return opened.searcher, query
+@contextmanager
+def _collection(options: CorpusOptions, search: SearchOptions) -> Iterator[Corpus]:
+    """Open a collection of Milvus."""
+    from sentcli.search.milvus import MilvusCollection
+    from sentcli.search.milvus_client import connect
+    from sentcli.search.milvus_corpus import MilvusCorpus
+
+    if options.collection is None:
+        raise InputError("--corpus milvus:URI needs --collection NAME")
+    others: dict[str, Any] = {"--texts": options.texts, "--rescore": options.rescore, "--index": search.index}
+    others |= {"--language": search.language, "--id-field": options.id_field}
+    if wrong := [name for name, value in others.items() if value is not None]:
+        raise InputError(f"{wrong[0]} does not go with a collection, which was made with such choices")
+    if (search.top_k or 0) > MilvusCorpus.deepest:
+        raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.deepest:,}")
+    with connect(str(options.corpus)) as client:
+        yield MilvusCorpus(MilvusCollection.open(client, str(options.corpus), options.collection))
 
 
-def _choices(searcher: Searcher, query: str, document: str) -> dict[str, Any]:
-    index = searcher.described() if searcher.parts else "exact"
-    return {"index": index, "query_prompt": query, "document_prompt": document}
+def load_query_encoder(models: Sequence[str], corpus: Corpus, options: LoadOptions) -> SentenceEncoder:
+    """Load the model that was given, or the one that made the vectors of the corpus."""
+    from sentcli.encoder.announce import load_encoder
 
-
-def _words(stored: Store | VectorFile, language: str | None) -> BM25:
-    """Return the BM25 index of a directory or file, built now if it has none."""
-    from sentcli.search.bm25 import BM25, LANGUAGE
-    from sentcli.search.store import Store
-
-    if not isinstance(stored, Store):
-        return BM25.build(stored.rows.texts(), language=language or LANGUAGE)
-    index = stored.words(language)
-    if index is not None:
-        return index
-    option = f" --language {language}" if language not in (None, LANGUAGE) else ""
-    command = f"sentcli index {stored.origin.name} --type bm25{option}"
-    console.note(f"BM25 of {len(stored.rows)} rows is made now; {command} keeps it")
-    return BM25.build(stored.rows.texts(), language=language or LANGUAGE)
-
-
-def opened_file(
-    rows: RowsInMemory,
-    options: CorpusOptions,
-    mask: Mask | None,
-    model: EvaluatedModel | None,
-    search: SearchOptions,
-    encoder: SentenceEncoder | None,
-) -> tuple[Corpus, dict[str, Any]]:
-    """Return what `opened` returns for vectors, after encoding the rows of a file of texts that `mask` leaves.
-
-    Vectors that the cache has are not made again. An index is built over all rows, whatever the mask.
-    """
-    import numpy as np
-
-    from sentcli.encoder.announce import warn_truncated
-    from sentcli.search import searcher as searching
-    from sentcli.search.bm25 import BM25, LANGUAGE
-    from sentcli.search.corpus import Corpus
-
-    if repeated := len(rows) - len({row.id for row in rows.rows}):
-        console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
-    bm25 = BM25.build(rows.texts(), language=search.language or LANGUAGE) if search.by_words else None
-    if encoder is None or model is None:
-        return Corpus(rows, None, bm25), {}
-    if rows.had_vectors:
-        console.note(
-            f"the vectors in {options.corpus} are not read and its texts encoded again: a directory, .parquet or "
-            ".safetensors of encode is searched as it is"
-        )
-    query, document = _prompts(search, encoder)
-    left = np.ones(len(rows), np.bool_) if mask is None or search.index not in (None, "flat") else mask
-    texts = [text for text, is_left in zip(rows.texts(), left, strict=True) if is_left]
-    vectors = np.zeros((len(rows), encoder.dimension), np.float32)
-    with console.encoding("encoding", len(set(texts))) as bar:
-        encoded = model.encode(texts, bar, prompt=document)
-    vectors[left] = encoded.of(texts)
-    beyond = encoded.beyond[[encoded.rows[text] for text in texts]]
-    warn_truncated(encoder.spec.max_length, int((beyond > 0).sum()), int(beyond.sum()))
-    searcher = searching.build(search.index or "flat", vectors, search.similarity or "cosine")
-    searcher.device = encoder.backend.device
-    return Corpus(rows, searcher, bm25), _choices(searcher, query, document)
+    origin = corpus.origin
+    if models:
+        if origin is not None and not origin.known:
+            console.note(f"{corpus.title} does not say which model made its vectors; it has to be {models[0]}")
+        return load_encoder(models[0], options)
+    if origin is None:
+        raise InputError(f"{corpus.title} holds texts, which are encoded first: give the model with -m")
+    model = origin.named_model()
+    console.detail(f"{corpus.title} was encoded with {model}, which is taken")
+    return load_encoder(model, origin.load_options(options))

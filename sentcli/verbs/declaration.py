@@ -24,7 +24,8 @@ from annotated_doc import Doc
 from annotated_types import Ge, Le
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.verbs.arguments import Argument, Flag, Group, alternatives, bound_arguments, checked
+from sentcli.flags import Flag
+from sentcli.verbs.arguments import Argument, Group, alternatives, bound_arguments, checked
 from sentcli.verbs.docstrings import docstring
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "verb"]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from rich.text import Text as RichText
 
     from sentcli.search.corpus import Hit
-    from sentcli.verbs.options import CorpusOptions, SearchOptions
+    from sentcli.search.options import SearchOptions
+    from sentcli.verbs.options import CorpusOptions
 
 SHOWN = 20
 """Queries whose hits are printed as tables."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from annotated_doc import Doc
-from annotated_types import Ge, Le
+from annotated_types import Ge
 
 from sentcli.errors import InputError
 from sentcli.verbs.declaration import Flag
-
-if TYPE_CHECKING:
-    from sentcli.search.fusion import Way
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
 Models = Annotated[list[str], Flag("-m"), Doc(f"{MODEL_HELP}; several are compared.")]
@@ -127,50 +124,3 @@ class CorpusOptions:
     where: Annotated[str | None, Flag(metavar="CONDITION")] = None
     count_by: Annotated[str | None, Flag(metavar="COLUMN")] = None
     hits: Annotated[str | None, Flag(metavar="FILE")] = None
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How queries and documents are compared.
-
-    Attributes:
-        search: dense, bm25, or both fused: rrf (by rank) or weighted (by score). Several ways are set side by side.
-        dense_weight: Share of the dense score in --search weighted: 0.5.
-        language: Language of bm25: english, or another that Snowball stems, or none.
-        index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
-        top_k: Hits for each query; default: 10 for --corpus, 1,000 for --beir.
-        similarity: Similarity of query and document: cosine, or that of the index.
-        query_length: Maximum length of a query in tokens; default: --max-length.
-    """
-
-    search: Annotated[str, Flag(metavar="WAY,...")] = "dense"
-    dense_weight: Annotated[float | None, Ge(0), Le(1)] = None
-    language: str | None = None
-    index: Annotated[str | None, Flag(metavar="KIND")] = None
-    top_k: Annotated[int | None, Ge(1)] = None
-    similarity: Literal["cosine", "dot"] | None = None
-    query_prompt: QueryPrompt = None
-    doc_prompt: DocPrompt = None
-    query_length: Annotated[int | None, Ge(3)] = None
-
-    @property
-    def ways(self) -> list[Way]:
-        """The ways of searching that ``--search`` names."""
-        from sentcli.search.fusion import parse_ways
-
-        return parse_ways(self.search)
-
-    @property
-    def by_vectors(self) -> bool:
-        """Whether one of the ways compares vectors."""
-        return self.ways != ["bm25"]
-
-    @property
-    def by_words(self) -> bool:
-        """Whether one of the ways compares words."""
-        return self.ways != ["dense"]
-
-    @property
-    def weight(self) -> float:
-        """The share of the dense score in ``--search weighted``."""
-        return 0.5 if self.dense_weight is None else self.dense_weight

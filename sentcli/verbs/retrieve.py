@@ -9,9 +9,10 @@ from annotated_doc import Doc
 
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
+from sentcli.search.options import SearchOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.hits import CorpusSearch, Hits
-from sentcli.verbs.options import MODEL_HELP, CorpusOptions, Overwrite, PairOptions, SearchOptions, SetOptions
+from sentcli.verbs.options import MODEL_HELP, CorpusOptions, Overwrite, PairOptions, SetOptions
 from sentcli.verbs.retrieve_corpus import search_corpus
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 

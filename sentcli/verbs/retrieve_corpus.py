@@ -6,29 +6,24 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.printable import escaped
+from sentcli.verbs.corpus_opening import load_query_encoder, open_corpus
 from sentcli.verbs.hits import SHOWN, TOP_K, CorpusSearch, Hits, print_hits
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
-    from sentcli.search.corpus import Corpus, Hit, RowsInMemory, RowsOnDisk
-    from sentcli.search.exact import Mask
-    from sentcli.search.milvus_corpus import MilvusCorpus
-    from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile
-    from sentcli.verbs.options import CorpusOptions, SearchOptions
+    from sentcli.search.corpus import Corpus, Hit
+    from sentcli.search.options import SearchOptions
+    from sentcli.verbs.options import CorpusOptions
 
-    Opened = tuple[Corpus | MilvusCorpus | None, SentenceEncoder | None, str]
-    """A corpus, None if only rows are counted; the encoder of the queries, if the way needs one; and their prompt."""
     Query = tuple[str | None, str]
     """The id of a query, if it has one, and its text."""
 
@@ -45,53 +40,69 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
         overwrite: replace a file of hits.
         keep_all: return all hits, even if they are written to a file.
     """
-    options, ways = asked.corpus, asked.search.ways
+    options = asked.corpus
     _check_usage(asked, overwrite=overwrite)
     queries = _queries(options)
     outcome = Hits("retrieve", "bm25")
     outcome.ran_on("cpu", "fp32")
-    open_corpus: Callable[..., AbstractContextManager[Opened]] = _open
-    if str(options.corpus).startswith("milvus:"):
-        from sentcli.verbs.retrieve_collection import open_collection as open_corpus
     results: list[dict[str, Any]] = []
-    with open_corpus(asked, outcome) as (corpus, encoder, prompt):
-        if corpus is not None:
+    with open_corpus(options, asked.search, asked.load) as corpus:
+        corpus = _selected(corpus, options, outcome)
+        if not asked.counts_only:
+            encoder = load_query_encoder(asked.models, corpus, asked.load) if asked.search.by_vectors else None
+            corpus, facts = corpus.prepare(asked.search, encoder, options.rescore)
+            _describe(outcome, asked.search, encoder, facts, len(corpus))
             if options.like:
-                queries = _rows_with(corpus, options.like, str(options.corpus))
+                queries = _rows_with(corpus, options.like)
+            prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
             outcome.written, outcome.queries = options.hits is not None, len(queries)
-            asks = not asked.has_queries
-            blocks = _typed() if asks else _blocks(queries)
-            counting = nullcontext(lambda count: None) if asks else console.counting("searching", len(queries))
-            with counting as progress, _lines(options.hits) as lines:
-                for number, (key, text, hits_by_way) in enumerate(_found(corpus, blocks, asked, encoder, prompt)):
-                    for way, hits in hits_by_way.items():
-                        result = {
-                            **({} if key is None else {"id": key}),
-                            "query": text,
-                            **({"search": way} if len(ways) > 1 else {}),
-                            "hits": [hit.to_dict() for hit in hits],
-                        }
-                        if keep_all or number < SHOWN:
-                            results.append(result)
-                        if lines is not None:
-                            lines(json.dumps(result, ensure_ascii=False, default=str) + "\n")
-                    if asks:
-                        print_hits(text, hits_by_way)
-                    elif lines is None and number < SHOWN:
-                        outcome.printed.append((text, hits_by_way))
-                    progress(1)
+            results = _results(corpus, queries, asked, encoder, prompt, outcome, keep_all=keep_all)
     outcome.finish(results, outcome.tables)
     return outcome
 
 
+def _results(
+    corpus: Corpus,
+    queries: Sequence[Query],
+    asked: CorpusSearch,
+    encoder: SentenceEncoder | None,
+    prompt: str,
+    outcome: Hits,
+    *,
+    keep_all: bool,
+) -> list[dict[str, Any]]:
+    """Search for all queries, write or print their hits, and return those of all, or of the first ones."""
+    several, target, asks = len(asked.search.ways) > 1, asked.corpus.hits, not asked.has_queries
+    results: list[dict[str, Any]] = []
+    blocks = _typed() if asks else _blocks(queries)
+    counting = nullcontext(lambda count: None) if asks else console.counting("searching", len(queries))
+    with counting as progress, _lines(target) as lines:
+        for number, (key, text, hits_by_way) in enumerate(_found(corpus, blocks, asked, encoder, prompt)):
+            for way, hits in hits_by_way.items():
+                facts = {**({} if key is None else {"id": key}), "query": text, **({"search": way} if several else {})}
+                result = {**facts, "hits": [hit.to_dict() for hit in hits]}
+                if keep_all or number < SHOWN:
+                    results.append(result)
+                if lines is not None:
+                    lines(json.dumps(result, ensure_ascii=False, default=str) + "\n")
+            if asks:
+                print_hits(text, hits_by_way)
+            elif lines is None and number < SHOWN:
+                outcome.printed.append((text, hits_by_way))
+            progress(1)
+    return results
+
+
 def _found(
-    corpus: Corpus | MilvusCorpus,
+    corpus: Corpus,
     blocks: Iterable[Sequence[Query]],
     asked: CorpusSearch,
     encoder: SentenceEncoder | None,
     prompt: str,
 ) -> Iterator[tuple[str | None, str, dict[str, list[Hit]]]]:
     """Yield the id and the text of each query, and its hits by the way of searching."""
+    from sentcli.search.corpus import search as search_rows
+
     search, likes = asked.search, bool(asked.corpus.like)
     top_k = search.top_k or TOP_K
     if encoder is not None and search.query_length is not None and not likes:
@@ -99,7 +110,7 @@ def _found(
     for block in blocks:
         texts = [text for _, text in block]
         vectors = encoder.encode(texts, prompt=prompt) if encoder is not None else None
-        lists = [corpus.search(way, texts, vectors, top_k + likes, search.weight) for way in search.ways]
+        lists = [search_rows(corpus, way, texts, vectors, top_k + likes, search.weight) for way in search.ways]
         for (key, text), *of_query in zip(block, *lists, strict=True):
             if likes:  # a row is not like itself
                 others = ([hit for hit in hits if hit.row.id != key] for hits in of_query)
@@ -119,7 +130,7 @@ def _typed() -> Iterator[Sequence[Query]]:
         yield [(None, text)]
 
 
-def _rows_with(corpus: Corpus | MilvusCorpus, ids: Sequence[str], name: str) -> list[Query]:
+def _rows_with(corpus: Corpus, ids: Sequence[str]) -> list[Query]:
     """Return the ids and texts of rows as queries.
 
     Raises:
@@ -127,108 +138,47 @@ def _rows_with(corpus: Corpus | MilvusCorpus, ids: Sequence[str], name: str) -> 
     """
     rows = corpus.documents(ids)
     if missing := [key for key in ids if key not in rows]:
-        raise InputError(f"--like {missing[0]}: {name} has no row with this id")
+        raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
     return [(key, rows[key].text) for key in dict.fromkeys(ids)]
 
 
-@contextmanager
-def _open(asked: CorpusSearch, outcome: Hits) -> Iterator[tuple[Corpus | None, SentenceEncoder | None, str]]:
-    """Open a file or a directory, and set the facts of the outcome.
-
-    Yields:
-        The corpus, or None if no query is to be searched; the encoder of the queries, if the way needs one; and their
-        prompt.
-    """
-    from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.io.readers import ReadOptions
-    from sentcli.search.corpus import read_rows
-    from sentcli.search.exact import require_faiss
-    from sentcli.search.vector_file import open_stored
-    from sentcli.verbs.corpus_opening import opened, opened_file
-
-    options, search, encoder, model = asked.corpus, asked.search, None, None
-    read_options = ReadOptions(options.text_field, options.id_field)
-    stored = open_stored(str(options.corpus), options.texts, read_options)
-    rows: RowsInMemory | RowsOnDisk
-    opening: Callable[..., tuple[Corpus, dict[str, Any]]]
-    if stored is None:
-        if options.rescore is not None:
-            raise InputError(f"--rescore goes with a --corpus of smaller vectors; {options.corpus} holds texts")
-        rows = read_rows([str(options.corpus)], read_options)
-        mask = _chosen(rows, options, outcome)
-        model = EvaluatedModel(asked.models[0], asked.load) if asked.models and search.by_vectors else None
-        opening = partial(opened_file, rows, options, mask, model)
-    else:
-        rows, opening = stored.rows, partial(opened, stored, rescore=options.rescore)
-        mask = _chosen(rows, options, outcome)
-    if asked.counts_only:
-        yield None, None, ""
-        return
-    if search.by_vectors:
-        require_faiss()
-        encoder = _encoder(asked, stored) if model is None else model.encoder
-        outcome.model = encoder.model
-        outcome.ran_on(encoder.backend.device, encoder.backend.precision)
-    corpus, choices = opening(search=search, encoder=encoder)
-    top_k = search.top_k or TOP_K
-    if top_k > len(corpus.rows):
-        console.detail(f"--top-k {top_k}: there are {len(corpus.rows)} rows")
-    outcome.protocol |= _protocol(corpus, choices, search, encoder, top_k)
-    prompt = choices.get("document_prompt" if options.like else "query_prompt", "")
-    yield replace(corpus, mask=mask), encoder, prompt
-
-
-def _chosen(rows: RowsInMemory | RowsOnDisk, options: CorpusOptions, outcome: Hits) -> Mask | None:
+def _selected(corpus: Corpus, options: CorpusOptions, outcome: Hits) -> Corpus:
     """Return the rows that meet ``--where``, if it is given, and count them by ``--count-by``."""
     from sentcli.search.conditions import check_column, parse_condition
-    from sentcli.search.corpus import counted, matching
 
-    mask = None
     if options.count_by is not None:
-        check_column(options.count_by, rows.schema, str(options.corpus), "--count-by")
+        check_column(options.count_by, corpus.schema, corpus.title, "--count-by")
     if options.where is not None:
-        mask = matching(rows, parse_condition(options.where, rows.schema, str(options.corpus)))
-        left = int(mask.sum())
+        selected = corpus.select(parse_condition(options.where, corpus.schema, corpus.title))
+        left = len(selected)
         outcome.protocol |= {"where": options.where, "rows_searched": left}
-        console.note(f"{left:,} of {len(rows):,} rows meet the condition")
+        console.note(f"{left:,} of {len(corpus):,} rows meet the condition")
         if not left and EMPTY.search(options.where):
             console.note("an empty cell of a csv column of text is not NULL but an empty text: COLUMN = ''")
+        corpus = selected
     if options.count_by is not None:
-        outcome.count(options.count_by, counted(rows, options.count_by, mask))
-    return mask
+        outcome.count(options.count_by, corpus.counts(options.count_by))
+    return corpus
 
 
-def _encoder(asked: CorpusSearch, stored: Store | VectorFile | None) -> SentenceEncoder:
-    """Load the model that was given, or the one that made the stored vectors."""
-    from sentcli.encoder.announce import load_encoder
-
-    name = asked.corpus.corpus
-    if asked.models:
-        if stored is not None and not stored.origin.known:
-            console.note(f"{name} does not say which model made its vectors; it has to be {asked.models[0]}")
-        return load_encoder(asked.models[0], asked.load)
-    if stored is None:
-        raise InputError(f"{name} holds texts, which are encoded first: give the model with -m")
-    model = stored.origin.named_model()
-    console.detail(f"{name} was encoded with {model}, which is taken")
-    return load_encoder(model, stored.origin.load_options(asked.load))
-
-
-def _protocol(
-    corpus: Corpus, choices: dict[str, Any], search: SearchOptions, encoder: SentenceEncoder | None, top_k: int
-) -> dict[str, Any]:
-    """Return every choice that moves a score; `choices` are the index and the prompts."""
+def _describe(
+    outcome: Hits, search: SearchOptions, encoder: SentenceEncoder | None, facts: dict[str, Any], rows: int
+) -> None:
+    """Set the model and every choice that moves a score; `facts` are those of the corpus."""
     from sentcli.search.fusion import described
 
-    protocol: dict[str, Any] = {"search": ",".join(search.ways), "top_k": top_k}
-    if encoder is not None and corpus.searcher is not None:
-        protocol |= {"similarity": corpus.searcher.similarity, **encoder.describe(), **choices}
-        protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
-    if corpus.bm25 is not None:
-        protocol["bm25"] = corpus.bm25.described()
+    top_k = search.top_k or TOP_K
+    if top_k > rows:
+        console.detail(f"--top-k {top_k}: there are {rows} rows")
+    outcome.protocol |= {"search": ",".join(search.ways), "top_k": top_k}
+    if encoder is not None:
+        outcome.model = encoder.model
+        outcome.ran_on(encoder.backend.device, encoder.backend.precision)
+        outcome.protocol |= encoder.describe()
+        outcome.protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
+    outcome.protocol |= facts
     for way in search.ways:
-        protocol |= described(way, top_k, search.weight)
-    return protocol
+        outcome.protocol |= described(way, top_k, search.weight)
 
 
 def _check_usage(asked: CorpusSearch, *, overwrite: bool) -> None:

@@ -22,12 +22,13 @@ from sentcli.evaluation.scores import ModelScores
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
-from sentcli.search.fusion import Way
+from sentcli.search.options import Way
 from sentcli.search.trec import Run, check_ids, read_run, write_run
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 if TYPE_CHECKING:
-    from sentcli.verbs.options import PairOptions, SearchOptions, SetOptions
+    from sentcli.search.options import SearchOptions
+    from sentcli.verbs.options import PairOptions, SetOptions
 
 DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.search.corpus import Document, RowsInMemory, RowsOnDisk
     from sentcli.search.pairs import SimilarPairs
+    from sentcli.search.rows import Document, RowsInMemory, RowsOnDisk
     from sentcli.search.searcher import Searcher
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
@@ -74,9 +74,9 @@ def duplicates(
     import numpy as np
 
     from sentcli.io.readers import ReadOptions
-    from sentcli.search.corpus import check_written, write_rows
     from sentcli.search.exact import require_faiss
     from sentcli.search.pairs import pairs_above, recall_of, rows_left
+    from sentcli.search.rows import check_written, write_rows
     from sentcli.search.vector_file import open_stored
 
     shared.check(output, overwrite=overwrite)
@@ -145,7 +145,7 @@ def _opened(
     """Return the rows, the search over their vectors, and the model that encoded them now, if one did."""
     import numpy as np
 
-    from sentcli.search.corpus import read_rows
+    from sentcli.search.rows import read_rows
     from sentcli.search.searcher import build
     from sentcli.search.store import Store
 

@@ -1,0 +1,284 @@
+"""The rows of a corpus, in memory or read from disk: their documents, conditions and counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli.errors import DataError, InputError, one_line
+from sentcli.io.atomic import check_output, regular, replacing
+from sentcli.io.dataset import check_rows, remedy
+from sentcli.io.readers import ReadOptions, blocks, survey
+from sentcli.io.sources import open_sources
+from sentcli.io.writers import arrow_column
+from sentcli.search.conditions import Condition
+from sentcli.search.exact import Mask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EMBEDDING = "embedding"
+"""The column of the vectors in files that `encode` wrote."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document."""
+
+    id: str
+    text: str
+    columns: dict[str, Any] = field(default_factory=dict)
+    """The other columns of the input."""
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """Documents that are held in memory."""
+
+    rows: list[Document]
+    had_vectors: bool = False
+    """Whether the file has a column of vectors, which was left out."""
+    column_types: dict[str, Any] = field(default_factory=dict)
+    """The Arrow type of each column besides id and text."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, positions: Sequence[int]) -> list[Document]:
+        """Return the documents at these positions, in the order of the positions."""
+        return [self.rows[position] for position in positions]
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text, in order."""
+        return (row.text for row in self.rows)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of all columns by name."""
+        return _schema(self.column_types)
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns, as tables of Arrow."""
+        import pyarrow as pa
+
+        columns = {"id": [row.id for row in self.rows], "text": [row.text for row in self.rows]}
+        columns |= {name: [row.columns[name] for row in self.rows] for name in self.column_types}
+        yield pa.table({name: arrow_column(columns[name], self.schema[name]) for name in names})
+
+
+class RowsOnDisk:
+    """Documents in Parquet files that `encode` wrote; a row group is read when one of its rows is needed.
+
+    Args:
+        paths: the files, which may also hold vectors.
+        counts: the number of rows in each.
+
+    Raises:
+        DataError: if a file is missing or damaged, or has another number of rows.
+    """
+
+    def __init__(self, paths: Sequence[Path], counts: Sequence[int]) -> None:
+        self.paths = paths
+        self._groups: list[tuple[Path, int]] = []
+        """The file of each row group, and the number of the group in that file."""
+        sizes = []
+        for path, count in zip(paths, counts, strict=True):
+            with reading(path):
+                metadata = _parquet().read_metadata(path)
+                check_rows(path, metadata)
+            if metadata.num_rows != count:
+                raise DataError(path, f"holds {metadata.num_rows} rows, not {count}; {remedy(path.parent)}")
+            for group in range(metadata.num_row_groups):
+                sizes.append(metadata.row_group(group).num_rows)
+                self._groups.append((path, group))
+        self._firsts = np.cumsum([0, *sizes])
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def take(self, positions: Sequence[int]) -> list[Document]:
+        """Return the documents at these positions, in the order of the positions.
+
+        Raises:
+            DataError: if a file is damaged.
+        """
+        rows = np.asarray(positions, np.int64)
+        groups = np.searchsorted(self._firsts, rows, side="right") - 1
+        documents: dict[int, Document] = {}
+        for group in np.unique(groups):
+            in_group = np.flatnonzero(groups == group)
+            path, number = self._groups[group]
+            with reading(path):
+                file = _parquet().ParquetFile(path)
+                columns = [name for name in file.schema_arrow.names if name != EMBEDDING]
+                table = file.read_row_group(number, columns=columns)
+            records = table.take(rows[in_group] - self._firsts[group]).to_pylist()
+            for place, record in zip(in_group, records, strict=True):
+                documents[int(place)] = Document(record.pop("id"), record.pop("text"), record)
+        return [documents[place] for place in range(len(rows))]
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text, in order.
+
+        Raises:
+            DataError: if a file is damaged.
+        """
+        return self._column("text")
+
+    def repeated_ids(self) -> int:
+        """Count the rows whose id an earlier row has already.
+
+        Raises:
+            DataError: if a file is damaged.
+        """
+        hashes = np.fromiter(map(hash, self._column("id")), np.int64, len(self))
+        return len(self) - len(np.unique(hashes))
+
+    def _column(self, name: str) -> Iterator[str]:
+        return (value for table in self.tables([name]) for value in table[name].to_pylist())
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of all columns by name, without the vectors."""
+        with reading(self.paths[0]):
+            schema = _parquet().read_schema(self.paths[0])
+        return {field.name: field.type for field in schema if field.name != EMBEDDING}
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns, as tables of Arrow.
+
+        Raises:
+            DataError: if a file is damaged.
+        """
+        import pyarrow as pa
+
+        for path in self.paths:
+            with reading(path):
+                for batch in _parquet().ParquetFile(path).iter_batches(columns=list(names)):
+                    yield pa.Table.from_batches([batch])
+
+
+def _schema(columns: Mapping[str, Any]) -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {"id": pa.string(), "text": pa.string(), **columns}
+
+
+WRITTEN = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
+"""The suffixes of files that `write_rows` writes."""
+
+
+def check_written(file: str, *, overwrite: bool) -> None:
+    """Refuse a file that `write_rows` cannot write.
+
+    Raises:
+        InputError: for another suffix, or if the file exists and `overwrite` is not set.
+    """
+    if Path(file).suffix not in WRITTEN:
+        raise InputError(f"--write {file}: the rows are written as {', '.join(WRITTEN)}")
+    check_output(Path(file), overwrite=overwrite)
+
+
+def write_rows(rows: RowsInMemory | RowsOnDisk, positions: Sequence[int], path: Path) -> None:
+    """Write rows with their ids and columns; plain text holds the texts alone, each on a line.
+
+    Args:
+        rows: of a corpus.
+        positions: the rows that are written.
+        path: a file with one of the suffixes in `WRITTEN`.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame([{"id": row.id, "text": row.text, **row.columns} for row in rows.take(positions)])
+    with replacing(path) as temporary:
+        if path.suffix == ".parquet":
+            frame.to_parquet(temporary, index=False)
+        elif path.suffix == ".jsonl":
+            frame.to_json(temporary, orient="records", lines=True, force_ascii=False, date_format="iso")
+        elif path.suffix == ".txt":
+            temporary.write_text("".join(" ".join(text.split()) + "\n" for text in frame["text"]), "utf-8")
+        else:
+            frame.to_csv(temporary, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+
+
+def positions_of(rows: RowsInMemory | RowsOnDisk, ids: Sequence[str]) -> dict[str, int]:
+    """Return the position of the first row with each of these ids that is there."""
+    first, positions, sought = 0, dict[str, int](), set(ids)
+    for table in rows.tables(["id"]):
+        for place, key in enumerate(table["id"].to_pylist(), first):
+            if key in sought:
+                positions.setdefault(key, place)
+        first += len(table)
+    return positions
+
+
+def matching(rows: RowsInMemory | RowsOnDisk, condition: Condition) -> Mask:
+    """Tell which rows of a corpus meet a condition ``[n]``."""
+    met = [condition.matches(table) for table in rows.tables(condition.columns)]
+    return np.concatenate(met) if met else np.zeros(0, np.bool_)
+
+
+def counted(rows: RowsInMemory | RowsOnDisk, column: str, mask: Mask | None) -> list[tuple[Any, int]]:
+    """Count the rows with each value of a column, the most frequent value first.
+
+    Args:
+        rows: of a corpus.
+        column: its name.
+        mask: the rows that are counted ``[n]``; None stands for all.
+    """
+    counts: Counter[Any] = Counter()
+    first = 0
+    for table in rows.tables([column]):
+        values = table[column] if mask is None else table[column].filter(mask[first : first + len(table)])
+        first += len(table)
+        for entry in values.value_counts().to_pylist():
+            value = entry["values"]
+            counts[None if value != value else value] += entry["counts"]  # NaN is a missing value, too
+    return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0] is None, str(entry[0])))
+
+
+def _parquet() -> Any:
+    import pyarrow.parquet as pq
+
+    return pq
+
+
+@contextmanager
+def reading(path: Path, advice: str | None = None) -> Iterator[None]:
+    """Turn errors of Parquet inside the block into one message that names the file and gives advice.
+
+    Without `advice`, the file is one of a directory of shards.
+    """
+    import pyarrow as pa
+
+    try:
+        regular(path)
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(path, f"damaged ({one_line(error)}); {advice or remedy(path.parent)}") from error
+
+
+def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:
+    """Read files of documents as one, with all their columns but vectors.
+
+    Raises:
+        DataError: for a broken row, or an empty file.
+    """
+    sources = [replace(source, without=(EMBEDDING,)) for source in open_sources(names)]
+    surveyed = survey(sources, options)
+    columns = [name for name in surveyed.column_types if name != EMBEDDING]
+    rows = [
+        Document(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
+        for block in blocks(sources, options, columns=columns, casts=surveyed.casts)
+        for i in range(len(block))
+    ]
+    if not rows:
+        raise DataError(names[0], "the file is empty: there is nothing to search")
+    types = {name: surveyed.column_types[name] for name in columns}
+    return RowsInMemory(rows, EMBEDDING in surveyed.column_types, types)
