@@ -18,6 +18,7 @@ from sentcli import console
 from sentcli.bulk.engines import EncodeTexts, Engine, encoded, open_engine
 from sentcli.bulk.target import holds_dataset
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import locked
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
@@ -315,14 +316,11 @@ def _described(
 ) -> dict[str, Any]:
     """Return everything that decides the vectors of a row and their order."""
     return {
-        "model": encoder.model,
-        "model_fingerprint": encoder.fingerprint(),
+        **VectorFacts.of(encoder, settings.prompt, settings.smaller).recorded(),
         **encoder.describe(),
-        "prompt": settings.prompt,
         "on_long": settings.on_long,
         "batch_tokens": settings.batch_tokens or encoder.backend.default_batch_tokens,
         "block_rows": block_rows,
-        **settings.smaller.described(),
         "text_field": inputs.options.text_field,
         "id_field": inputs.options.id_field,
         "on_null": inputs.options.on_null,

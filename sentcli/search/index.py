@@ -199,7 +199,7 @@ class _IndexBuild:
             **vars(self.recipe),
             similarity=request.similarity,
             dimension=store.dimension,
-            encoder=store.encoder,
+            encoder=store.origin.of_encoder(),
             query_prompt=request.query_prompt,
             shards=store.vector_digests,
             settings=self._for_building(),

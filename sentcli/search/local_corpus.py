@@ -111,7 +111,7 @@ class LocalCorpus:
             document = document if origin.known else origin.prompt or ""
             origin.check_encoder(encoder, document, self.stored.blocks.dimension)
             whole, query = self._opened(search, encoder, query)
-            facts |= origin.described() | ({"rescored": searching.FULL_RESCORED} if rescore is not None else {})
+            facts |= origin.made_smaller() | ({"rescored": searching.FULL_RESCORED} if rescore is not None else {})
             searcher = self._smaller(whole, encoder, document, rescore)
         index = whole.described() if whole.parts else "exact"
         facts |= {"similarity": whole.similarity, "index": index, "query_prompt": query, "document_prompt": document}
@@ -165,7 +165,7 @@ class LocalCorpus:
         """Return the search itself, or over vectors that were made smaller one that fits the queries to them."""
         assert self.stored is not None
         origin = self.stored.origin
-        if not origin.described():
+        if not origin.made_smaller():
             if rescore is not None:
                 raise InputError(f"--rescore goes with vectors that were made smaller; {origin.name} is full")
             return searcher

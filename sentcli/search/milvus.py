@@ -198,7 +198,7 @@ class MilvusCollection:
     @cached_property
     def origin(self) -> Origin:
         """What the record says about how the vectors were made."""
-        return Origin.of(self.title, self.record.settings)
+        return Origin.named(self.title, self.record.settings)
 
     def count(self, condition: str = "") -> int:
         """Return the number of rows that meet a condition of `filter_of`."""

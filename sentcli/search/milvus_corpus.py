@@ -95,7 +95,7 @@ class MilvusCorpus:
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
-        if self.origin.described():
+        if self.origin.made_smaller():
             vectors = self.origin.fitted(vectors, normalized=bool(self.origin.normalize))
         return self._neighbours(self.collection.nearest(vectors, k, self.condition))
 

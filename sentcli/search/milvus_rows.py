@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, TypeAdapter
 
+from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT, types
 from sentcli.io.json_files import decode
@@ -40,7 +41,7 @@ class Record:
     """What a collection says about itself."""
 
     settings: dict[str, Any]
-    """How the vectors were made, as `Origin` reads it."""
+    """How the vectors were made, as `VectorFacts.recorded`."""
     dimension: Annotated[int, Ge(1), Le(32_768)]
     similarity: Similarity
     columns: dict[str, tuple[str, Annotated[str, AfterValidator(_known)]]]
@@ -78,12 +79,11 @@ class Record:
         """Return what keeps rows of another record out of a collection of this one."""
         own = ("dimension", "similarity", "language", "kind")
         facts: list[tuple[str, Any, Any]] = [(key, getattr(self, key), getattr(other, key)) for key in own]
-        keys = ("model_fingerprint", "pooling", "normalize", "max_length", "prompt", "truncate_dim")
-        facts += [(key, self.settings.get(key), other.settings.get(key)) for key in keys]
         kinds = {name: kind for name, (_, kind) in self.columns.items()}
         others = {name: kind for name, (_, kind) in other.columns.items()}
         facts += [(f"column {name}", kinds.get(name), others.get(name)) for name in {**kinds, **others}]
-        return [f"{name} {there!r} there, {here!r} here" for name, there, here in facts if there != here]
+        made = VectorFacts.read("the record", self.settings).differences(VectorFacts.read("", other.settings))
+        return made + [f"{name} {there!r} there, {here!r} here" for name, there, here in facts if there != here]
 
 
 def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:

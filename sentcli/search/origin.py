@@ -1,4 +1,4 @@
-"""What a directory or a file of vectors says about how they were made, and what can be compared with them."""
+"""The vectors of a directory, a file or a collection: how they were made, and what can be compared with them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.errors import DataError, InputError
+from sentcli.encoder.vector_facts import VectorFacts
+from sentcli.errors import InputError
 from sentcli.io.readers import OnNull
 from sentcli.io.remote_names import is_remote
 from sentcli.model.options import LoadOptions
 from sentcli.search.exact import Vectors
 from sentcli.search.options import Similarity
-from sentcli.smaller import OutputType, Smaller
+from sentcli.smaller import Smaller
 from sentcli.zoo import on_this_machine
 
 
@@ -30,8 +31,8 @@ class EncodedInput:
 
 
 @dataclass(frozen=True)
-class Origin:
-    """How vectors were made: a part of the settings that `encode` keeps with them.
+class Origin(VectorFacts):
+    """How stored vectors were made: a part of the settings that `encode` keeps with them.
 
     These are facts to compare with, and names. A model is only ever loaded by its name as ``-m`` loads it, and refused
     if its fingerprint is another one.
@@ -39,16 +40,6 @@ class Origin:
 
     name: str = ""
     """The directory or file of the vectors."""
-    model: str = ""
-    model_fingerprint: str = ""
-    """See `SentenceEncoder.fingerprint`; empty where nothing is known, as of a ``.npy`` file."""
-    pooling: str | None = None
-    normalize: bool | None = None
-    max_length: int | None = None
-    prompt: str | None = None
-    """The text in front of each document."""
-    output_dtype: OutputType = "float32"
-    truncate_dim: Annotated[int, Field(ge=1)] | None = None
     pca_sha256: str | None = None
     text_field: str = "text"
     id_field: str | None = None
@@ -57,25 +48,9 @@ class Origin:
     """The files of the texts; of a directory, its manifest names them."""
 
     @classmethod
-    def of(cls, name: str, settings: Mapping[str, Any]) -> Origin:
-        """Read the settings of a directory or file, which may be empty.
-
-        Raises:
-            DataError: if they are of another form than those that `encode` writes.
-        """
-        try:
-            return replace(TypeAdapter(cls).validate_python(dict(settings)), name=name)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise DataError(
-                name, f"damaged settings ({place}: {first['msg']}); encode again with --overwrite"
-            ) from error
-
-    @property
-    def known(self) -> bool:
-        """Whether it is known which model made the vectors."""
-        return bool(self.model_fingerprint)
+    def named(cls, name: str, settings: Mapping[str, Any]) -> Origin:
+        """Read the settings of the directory or file with this name, which may be empty; see `VectorFacts.read`."""
+        return replace(cls.read(name, settings), name=name)
 
     def named_model(self) -> str:
         """Return the name of the model that made the vectors.
@@ -146,11 +121,6 @@ class Origin:
         filled_up = self.bits and self.truncate_dim is None
         return np.pad(fitted, ((0, 0), (0, -fitted.shape[1] % 8))) if filled_up else fitted
 
-    def described(self) -> dict[str, Any]:
-        """Return how the vectors were made smaller, for protocols; nothing if they were not."""
-        smaller = {"output_dtype": self.output_dtype, "truncate_dim": self.truncate_dim}
-        return smaller if smaller != {"output_dtype": "float32", "truncate_dim": None} else {}
-
     def check_encoder(self, encoder: SentenceEncoder, document_prompt: str, dimension: int) -> None:
         """Refuse an encoder whose vectors cannot be compared with these.
 
@@ -186,7 +156,7 @@ class Origin:
         Raises:
             InputError: if they were made smaller themselves, or of other files or columns.
         """
-        if full.described() not in ({}, {"output_dtype": "float16", "truncate_dim": None}):
+        if full.made_smaller() not in ({}, {"output_dtype": "float16", "truncate_dim": None}):
             raise InputError(f"--rescore {full.name}: its vectors were made smaller, too; it takes full ones")
         facts = ("inputs", "text_field", "id_field", "on_null")
         mine, others = ([getattr(origin, fact) for fact in facts] for origin in (self, full))

@@ -40,8 +40,6 @@ INDEX = "index.json"
 INDEX_FILE = re.compile(r"rows-\d{10,}-\d{10,}\.faiss")
 TRAINED = "trained.faiss"
 """The trained index without rows, with which further files begin."""
-ENCODER = ("model_fingerprint", "pooling", "normalize", "max_length", "prompt")
-"""The settings that identify the encoder of the vectors."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class IndexManifest(FaissRecipe):
     similarity: Similarity
     dimension: Annotated[int, Ge(1), Le(2**24)]
     encoder: dict[str, Any]
-    """The settings that identify the encoder of the vectors; see `ENCODER`."""
+    """The result of `VectorFacts.of_encoder`."""
     query_prompt: str | None
     """The prompt of the queries; None stands for the model's own."""
     shards: list[str]
@@ -182,24 +180,14 @@ class Store:
         if done != total:
             raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
         inputs = [file for group in manifest.groups for file in group.inputs]
-        origin = Origin.of(in_names(str(folder)), {**manifest.settings, "inputs": inputs})
+        origin = Origin.named(in_names(str(folder)), {**manifest.settings, "inputs": inputs})
         origin.check_numbers(to_search=to_search)
         return cls(folder, manifest, origin)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings of encode, which decide the vectors."""
-        return self.manifest.settings
 
     @property
     def dimension(self) -> int:
         """The dimension of the vectors."""
         return self.manifest.dimension
-
-    @property
-    def encoder(self) -> dict[str, Any]:
-        """The settings that identify the encoder of the vectors."""
-        return {key: self.settings.get(key) for key in ENCODER}
 
     @property
     def vector_digests(self) -> list[str]:
@@ -249,7 +237,7 @@ class Store:
         """
         manifest = IndexManifest.read(self.place(index))
         same = self.vector_digests[: len(manifest.shards)] == manifest.shards
-        if not same or manifest.encoder != self.encoder:
+        if not same or manifest.encoder != self.origin.of_encoder():
             raise InputError(
                 f"{self.folder}: the vectors have changed since the index {index} was built: build it again with "
                 "--overwrite"

@@ -67,7 +67,7 @@ class StoredVectors:
                     )
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
-        origin = Origin.of(str(path), settings)
+        origin = Origin.named(str(path), settings)
         if origin.bits and arrays[0].dtype != np.uint8:
             raise DataError(path, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite")
         return cls(path, Blocks(arrays, signs=origin.signs(arrays[0].shape[1])), origin)

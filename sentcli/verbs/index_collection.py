@@ -13,16 +13,15 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.bounds import one_of
+from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.readers import Block
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
-    from sentcli.search.origin import Origin
     from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
@@ -55,7 +54,7 @@ class CollectionInput:
     doc_prompt: str | None
     load: LoadOptions
 
-    def record(self, settings: dict[str, Any], dimension: int, schema: dict[str, Any]) -> Record:
+    def record(self, facts: VectorFacts, dimension: int, schema: dict[str, Any]) -> Record:
         """Return what the collection will say about itself."""
         from sentcli.io.column_types import name_of
         from sentcli.search.bm25 import LANGUAGE
@@ -63,7 +62,7 @@ class CollectionInput:
 
         kinds = {name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}
         return Record(
-            settings=settings,
+            settings=facts.recorded(),
             dimension=dimension,
             similarity=self.what.similarity,
             columns=fields_of(kinds),
@@ -183,7 +182,9 @@ def _stored(given: CollectionInput) -> CollectionRows | None:
     if encoder is not None:
         prompt = (origin.prompt or "") if given.doc_prompt is None else given.doc_prompt
         origin.check_encoder(encoder, prompt, stored.blocks.dimension)
-    settings = _settings_of(origin, encoder)
+    if not origin.known and encoder is None:
+        raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
+    facts = origin if origin.known or encoder is None else VectorFacts.of(encoder, origin.prompt or "")
 
     def vectors_of(first: int, chosen: Sequence[int]) -> npt.NDArray[np.generic]:
         return stored.blocks.take(np.array(chosen, np.int64) + first)
@@ -202,18 +203,8 @@ def _stored(given: CollectionInput) -> CollectionRows | None:
         return (key for table in stored.rows.tables(["id"]) for key in table["id"].to_pylist())
 
     return CollectionRows(
-        len(stored.rows), given.record(settings, stored.blocks.dimension, stored.rows.schema), ids, blocks
+        len(stored.rows), given.record(facts, stored.blocks.dimension, stored.rows.schema), ids, blocks
     )
-
-
-def _settings_of(origin: Origin, encoder: SentenceEncoder | None) -> dict[str, Any]:
-    """Return how vectors were made, as their directory or file says, or else as the encoder makes them."""
-    if origin.known:
-        keys = ("model", "model_fingerprint", "pooling", "normalize", "max_length", "prompt", "truncate_dim")
-        return {key: getattr(origin, key) for key in keys}
-    if encoder is None:
-        raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
-    return _settings(encoder, origin.prompt or "")
 
 
 def _texts(given: CollectionInput) -> CollectionRows:
@@ -246,14 +237,8 @@ def _texts(given: CollectionInput) -> CollectionRows:
             yield block, encode
         warn_truncated(encoder.spec.max_length, cut, lost, what="rows")
 
-    record = given.record(_settings(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
+    record = given.record(VectorFacts.of(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
     return CollectionRows(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
-
-
-def _settings(encoder: SentenceEncoder, prompt: str) -> dict[str, Any]:
-    facts = encoder.describe()
-    kept = {key: facts[key] for key in ("pooling", "normalize", "max_length")}
-    return {"model": encoder.model, "model_fingerprint": encoder.fingerprint(), **kept, "prompt": prompt}
 
 
 def _write(collection: MilvusCollection, written: CollectionRows) -> dict[str, int]:

@@ -36,7 +36,7 @@ def processes(tiny_bert):
 
 @pytest.fixture
 def thread(encoder):
-    with open_thread(encoder, {}, lambda added: None) as engine:
+    with open_thread(encoder.encode_distinct, {}, lambda added: None) as engine:
         yield engine
 
 

@@ -54,7 +54,7 @@ def corpus(kind, tmp_path, tiny_bert, encoder, invoke):
         settings = {key: facts[key] for key in ("pooling", "normalize", "max_length")}
         settings |= {"model": encoder.model, "model_fingerprint": encoder.fingerprint()}
         frame = pd.DataFrame(ROWS).astype({"year": "Int64"})
-        yield FrameCorpus(frame, unit(encoder.encode(TEXTS)), Origin.of("frame", settings))
+        yield FrameCorpus(frame, unit(encoder.encode(TEXTS)), Origin.named("frame", settings))
         return
     options = CorpusOptions(corpus=str(file))
     if kind in ("directory", "index"):

@@ -28,7 +28,7 @@ def test_every_value_of_the_record_of_a_collection():
         for kind in KINDS:
             try:
                 record = Record.read(json.dumps(changed(tree, place, kind)), "c")
-                Origin.of("c", record.settings)
+                Origin.named("c", record.settings)
                 record.schema()
                 record.differences(RECORD)
             except InputError:

@@ -1,0 +1,82 @@
+"""How vectors were made: what two sets of vectors have to share so that they compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from sentcli.errors import DataError
+from sentcli.smaller import OutputType, Smaller
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+Facts = TypeVar("Facts", bound="VectorFacts")
+SIZE = ("output_dtype", "truncate_dim")
+"""The facts of how vectors were made smaller after they had been encoded."""
+
+
+@dataclass(frozen=True)
+class VectorFacts:
+    """How vectors were made, as directories, files, indexes and collections keep it beside them."""
+
+    model: str = ""
+    """The name that the user gave."""
+    model_fingerprint: str = ""
+    """See `SentenceEncoder.fingerprint`; empty where nothing is known, as of a ``.npy`` file."""
+    pooling: str | None = None
+    normalize: bool | None = None
+    max_length: int | None = None
+    prompt: str | None = None
+    """The text in front of each text."""
+    output_dtype: OutputType = "float32"
+    truncate_dim: Annotated[int, Field(ge=1)] | None = None
+
+    @classmethod
+    def of(cls, encoder: SentenceEncoder, prompt: str, smaller: Smaller | None = None) -> VectorFacts:
+        """Return the facts of vectors that an encoder makes of texts with a prompt in front of each."""
+        smaller, spec = smaller or Smaller(), encoder.spec
+        how = (spec.pooling, spec.normalizes, spec.max_length, prompt)
+        return cls(encoder.model, encoder.fingerprint(), *how, smaller.output_type, smaller.truncate_dim)
+
+    @classmethod
+    def read(cls: type[Facts], title: str, settings: Mapping[str, Any]) -> Facts:
+        """Read what stands beside vectors, which may be nothing; other keys are left out.
+
+        Raises:
+            DataError: if they are of another form than those that `encode` writes.
+        """
+        try:
+            return TypeAdapter(cls).validate_python(dict(settings))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            problem = f"damaged settings ({place}: {first['msg']}); encode again with --overwrite"
+            raise DataError(title, problem) from error
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known which model made the vectors."""
+        return bool(self.model_fingerprint)
+
+    def of_encoder(self) -> dict[str, Any]:
+        """Return the facts that identify the encoder, by which an index knows the vectors that it was built for."""
+        return {name: value for name, value in self.recorded().items() if name not in ("model", *SIZE)}
+
+    def recorded(self) -> dict[str, Any]:
+        """Return all facts for JSON."""
+        return {fact.name: getattr(self, fact.name) for fact in fields(VectorFacts)}
+
+    def made_smaller(self) -> dict[str, Any]:
+        """Return how the vectors were made smaller, for protocols; nothing if they were not."""
+        smaller = {"output_dtype": self.output_dtype, "truncate_dim": self.truncate_dim}
+        return smaller if smaller != {"output_dtype": "float32", "truncate_dim": None} else {}
+
+    def differences(self, other: VectorFacts) -> list[str]:
+        """Return what keeps vectors of other facts from being put beside these; the name of a model may differ."""
+        mine, others = self.recorded(), other.recorded()
+        changed = [name for name in mine if name not in ("model", "output_dtype") and mine[name] != others[name]]
+        return [f"{name} {mine[name]!r} there, {others[name]!r} here" for name in changed]
