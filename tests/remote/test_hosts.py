@@ -94,7 +94,7 @@ def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, n
 
     answer, _ = BAD[name]
     client = httpx2.Client(follow_redirects=True, timeout=5)
-    with client, console.transferring("x") as meter, pytest.raises(SentcliError, match="127.0.0.1"):
+    with client, console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1"):
         fetching.download(client, [host(answer).url], tmp_path / "rows.part", Pin(), meter)
 
 
