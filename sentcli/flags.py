@@ -19,5 +19,9 @@ class Flag:
     """The heading that ``--help`` shows it under."""
     positional: bool = False
     """Whether it is an argument without a name."""
+    needs: str = ""
+    """The names of other arguments, with spaces in between: this one goes with any of them."""
+    excludes: str = ""
+    """The names of other arguments that do not go with this one."""
     lists: Callable[[], None] | None = None
     """Prints the choices; the command calls it and exits if the value is ``list``."""

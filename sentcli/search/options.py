@@ -34,10 +34,10 @@ class SearchOptions:
         query_length: Maximum length of a query in tokens; default: --max-length.
     """
 
-    search: Annotated[str, Flag(metavar="WAY,...")] = "dense"
+    search: Annotated[str, Flag(metavar="WAY,...", excludes="in_domain")] = "dense"
     dense_weight: Annotated[float | None, Ge(0), Le(1)] = None
     language: str | None = None
-    index: Annotated[str | None, Flag(metavar="KIND")] = None
+    index: Annotated[str | None, Flag(metavar="KIND", excludes="in_domain")] = None
     top_k: Annotated[int | None, Ge(1)] = None
     similarity: Similarity | None = None
     query_prompt: Annotated[str | None, Flag(panel="Model")] = None

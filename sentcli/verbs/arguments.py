@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +35,12 @@ class Argument:
     bounds: tuple[Any, ...]
     group: str | None = None
     """The parameter of the function whose dataclass has this argument as a field."""
+
+    @property
+    def option(self) -> str:
+        """The name on the command line: ``--top-k``, ``-m``, or that of an argument without one."""
+        long = f"--{(self.flag.name or self.name).strip('-').replace('_', '-')}"
+        return self.name.upper() if self.flag.positional else "-m" if self.flag.short == "-m" else long
 
     @property
     def reads_files(self) -> bool:
@@ -67,6 +73,22 @@ def bound_arguments(
         raise TypeError(f"{function.__name__}() {error}; help(sentcli.{function.__name__}) lists all") from None
     bound.apply_defaults()
     return bound.arguments
+
+
+def check_rules(arguments: Sequence[Argument], values: Mapping[str, Any]) -> None:
+    """Refuse arguments that need others, or that do not go with them, by their flags.
+
+    Raises:
+        InputError: which names both.
+    """
+    by_name = {argument.name: argument for argument in arguments}
+    given = {name for name, argument in by_name.items() if values[name] not in (None, False, [], argument.default)}
+    for argument in (by_name[name] for name in by_name if name in given):
+        needed = argument.flag.needs.split()
+        if needed and not given & set(needed):
+            raise InputError(f"{argument.option} goes with {' or '.join(by_name[name].option for name in needed)}")
+        if other := next((name for name in argument.flag.excludes.split() if name in given), None):
+            raise InputError(f"{argument.option} and {by_name[other].option}: give one of them")
 
 
 def checked(argument: Argument, value: Any) -> Any:

@@ -25,7 +25,7 @@ from annotated_types import Ge, Le
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.flags import Flag
-from sentcli.verbs.arguments import Argument, Group, alternatives, bound_arguments, checked
+from sentcli.verbs.arguments import Argument, Group, alternatives, bound_arguments, check_rules, checked
 from sentcli.verbs.docstrings import docstring
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "verb"]
@@ -73,6 +73,7 @@ class Verb:
 
         values = public_arguments(values)
         common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
+        check_rules(self.arguments, {**vars(common), **values})
         _check_outputs(common, values)
         for name, defaults in self.groups.items():
             fields = {a.name: values.pop(a.name) for a in self.arguments if a.group == name}

@@ -87,7 +87,7 @@ def encode(
     prompt_name: Annotated[str | None, Flag(panel="Model")] = None,
     prompt: Annotated[str | None, Flag(panel="Model")] = None,
     options: Annotated[LoadOptions, Group("Model")] = LoadOptions(),
-    devices: Annotated[str | None, Flag(metavar="A,B", panel="Model")] = None,
+    devices: Annotated[str | None, Flag(metavar="A,B", panel="Model", excludes="device ray")] = None,
     batch_tokens: Annotated[int | None, Ge(1), Flag(panel="Model")] = None,
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
@@ -136,9 +136,7 @@ def encode(
     if not inputs or output is None or model is None:
         missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"
         raise InputError(f"missing {missing}; see sentcli encode --help")
-    if devices is not None and options.device != "auto":
-        raise InputError("--device and --devices: give one of them")
-    _check_cluster(cluster.ray, devices, output)
+    _check_cluster(cluster.ray, output)
     names = parse_devices(devices) if devices is not None else []
     share = ShardShare.parse(writing.shard) if writing.shard is not None else ShardShare()
     resume, append = writing.resume, writing.append
@@ -196,15 +194,13 @@ def encode(
     return outcome.finish(_results(summary))
 
 
-def _check_cluster(address: str | None, devices: str | None, output: str) -> None:
-    """Refuse options that do not go with ``--ray``, or a cluster that does not answer."""
+def _check_cluster(address: str | None, output: str) -> None:
+    """Refuse an output that does not go with ``--ray``, or a cluster that does not answer."""
     from sentcli.cluster import check_address
     from sentcli.io.writers import output_kind
 
     if address is None:
         return
-    if devices is not None:
-        raise InputError("--devices and --ray: give one of them; with --ray, --workers says how many processes")
     if output_kind(output) != "directory":
         raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
     check_address(address)

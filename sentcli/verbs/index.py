@@ -80,11 +80,8 @@ def index(
     if database.to is not None:
         from sentcli.verbs.index_collection import CollectionInput, index_collection
 
-        _check_database(what, output, query_prompt, text, cluster, check=check)
         given = CollectionInput(inputs, what, model, text, doc_prompt, options)
         return index_collection(given, database, overwrite=overwrite)
-    if database != DatabaseOptions():
-        raise InputError("--collection and --prune go with --to milvus:URI")
     directory = local_path(inputs[0]) if len(inputs) == 1 else Path()
     folder = directory if len(inputs) == 1 and directory.is_dir() else None
     _check_usage(folder, output, model, what.queries, text, check=check)
@@ -164,25 +161,6 @@ def _request(
     require_bm25s()
     check_language(what.language or LANGUAGE)
     return None
-
-
-def _check_database(
-    what: IndexOptions,
-    output: Path | None,
-    query_prompt: str | None,
-    text: TextOptions,
-    cluster: ClusterOptions,
-    *,
-    check: bool,
-) -> None:
-    """Refuse options of indexes that stand beside the vectors."""
-    others = {
-        **{"--set": what.set, "--queries": what.queries, "--file-rows": what.file_rows, "-o": output},
-        **{"--query-prompt": query_prompt, "--append": text.append, "--check": check},
-        "--ray": cluster.ray,
-    }
-    if wrong := [name for name, value in others.items() if value]:
-        raise InputError(f"{wrong[0]} does not go with --to: the rows and the index are in the database")
 
 
 def _check_ray(address: str | None, kind: str, folder: str | None) -> None:

@@ -48,6 +48,10 @@ class TextOptions:
     append: bool = False
 
 
+BESIDE_VECTORS = "set queries file_rows output query_prompt append check ray"
+"""The options of an index that stands beside the vectors, and not in a database with the rows."""
+
+
 @dataclass(frozen=True)
 class DatabaseOptions:
     """A collection of Milvus that the corpus is written into.
@@ -59,9 +63,9 @@ class DatabaseOptions:
         prune: Delete rows of the collection that are not in INPUT.
     """
 
-    to: Annotated[str | None, Flag(metavar="milvus:URI")] = None
-    collection: Annotated[str | None, Flag(metavar="NAME")] = None
-    prune: bool = False
+    to: Annotated[str | None, Flag(metavar="milvus:URI", excludes=BESIDE_VECTORS)] = None
+    collection: Annotated[str | None, Flag(metavar="NAME", needs="to")] = None
+    prune: Annotated[bool, Flag(needs="to")] = False
 
 
 def recall_table(kind: str, measured: dict[str, Any]) -> Table:

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from annotated_doc import Doc
 from annotated_types import Ge
 
-from sentcli.errors import InputError
 from sentcli.verbs.declaration import Flag
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
@@ -42,14 +41,13 @@ class ClusterOptions:
     """
 
     ray: Annotated[str | None, Flag(metavar="local|auto|HOST:PORT")] = None
-    workers: Annotated[int | None, Ge(1)] = None
-    cpus_per_worker: Annotated[int | None, Ge(1)] = None
-    gpus_per_worker: Annotated[float | None, Ge(0)] = None
+    workers: Annotated[int | None, Ge(1), Flag(needs="ray")] = None
+    cpus_per_worker: Annotated[int | None, Ge(1), Flag(needs="ray")] = None
+    gpus_per_worker: Annotated[float | None, Ge(0), Flag(needs="ray")] = None
 
-    def __post_init__(self) -> None:
-        numbers = (self.workers, self.cpus_per_worker, self.gpus_per_worker)
-        if self.ray is None and any(number is not None for number in numbers):
-            raise InputError("--workers, --cpus-per-worker and --gpus-per-worker go with --ray")
+
+FOUND_BEFORE = "model search index similarity query_prompt doc_prompt query_length max_length pooling"
+"""What ``--from-run`` leaves no choice of."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +64,10 @@ class SetOptions:
     """
 
     beir: Annotated[list[Path] | None, Flag(metavar="DIR|NAME")] = None
-    split: str | None = None
-    run: Annotated[Path | None, Flag(metavar="FILE")] = None
-    from_run: Annotated[list[Path] | None, Flag(metavar="FILE")] = None
-    per_query: Annotated[Path | None, Flag(metavar="FILE")] = None
+    split: Annotated[str | None, Flag(needs="beir")] = None
+    run: Annotated[Path | None, Flag(metavar="FILE", needs="beir", excludes="from_run")] = None
+    from_run: Annotated[list[Path] | None, Flag(metavar="FILE", needs="beir", excludes=FOUND_BEFORE)] = None
+    per_query: Annotated[Path | None, Flag(metavar="FILE", needs="beir")] = None
 
 
 @dataclass(frozen=True)
@@ -83,8 +81,10 @@ class PairOptions:
     """
 
     in_domain: Annotated[str | None, Flag(metavar="FILE")] = None
-    exclude: Literal["equal-text-except-gold", "own", "equal-text", "s2-only"] = "equal-text-except-gold"
-    pair_fields: Annotated[str | None, Flag(metavar="A,B[,SCORE]")] = None
+    exclude: Annotated[Literal["equal-text-except-gold", "own", "equal-text", "s2-only"], Flag(needs="in_domain")] = (
+        "equal-text-except-gold"
+    )
+    pair_fields: Annotated[str | None, Flag(metavar="A,B[,SCORE]", needs="in_domain")] = None
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,15 @@ class CorpusOptions:
     """
 
     corpus: Annotated[str | None, Flag(metavar="FILE|DIR|milvus:URI")] = None
-    collection: Annotated[str | None, Flag(metavar="NAME")] = None
-    query: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
-    like: Annotated[list[str] | None, Flag(metavar="ID")] = None
-    queries: Annotated[str | None, Flag(metavar="FILE")] = None
-    query_format: Format | None = None
-    texts: Annotated[str | None, Flag(metavar="FILE")] = None
-    rescore: Annotated[str | None, Flag(metavar="FILE|DIR")] = None
-    text_field: str = "text"
-    id_field: str | None = None
-    where: Annotated[str | None, Flag(metavar="CONDITION")] = None
-    count_by: Annotated[str | None, Flag(metavar="COLUMN")] = None
-    hits: Annotated[str | None, Flag(metavar="FILE")] = None
+    collection: Annotated[str | None, Flag(metavar="NAME", needs="corpus")] = None
+    query: Annotated[list[str] | None, Flag(metavar="TEXT", needs="corpus")] = None
+    like: Annotated[list[str] | None, Flag(metavar="ID", needs="corpus", excludes="query queries")] = None
+    queries: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+    query_format: Annotated[Format | None, Flag(needs="queries")] = None
+    texts: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+    rescore: Annotated[str | None, Flag(metavar="FILE|DIR", needs="corpus")] = None
+    text_field: Annotated[str, Flag(needs="corpus")] = "text"
+    id_field: Annotated[str | None, Flag(needs="corpus")] = None
+    where: Annotated[str | None, Flag(metavar="CONDITION", needs="corpus")] = None
+    count_by: Annotated[str | None, Flag(metavar="COLUMN", needs="corpus")] = None
+    hits: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None

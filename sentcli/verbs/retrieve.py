@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from annotated_doc import Doc
 
@@ -85,39 +85,17 @@ def _check_combination(
             "give --beir DIR to score a set, --in-domain FILE to score pairs, or --corpus FILE with --query TEXT to "
             f"search{several}"
         )
-    fused, weighted = search.search != "dense", "weighted" in search.search
-    other_rule = pairs.exclude != PairOptions().exclude
-    rules: list[tuple[str, Any, dict[str, Any]]] = [
-        ("--beir", sets.beir, {"--split": sets.split} | _flags(sets, "run", "from_run", "per_query")),
-        (
-            "--corpus",
-            corpus.corpus,
-            _flags(corpus, "texts", "rescore", "query", "like", "queries", "hits", "id_field", "where")
-            | _flags(corpus, "count_by", "collection"),
-        ),
-        ("--queries", corpus.queries, _flags(corpus, "query_format")),
-        ("--in-domain", pairs.in_domain, {"--pair-fields": pairs.pair_fields, "--exclude": other_rule}),
-        ("--beir or --corpus", not pairs.in_domain, {"--index": search.index, "--search": fused}),
-        ("--search bm25, rrf or weighted", fused, _flags(search, "language")),
-        ("--search weighted", weighted, {"--dense-weight": search.dense_weight is not None}),
+    if search.language is not None and not search.by_words:
+        raise InputError("--language goes with --search bm25, rrf or weighted")
+    if search.dense_weight is not None and "weighted" not in search.ways:
+        raise InputError("--dense-weight goes with --search weighted")
+    of_model: list[tuple[str, object]] = [
+        ("-m", models or None),
+        ("--index", search.index),
+        ("--similarity", search.similarity),
     ]
-    for name, condition, flags in rules:
-        if not condition and (wrong := [flag for flag, value in flags.items() if value]):
-            raise InputError(f"{wrong[0]} goes with {name}")
-    if sets.from_run and fused:
-        raise InputError("--from-run scores what was found before; --search does not go with it")
-    reason = ""
-    if sets.from_run:
-        reason = "--from-run scores what was found before"
-    elif search.ways == ["bm25"]:
-        reason = "--search bm25 needs no model"
-    model_flags = {"-m": models or None}
-    model_flags |= _flags(search, "index", "similarity", "query_prompt", "doc_prompt", "query_length")
-    model_flags |= _flags(options, "max_length", "pooling") | {"--run": sets.run if sets.from_run else None}
-    if reason and (wrong := [flag for flag, value in model_flags.items() if value is not None]):
-        raise InputError(f"{reason}; {wrong[0]} does not go with it")
-
-
-def _flags(options: Any, *names: str) -> dict[str, Any]:
-    """Return the values of some options by the names of their flags."""
-    return {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
+    of_model += [("--query-prompt", search.query_prompt), ("--doc-prompt", search.doc_prompt)]
+    of_model += [("--query-length", search.query_length), ("--max-length", options.max_length)]
+    of_model += [("--pooling", options.pooling)]
+    if not search.by_vectors and (wrong := [flag for flag, value in of_model if value is not None]):
+        raise InputError(f"--search bm25 needs no model; {wrong[0]} does not go with it")

@@ -187,8 +187,6 @@ def _check_usage(asked: CorpusSearch, *, overwrite: bool) -> None:
         raise InputError(f"{len(asked.models)} models (-m); searching takes one")
     if not asked.has_queries and options.count_by is None and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError("--corpus needs a --query TEXT, --queries FILE, --like ID, or --count-by COLUMN")
-    if options.like and (options.query or options.queries is not None):
-        raise InputError("--like and --query: give one of them")
     if options.rescore is not None and search.ways == ["bm25"]:
         raise InputError("--rescore compares vectors; --search bm25 has none")
     if options.corpus == "-" and options.queries == "-":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import Models, PairFields
+from sentcli.verbs.options import Models
 from sentcli.verbs.scoring import Evaluation, ScoringOptions, names
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def sts_eval(
     model: Models,
     data: Path | None = None,
     pairs: Annotated[list[str] | None, Flag(metavar="FILE")] = None,
-    pair_fields: PairFields = None,
+    pair_fields: Annotated[str | None, Flag(metavar="A,B[,C]", needs="pairs")] = None,
     tasks: str | None = None,
     split: Split = "test",
     aggregation: Aggregation = "all",
@@ -70,8 +70,6 @@ def sts_eval(
     from sentcli.evaluation.score_kinds import SIMILARITY
 
     draws = significance.DRAWS if intervals else 0
-    if pair_fields is not None and not pairs:
-        raise InputError("--pair-fields goes with --pairs")
     own_subsets = _own_subsets(pairs or [], pair_fields)
     chosen = _tasks(data, own_subsets, names(tasks), split, aggregation, regression=regression, draws=draws)
     published = scoring.published(SIMILARITY, [task.name for task in chosen])

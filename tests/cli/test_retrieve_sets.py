@@ -434,17 +434,17 @@ def test_runs_are_scored_and_compared(make_random, retrieve, invoke, tiny_bert, 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--from-run", "r.trec", "-m", "minilm"], "-m does not go with it"),
-        (["--from-run", "r.trec", "--search", "bm25"], "--search does not go with it"),
+        (["--from-run", "r.trec", "-m", "minilm"], "--from-run and -m"),
+        (["--from-run", "r.trec", "--search", "bm25"], "--from-run and --search"),
         (["--from-run", "none.trec"], "no such file: none.trec"),
         ([], "--search dense needs a model (-m); bm25 needs none"),
         (["--search", "bm25,rrf"], "--search rrf needs a model (-m)"),
         (["--search", "bm25", "-m", "minilm"], "--search bm25 needs no model"),
         *(
-            (["--search", "bm25", option, value], f"--search bm25 needs no model; {option} does not go with it")
+            (["--search", "bm25", option, value], f"--search bm25 needs no model; {option}")
             for option, value in OF_MODEL
         ),
-        *((["--from-run", "r.trec", option, value], f"{option} does not go with it") for option, value in OF_MODEL),
+        *((["--from-run", "r.trec", option, value], f"--from-run and {option}") for option, value in OF_MODEL),
         (["-m", "a", "--run", "{o}", "--per-query", "{o}"], "o would replace the run"),
         (["--from-run", "{o}", "--per-query", "{o}", "--overwrite"], "o would replace the run"),
         (["--search", "bm25", "--per-query", "{o}", "--json", "{o}"], "o would replace"),
