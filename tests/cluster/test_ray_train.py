@@ -160,7 +160,7 @@ def test_ended_runs_need_a_cluster_and_scores(invoke, exported, text, tmp_path):
         (["--ray", "local"], "--ray makes the runs of --seeds or --sweep"),
         (["--ray", "local", "--seeds", "1,2", "--log-to", "tensorboard"], "--ray and --log-to"),
         (["--ray", "127.0.0.1:1", "--seeds", "1,2"], "--ray 127.0.0.1:1 does not answer"),
-        (["--workers", 2, "--seeds", "1,2"], "go with --ray"),
+        (["--workers", 2, "--seeds", "1,2"], "goes with --ray"),
     ],
 )
 def test_usage(invoke, exported, text, tmp_path, options, words):
