@@ -40,7 +40,10 @@ NAME = (0.4, 0.07)
 """Width and height of a name beside a point, as shares of the axes."""
 
 
-@verb("geometry")
+@verb(
+    "geometry",
+    common="paths output model positives_above sts pooling backend data pairs split texts limit overwrite json",
+)
 def geometry(
     output: shared.Output,
     paths: Annotated[list[Path] | None, Flag(metavar="[PATH]...", positional=True)] = None,
