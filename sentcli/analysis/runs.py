@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le
+from annotated_types import Ge
 from pydantic import BaseModel, StrictInt
 
 from sentcli.errors import InputError
