@@ -255,24 +255,25 @@ def _hubs(rows: dict[str, dict[str, Any]]) -> Table:
 
 
 def _scatter(frame: pd.DataFrame) -> Figure:
-    data = frame[["model", "uniformity", "alignment", "sts_average"]]
-    scored = data["sts_average"].notna()
+    heads = {"model": "series", "uniformity": "x", "alignment": "y", "sts_average": "value"}
+    title = "Alignment against uniformity"
+    data = frame[[*heads]].rename(columns=heads).assign(panel=title)
+    scored = data["value"].notna()
     about = "; ".join(
-        f"{row.model}: alignment {row.alignment:.3f}, uniformity {row.uniformity:.3f}"
-        + (f", STS {row.sts_average:.2f}" if has_score else "")
+        f"{row.series}: alignment {row.y:.3f}, uniformity {row.x:.3f}" + (f", STS {row.value:.2f}" if has_score else "")
         for row, has_score in zip(data.itertuples(), scored, strict=True)
     )
 
     def draw(axes: Axes) -> None:
         look: dict[str, Any] = {"s": 60, "edgecolors": style.INK, "linewidths": 0.6}
-        look |= {"c": data["sts_average"].astype(float)} if scored.all() else {"color": style.colour(0)}
-        dots = axes.scatter(data["uniformity"], data["alignment"], **look)
+        look |= {"c": data["value"].astype(float)} if scored.all() else {"color": style.colour(0)}
+        dots = axes.scatter(data["x"], data["y"], **look)
         if scored.all():
             style.colour_bar(axes, dots, "STS average (Spearman × 100)")
-        _names(axes, list(data["uniformity"]), list(data["alignment"]), list(data["model"]))
+        _names(axes, list(data["x"]), list(data["y"]), list(data["series"]))
         axes.set(title="Lower left is better", xlabel=UNIFORMITY, ylabel=ALIGNMENT)
 
-    return Figure("alignment-uniformity", "Alignment against uniformity", (draw,), data, about)
+    return Figure("alignment-uniformity", title, {title: draw}, data, about)
 
 
 def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None:
@@ -309,9 +310,10 @@ def _spectrum(frame: pd.DataFrame) -> Figure:
         part = pd.DataFrame({"series": row.model, "x": shares.index + 1, "y": shares})
         parts.append(part[shares > 1e-4])
         words.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(values)}")
-    data, title = pd.concat(parts), "Singular values of the centred vectors"
+    title = "Singular values of the centred vectors"
+    data = pd.concat(parts).assign(panel=title)
     axes = {"xlabel": "direction, largest first", "ylabel": "singular value / largest", "yscale": "log"}
-    panels = style.line_panels(data.assign(panel=title), {title: axes}, list(frame["model"]), markers=False)
+    panels = style.line_panels(data, {title: axes}, list(frame["model"]))
     return Figure("spectrum", title, panels, data, "; ".join(words))
 
 

@@ -199,14 +199,11 @@ def _figure(maps: Maps) -> Figure:
     note = f"Colour and marker: {'cluster of the vectors (k-means)' if labels is None else labels.name}"
     if labels is None:
         note += ", the same in all panels where they share texts enough; words: what sets a cluster apart"
-    panels = [partial(_draw, name, frame, places.get(name)) for name, frame in dots.items()]
+    panels = {name: partial(_draw, name, frame, places.get(name)) for name, frame in dots.items()}
     by_panel = [frame.assign(panel=name) for frames in (dots, places) for name, frame in frames.items()]
     columns = ["panel", "series", "x", "y", "label", "id", "text", "cluster", "cluster_name"]
     data = pd.concat(by_panel).reindex(columns=columns).astype({"cluster": "Int64"})
-    points = pd.concat([frame.assign(panel=number) for number, frame in enumerate(dots.values())])
-    points = points.assign(group=points["series"], text=points["id"] + ": " + points["text"])
-    points = points[["panel", "x", "y", "group", "text"]]
-    return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, points, size=(4.6, 4.375))
+    return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, size=(4.6, 4.375))
 
 
 def _dots(map_: Map, read: MapTexts, labels: pd.Series | None) -> pd.DataFrame:
@@ -221,7 +218,8 @@ def _dots(map_: Map, read: MapTexts, labels: pd.Series | None) -> pd.DataFrame:
         groups = labels.cat.codes.to_numpy()
         titles = {i: name or "(none)" for i, name in enumerate(labels.cat.categories)}
     x, y = map_.layout.positions.T
-    frame = pd.DataFrame({"group": groups, "x": x, "y": y, "label": read.texts, "id": read.ids, "text": read.texts})
+    frame = pd.DataFrame({"group": groups, "x": x, "y": y, "id": read.ids, "text": read.texts})
+    frame["label"] = frame["id"] + ": " + frame["text"]
     clusters = pd.Series(map_.groups)
     frame = frame.assign(cluster=clusters + 1, cluster_name=clusters.map(names), series=frame["group"].map(titles))
     return frame.sort_values("group", kind="stable")
