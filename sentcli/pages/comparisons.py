@@ -109,6 +109,9 @@ def not_compared(table: ScoreTable) -> list[str]:
     """Return a sentence on the systems that lack samples for their comparison, if there are any."""
     columns = table.columns
     lacking = [s.label for s in table.systems if not any(s.samples(c, columns) is not None for c in columns)]
+    if files := dict.fromkeys(scores.draws_file for scores in table.models if scores.draws_file):
+        apart = f"Their samples (draws) are in {', '.join(files)}; score again without --draws."
+        return [f"Not compared: {', '.join(lacking)}. {apart}"] if len(table.systems) > 1 else []
     if not (lacking and _has_groups(table)):
         return []
     return [
