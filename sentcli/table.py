@@ -19,7 +19,7 @@ MOST_DIGITS = 4
 """The most digits behind the point of a score that is told apart from another one."""
 
 
-def telling(values: Iterable[float | None], digits: int) -> str:
+def format_apart(values: Iterable[float | None], digits: int) -> str:
     """Return the format of scores, with more digits than `digits`, up to four, if these show different ones alike."""
     known = [value for value in values if value is not None]
     shown = {i: len({f"{value:.{i}f}" for value in known}) for i in range(digits, max(digits, MOST_DIGITS) + 1)}

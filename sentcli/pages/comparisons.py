@@ -11,7 +11,7 @@ from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
-from sentcli.table import MINUS, MISSING, Table, telling
+from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
 
@@ -209,8 +209,7 @@ def _of_runs(table: ScoreTable) -> Table | None:
     heads = ("only this right", "only the other right") if mcnemar else ("95 % from", "to")
     test = "McNemar's exact test" if mcnemar else f"paired bootstrap of the {table.kind.sampled}"
     note = f"p: {test}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
-    pattern = max(telling((row[3], 0.0), table.kind.digits) for row in rows)
-    signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{pattern}")
+    signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.finest}")
     return Table(
         f"{table.title}: difference of scores",
         ["model", "less", "task", "difference", *heads, "p"],

@@ -11,7 +11,7 @@ from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
 from sentcli.pages.systems import System
-from sentcli.table import MISSING, Table, telling
+from sentcli.table import MISSING, Table, format_apart
 
 SHORT = {
     **{"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."},
@@ -53,7 +53,12 @@ class ScoreTable:
 
     def format_of(self, column: str) -> str:
         """Return the format of the scores of a task or the average, with the digits that tell its systems apart."""
-        return telling((system.spread(column, self.columns)[0] for system in self.systems), self.kind.digits)
+        return format_apart((system.spread(column, self.columns)[0] for system in self.systems), self.kind.digits)
+
+    @property
+    def finest(self) -> str:
+        """The format of a task's scores that has the most digits, for tables of several metrics."""
+        return max(map(self.format_of, self.tasks), default=self.format)
 
     @property
     def tasks(self) -> list[str]:
@@ -200,8 +205,7 @@ def subset_table(table: ScoreTable) -> Table | None:
     labels = [scores.label for scores in table.models]
     rows = [[short(task), name, *(values.get(i) for i in range(len(labels)))] for (task, name), values in cells.items()]
     title = f"{table.title}: {protocols.axis(table.models[0])} of each subset"
-    pattern = max(telling(values.values(), table.kind.digits) for values in cells.values())
-    return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, pattern))
+    return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, table.finest))
 
 
 def measure_table(table: ScoreTable) -> Table | None:
@@ -227,12 +231,7 @@ def measure_table(table: ScoreTable) -> Table | None:
         for metric, interval in task.intervals.items()
         if metric in keys
     }
-    values: dict[str, dict[str, list[float]]] = {}
-    for _, task in tasks:
-        for key in [key for key in keys if key in task.metrics]:
-            values.setdefault(titles[key], {}).setdefault(task.task, []).append(task.metrics[key])
-    digits = table.kind.digits
-    formats = {title: max(telling(each, digits) for each in by_task.values()) for title, by_task in values.items()}
+    formats = {titles[key]: table.finest for key in keys if any(key in task.metrics for _, task in tasks)}
     formats |= {"squared error": ".4f"} if "squared error" in formats else {}
     scale = "times 100" if table.kind.highest > 1 else "from 0 to 1"
     scale += ", as BEIR prints it" if table.kind is RETRIEVAL else ""

@@ -34,18 +34,12 @@ def parsed(data: bytes, path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             if line.strip():
-                records.append(_record(line))
+                record = decode(line.decode())
+                MetricsLine.model_validate(record)
+                records.append(record)
         except ValueError as error:
             if number == len(lines):
                 break
-            raise DataError(path, f"not a line of a training run: {error}", line=number) from error
+            problem = problem_of(MetricsLine, error) if isinstance(error, ValidationError) else error
+            raise DataError(path, f"not a line of a training run: {problem}", line=number) from error
     return records
-
-
-def _record(line: bytes) -> dict[str, Any]:
-    record = decode(line.decode())
-    try:
-        MetricsLine.model_validate(record)
-    except ValidationError as error:
-        raise ValueError(problem_of(MetricsLine, error)) from error
-    return dict(record)

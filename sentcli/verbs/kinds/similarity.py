@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Values = npt.NDArray[np.float64]
 
-GOLD, COSINE = "gold score", "cosine"
+GOLD, COSINE, MEAN = "gold score", "cosine", "mean and standard deviation of a bin"
 RIDGE = 0.9
 """Height of the highest density; the baselines of two densities are 1 apart."""
 FEATURES = {
@@ -221,7 +221,7 @@ class GoldPairs:
             own = bins[(bins["model"] == name) & (bins["pairs"] > 0)]
             mean, spread = own["mean"], own["deviation"].fillna(0.0)
             line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
-            lines[name] = pd.DataFrame({"panel": name, "series": "mean and standard deviation of a bin", **line})
+            lines[name] = pd.DataFrame({"panel": name, "series": MEAN, **line})
             about.append(
                 f"{name}: Spearman {self.results[name]['spearman']:.2f}, mean cosine rises from {mean.iloc[0]:.2f} at "
                 f"gold {own['bin'].iloc[0]} to {mean.iloc[-1]:.2f} at {own['bin'].iloc[-1]}"
@@ -229,10 +229,8 @@ class GoldPairs:
         ends = style.limits(*self.cosines.values())
 
         def draw(name: str, axes: Axes) -> None:
-            line = lines[name]
             axes.scatter(self.gold, self.cosines[name], **style.dots(0, len(self.gold)))
-            axes.fill_between(line["x"], line["low"], line["high"], color=style.colour(1), alpha=0.2, linewidth=0)
-            axes.plot(line["x"], line["y"], **style.line(1))
+            style.lines(axes, lines[name], ["gold", MEAN])
             title = f"{name} (Spearman {self.results[name]['spearman']:.1f})"
             axes.set(title=title, xlabel=GOLD, ylabel=COSINE, ylim=ends)
 
