@@ -131,6 +131,7 @@ def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
     if not {"panel", "series", "x", "y"} <= set(figure.data):
         return []
     own, axes = figure.data[figure.data["panel"] == panel], canvas.subfigs[0].axes[0]
+    own = own.dropna(subset="id") if "id" in own else own  # without an id are the places of names in a map
     positions: Any = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
     places = [*zip(positions, own["y"].astype(float), strict=True)]
     pixels: Any = axes.transData.transform(places) if places else []
@@ -147,7 +148,9 @@ def _words(row: dict[str, Any]) -> tuple[str, str]:
     number = {key: f"{value:.6g}" for key, value in row.items() if isinstance(value, int | float) and value == value}
     band = f" ({number['low']} to {number['high']})" if {"low", "high"} <= number.keys() else ""
     text = row["label"] if isinstance(row.get("label"), str) else f"{number.get('x', row['x'])}: {number['y']}{band}"
-    return text, f"{row['series']}: {number['value']}" if "value" in number else str(row["series"])
+    value = f": {number['value']}" if "value" in number else ""
+    group = row["group"] if isinstance(row.get("group"), str) else f"{row['series']}{value}"
+    return f"{row['id']}: {text}" if "id" in row else text, group
 
 
 def _adapted(svg: str) -> str:

@@ -90,8 +90,8 @@ def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Doubles]], 
     parts = []
     for panel, (unit, values) in grids.items():
         layer, head = np.indices(values.shape).reshape(2, -1) + 1
-        columns = {"panel": panel, "series": unit, "x": head, "y": layer, "value": values.ravel()}
-        parts.append(pd.DataFrame(columns))
+        columns = {"panel": panel, "series": unit, "layer": layer, "head": head, "value": values.ravel()}
+        parts.append(pd.DataFrame({**columns, "x": head, "y": layer}))
     data = pd.concat(parts)
     ends = data.groupby("series")["value"].agg(["min", "max"])
 

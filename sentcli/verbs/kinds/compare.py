@@ -176,7 +176,8 @@ class ComparedNeighbours:
         titles = ("Texts by shared neighbours", "Mean cosine of the neighbours")
         line = pd.DataFrame({"panel": titles[0], "series": "texts", "x": range(k + 1), "y": shares})
         place = {"x": first, "y": second, "value": compared.shared, "label": self.texts}
-        dots = pd.DataFrame({"panel": titles[1], "series": "shared neighbours", **place})
+        groups = [f"{count} of {k} shared" for count in compared.shared]
+        dots = pd.DataFrame({"panel": titles[1], "series": "texts", **place, "group": groups})
 
         def histogram(axes: Axes) -> None:
             axes.plot(line["x"], line["y"], **style.line(0))

@@ -255,22 +255,23 @@ def _hubs(rows: dict[str, dict[str, Any]]) -> Table:
 
 
 def _scatter(frame: pd.DataFrame) -> Figure:
-    heads = {"model": "series", "uniformity": "x", "alignment": "y", "sts_average": "value"}
-    title = "Alignment against uniformity"
-    data = frame[[*heads]].rename(columns=heads).assign(panel=title)
-    scored = data["value"].notna()
+    data, title = frame[["model", "uniformity", "alignment", "sts_average"]], "Alignment against uniformity"
+    place = {"panel": title, "series": data["model"], "x": data["uniformity"], "y": data["alignment"]}
+    data = data.assign(**place, value=data["sts_average"])
+    scored = data["sts_average"].notna()
     about = "; ".join(
-        f"{row.series}: alignment {row.y:.3f}, uniformity {row.x:.3f}" + (f", STS {row.value:.2f}" if has_score else "")
+        f"{row.model}: alignment {row.alignment:.3f}, uniformity {row.uniformity:.3f}"
+        + (f", STS {row.sts_average:.2f}" if has_score else "")
         for row, has_score in zip(data.itertuples(), scored, strict=True)
     )
 
     def draw(axes: Axes) -> None:
         look: dict[str, Any] = {"s": 60, "edgecolors": style.INK, "linewidths": 0.6}
-        look |= {"c": data["value"].astype(float)} if scored.all() else {"color": style.colour(0)}
-        dots = axes.scatter(data["x"], data["y"], **look)
+        look |= {"c": data["sts_average"].astype(float)} if scored.all() else {"color": style.colour(0)}
+        dots = axes.scatter(data["uniformity"], data["alignment"], **look)
         if scored.all():
             style.colour_bar(axes, dots, "STS average (Spearman × 100)")
-        _names(axes, list(data["x"]), list(data["y"]), list(data["series"]))
+        _names(axes, list(data["uniformity"]), list(data["alignment"]), list(data["model"]))
         axes.set(title="Lower left is better", xlabel=UNIFORMITY, ylabel=ALIGNMENT)
 
     return Figure("alignment-uniformity", title, {title: draw}, data, about)

@@ -218,8 +218,7 @@ def _dots(map_: Map, read: MapTexts, labels: pd.Series | None) -> pd.DataFrame:
         groups = labels.cat.codes.to_numpy()
         titles = {i: name or "(none)" for i, name in enumerate(labels.cat.categories)}
     x, y = map_.layout.positions.T
-    frame = pd.DataFrame({"group": groups, "x": x, "y": y, "id": read.ids, "text": read.texts})
-    frame["label"] = frame["id"] + ": " + frame["text"]
+    frame = pd.DataFrame({"group": groups, "x": x, "y": y, "label": read.texts, "id": read.ids, "text": read.texts})
     clusters = pd.Series(map_.groups)
     frame = frame.assign(cluster=clusters + 1, cluster_name=clusters.map(names), series=frame["group"].map(titles))
     return frame.sort_values("group", kind="stable")

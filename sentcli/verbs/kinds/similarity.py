@@ -214,10 +214,11 @@ class GoldPairs:
         import pandas as pd
 
         texts = [f"{first} | {second}" for first, second in zip(self.first, self.second, strict=True)]
+        groups = [f"gold {score:g}" for score in self.gold]
         dots, lines, about = [], {}, []
         for name, cosines in self.cosines.items():
-            pairs = {"x": self.gold, "y": cosines, "value": self.gold}
-            dots.append(pd.DataFrame({"panel": name, "series": "gold", **pairs, "label": texts}))
+            pairs = {"x": self.gold, "y": cosines, "label": texts, "group": groups}
+            dots.append(pd.DataFrame({"panel": name, "series": "pairs", **pairs}))
             own = bins[(bins["model"] == name) & (bins["pairs"] > 0)]
             mean, spread = own["mean"], own["deviation"].fillna(0.0)
             line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
@@ -230,7 +231,7 @@ class GoldPairs:
 
         def draw(name: str, axes: Axes) -> None:
             axes.scatter(self.gold, self.cosines[name], **style.dots(0, len(self.gold)))
-            style.lines(axes, lines[name], ["gold", MEAN])
+            style.lines(axes, lines[name], ["pairs", MEAN])
             title = f"{name} (Spearman {self.results[name]['spearman']:.1f})"
             axes.set(title=title, xlabel=GOLD, ylabel=COSINE, ylim=ends)
 
