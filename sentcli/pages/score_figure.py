@@ -66,13 +66,12 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
             pattern = table.format if system is None else table.format_of(column)
             low, high = (system and intervals and system.whiskers(column, columns)) or (None, None)
             whisker = "" if low is None else f" ({low:{pattern}} to {high:{pattern}})"
-            shown = f"{score:{pattern}}"
             values = system.values(column, columns) if system else []
             yield {
                 **{"panel": PANEL, "series": label, "x": score, "y": y + line, "low": low, "high": high},
-                **{"number": number, "shown": shown, "seeds": values if len(values) > 1 else [], "task": short(column)},
+                **{"number": number, "shown": f"{score:{pattern}}", "seeds": values if len(values) > 1 else []},
                 **{"grouped": system is not None and system.grouped, "published": system is None},
-                "label": f"{short(column)}, {label}: {shown}{whisker}",
+                **{"task": short(column), "label": f"{short(column)}, {label}: {score:{pattern}}{whisker}"},
             }
         y += len(known) + GAP if known else 0
 

@@ -40,10 +40,7 @@ NAME = (0.4, 0.07)
 """Width and height of a name beside a point, as shares of the axes."""
 
 
-@verb(
-    "geometry",
-    common="paths output model positives_above sts pooling backend data pairs split texts limit overwrite json",
-)
+@verb("geometry", common="paths output model positives_above sts pooling data pairs split texts limit overwrite json")
 def geometry(
     output: shared.Output,
     paths: Annotated[list[Path] | None, Flag(metavar="[PATH]...", positional=True)] = None,

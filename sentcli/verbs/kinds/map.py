@@ -33,11 +33,7 @@ RADIUS = 0.08
 """The number of a cluster stands at the point with most others of the cluster in this radius, of the map's width."""
 
 
-@verb(
-    "map",
-    common="texts output model clusters perplexity whiten seed pooling backend text_field label_field limit "
-    "overwrite json",
-)
+@verb("map", common="texts output model clusters perplexity whiten pooling text_field label_field limit overwrite json")
 def map_(
     texts: Annotated[str, Flag(metavar="TEXTS", positional=True)],
     output: shared.Output,
