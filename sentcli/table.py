@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 MISSING = "\N{EN DASH}"
 """Shown in the place of a number that is not known."""
 MINUS = "\N{MINUS SIGN}"
+
+
+MOST_DIGITS = 4
+"""The most digits behind the point of a score that is told apart from another one."""
+
+
+def format_apart(values: Iterable[float | None], digits: int) -> str:
+    """Return the format of scores, with more digits than `digits`, up to four, if these show different ones alike."""
+    known = [value for value in values if value is not None]
+    shown = {i: len({f"{value:.{i}f}" for value in known}) for i in range(digits, max(digits, MOST_DIGITS) + 1)}
+    return f".{min(i for i in shown if shown[i] == max(shown.values()))}f"
 
 
 @dataclass(frozen=True)

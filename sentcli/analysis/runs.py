@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le
-from pydantic import BaseModel, StrictInt, ValidationError
+from annotated_types import Ge
+from pydantic import BaseModel, StrictInt
 
-from sentcli.errors import DataError, InputError
+from sentcli.errors import InputError
 from sentcli.io.atomic import regular
-from sentcli.io.forms import Number, Plain, checked, problem_of
-from sentcli.io.json_files import decode, read_json
+from sentcli.io.forms import Number, Plain, checked
+from sentcli.io.json_files import read_json
+from sentcli.training.metrics import parsed
 
 METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"
 """The names of `training.run_folder`, which is not imported here because it needs torch."""
@@ -56,40 +57,13 @@ def read_metrics(folder: Path) -> RunMetrics:
     path = folder / METRICS
     try:
         regular(path)
-        lines = path.read_text("utf-8").split("\n")
+        records = parsed(path.read_bytes(), path)
     except OSError as error:
         raise InputError(f"{folder} has no {METRICS}: it is not the folder of a training run") from error
-    except UnicodeDecodeError as error:
-        raise DataError(path, "not UTF-8 text") from error
-    records = []
-    for number, line in enumerate(lines, 1):
-        try:
-            if line.strip():
-                records.append(_record(line))
-        except ValueError as error:
-            if number == len(lines):
-                break
-            raise DataError(path, f"not a line of a training run: {error}", line=number) from error
     if not records:
         raise InputError(f"{path} is empty: the run has not made a step")
     steps, evaluations = (tuple(r for r in records if ("loss" in r) is step) for step in (True, False))
     return RunMetrics(folder.name or str(folder), steps, evaluations)
-
-
-class MetricsLine(BaseModel, extra="allow"):
-    """A line of the log; all its other values are numbers, texts or null."""
-
-    __pydantic_extra__: dict[str, Plain]
-    step: Annotated[StrictInt, Ge(0), Le(2**53)]
-
-
-def _record(line: str) -> dict[str, Any]:
-    record = decode(line)
-    try:
-        MetricsLine.model_validate(record)
-    except ValidationError as error:
-        raise ValueError(problem_of(MetricsLine, error)) from error
-    return dict(record)
 
 
 class RunMethod(BaseModel):

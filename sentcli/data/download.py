@@ -11,18 +11,20 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from sentcli.console import Transfer
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError, one_line
+from sentcli.io import pace
 from sentcli.io.atomic import require_room, room_explained
 from sentcli.io.json_files import contents, decode
-from sentcli.io.pace import Pace, TooSlowError
 from sentcli.version import __version__
 
 if TYPE_CHECKING:
@@ -193,7 +195,7 @@ class _Source:
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         if offset and validator is not None:
             headers["If-Range"] = validator
-        with self.client.stream("GET", _address(self.source), headers=headers) as response:
+        with closing(self._answer(headers)) as response:
             self._check_response(response)
             changed = response.status_code == 206 and validator not in (None, _tag(response))
             if response.status_code == 416 or changed:
@@ -212,21 +214,41 @@ class _Source:
         if total is not None and self.told != total:
             raise _Broken(f"ended after {self.told:,} of {total:,} bytes")
 
+    def _answer(self, headers: Mapping[str, str]) -> httpx2.Response:
+        """Return the response of the source when its headers are there, which a thread waits for.
+
+        Raises:
+            _Broken: if that takes too long; the client's own limit is for a single read.
+        """
+        request = self.client.build_request("GET", _address(self.source), headers=headers)
+        answer: Future[httpx2.Response] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(self.client.send(request, stream=True))
+            except Exception as error:
+                answer.set_exception(error)
+
+        Thread(target=ask, daemon=True).start()
+        if not wait([answer], pace.SECONDS).done:
+            raise _Broken(str(pace.no_answer()))
+        return answer.result()
+
     def _write(self, response: httpx2.Response, start: int) -> None:
         """Write the body of a response into the file from byte `start` on."""
         self._tell(start)
         with self.part.open("r+b" if self.part.exists() else "wb", buffering=0) as handle:
             handle.truncate(start)
             handle.seek(start)
-            pace = Pace()
+            watch = pace.Pace()
             for block in response.iter_raw():  # blocks as they arrive: buffered bytes are lost if the connection breaks
                 if self.pin.size is not None and self.told + len(block) > self.pin.size:
                     raise _Refused(f"gives more than {self.pin.size:,} bytes")
                 handle.write(block)
                 self._tell(self.told + len(block))
                 try:
-                    pace.check(self.told - start)
-                except TooSlowError as error:
+                    watch.check(self.told - start)
+                except pace.TooSlowError as error:
                     raise _Broken(str(error)) from error
         if not self.told:
             raise _Refused("gives an empty file")

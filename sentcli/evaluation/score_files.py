@@ -130,6 +130,7 @@ class ScoreFile(BaseModel):
     against: Against | None = None
     cached: list[str] = []
     cost: dict[str, int | float | None] = {}
+    draws: str = ""
     elapsed_seconds: Number = None
 
     def scores(self, source: str) -> ModelScores:
@@ -158,6 +159,7 @@ class ScoreFile(BaseModel):
             average_interval=None if low is None or high is None else (low, high),
             seconds=self.elapsed_seconds,
             cost=self.cost,
+            draws_file=self.draws,
         )
 
     def _headline(self, name: str, task: TaskResult) -> tuple[str, tuple[str, ...]]:

@@ -134,6 +134,8 @@ class ModelScores:
     """The 95 % interval of the average, if it was read from a file."""
     cost: dict[str, Any] = field(default_factory=dict)
     """What the model costs on this machine, if that was measured."""
+    draws_file: str = ""
+    """The file that has the samples, if they are not in the one that the scores were read from."""
     seconds: float | None = None
     started: float = field(default_factory=time.perf_counter, repr=False)
 

@@ -14,6 +14,11 @@ class TooSlowError(Exception):
     """A host sends fewer bytes than it has to; the message says how many."""
 
 
+def no_answer() -> TooSlowError:
+    """Return the error of a host whose answer has not begun, with all its headers, after `SECONDS`."""
+    return TooSlowError(f"sent no whole headers in {SECONDS:,.0f} seconds, which is too slow")
+
+
 class Pace:
     """Watches the bytes of one file as they come."""
 

@@ -8,6 +8,7 @@ fsspec and the library of a store are imported when a name is used that needs th
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import hashlib
 import logging
@@ -15,7 +16,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -25,8 +26,8 @@ from urllib.parse import quote
 
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
+from sentcli.io import pace
 from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
-from sentcli.io.pace import SECONDS, Pace, TooSlowError
 from sentcli.io.remote_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
 from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
 
@@ -83,6 +84,7 @@ def _filesystem(scheme: str) -> Any:
 
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER)
             options["client_kwargs"] = {"timeout": timeout, "trust_env": True, "raise_for_status": _refuse_status}
+            options["client_kwargs"]["middlewares"] = (_in_time,)
             options |= {"encoded": True, "headers": {"Accept-Encoding": "identity"}}
         system = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
         if scheme == "s3":
@@ -93,6 +95,17 @@ def _filesystem(scheme: str) -> Any:
         raise MissingExtraError(library, "remote", f"{scheme}://") from error
     except ValueError:  # of adlfs
         raise InputError(f"{scheme}://: there are no credentials; {CREDENTIALS.get(scheme)}") from None
+
+
+async def _in_time(request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Return the answer to a request when its headers are there; aiohttp's own limit is for a single read."""
+    try:
+        async with asyncio.timeout(pace.SECONDS) as limit:
+            return await send(request)
+    except TimeoutError:
+        if limit.expired():
+            raise pace.no_answer() from None
+        raise
 
 
 async def _refuse_status(response: Any) -> None:
@@ -121,7 +134,7 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
             return request(_filesystem(scheme_of(name)), address)
         except SentcliError:
             raise
-        except TooSlowError as error:
+        except pace.TooSlowError as error:
             raise SentcliError(f"{name}: the host {error}") from None
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
@@ -157,7 +170,7 @@ def _info(fs: Any, address: str) -> Any:
         return fs.info(address)
     from fsspec.asyn import sync
 
-    return sync(fs.loop, fs._info, address, timeout=SECONDS)
+    return sync(fs.loop, fs._info, address, timeout=pace.SECONDS)
 
 
 def listing(folder: str) -> dict[str, RemoteFile]:
@@ -229,10 +242,10 @@ def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
 def _callback(meter: console.Transfer) -> Any:
     from fsspec.callbacks import Callback
 
-    pace = Pace()
+    watch = pace.Pace()
 
     def show(size: int | None, value: int, **_: Any) -> None:
-        pace.check(value)
+        watch.check(value)
         meter.progress.update(meter.task, completed=value)
 
     return Callback(hooks={"bar": show})

@@ -90,7 +90,7 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     where = f"on average over {len(table.tasks)} data sets" if column == AVERAGE else f"on {short(column)}"
 
     def text(value: float) -> str:
-        return _shown(value, table)
+        return format(value, table.format_of(column)).replace("-", MINUS)
 
     lead = f"{where} ({protocols.axis(table.models[0])} {text(best)})"
     difference = _difference(system, other, column, table.columns)
@@ -105,14 +105,13 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     return system.label, f"{lead} (95 % {text(difference.low)} to {text(difference.high)}){doubt}"
 
 
-def _shown(value: float, table: ScoreTable, sign: str = "") -> str:
-    return format(value, sign + table.format).replace("-", MINUS)
-
-
 def not_compared(table: ScoreTable) -> list[str]:
     """Return a sentence on the systems that lack samples for their comparison, if there are any."""
     columns = table.columns
     lacking = [s.label for s in table.systems if not any(s.samples(c, columns) is not None for c in columns)]
+    if files := dict.fromkeys(scores.draws_file for scores in table.models if scores.draws_file):
+        apart = f"Their samples (draws) are in {', '.join(files)}; score again without --draws."
+        return [f"Not compared: {', '.join(lacking)}. {apart}"] if len(table.systems) > 1 else []
     if not (lacking and _has_groups(table)):
         return []
     return [
@@ -144,7 +143,7 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
         measure = [protocols.measure(table.models[0])] if several else []
         row = [system.label, first.label, *seeds, short(line.column), *measure, *numbers, difference.p, line.corrected]
         texts |= {
-            (i, len(row) - 5 + j): format(n, f"+{table.format}").replace("-", MINUS)
+            (i, len(row) - 5 + j): format(n, f"+{table.format_of(line.column)}").replace("-", MINUS)
             for j, n in enumerate(numbers)
             if n is not None
         }
@@ -210,7 +209,7 @@ def _of_runs(table: ScoreTable) -> Table | None:
     heads = ("only this right", "only the other right") if mcnemar else ("95 % from", "to")
     test = "McNemar's exact test" if mcnemar else f"paired bootstrap of the {table.kind.sampled}"
     note = f"p: {test}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
-    signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.format}")
+    signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.finest}")
     return Table(
         f"{table.title}: difference of scores",
         ["model", "less", "task", "difference", *heads, "p"],

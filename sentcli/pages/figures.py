@@ -30,13 +30,17 @@ OWN_ID = re.compile(r' id="[\w.]+_\d+"')
 """Ids of matplotlib that nothing refers to; two figures on a page would have the same ones."""
 
 
+Point = tuple[float, float, str, str]
+"""Place in an SVG in units of 1/72 inch from the top left corner, and text and group, shown under the pointer."""
+
+
 @contextmanager
-def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: int) -> Iterator[Canvas]:
+def drawn(figure: Figure, panels: Sequence[str], columns: int) -> Iterator[Canvas]:
     """Yield a canvas with some panels of a figure.
 
     Args:
         figure: the figure.
-        panels: some or all of its panels.
+        panels: the names of some or all of its panels.
         columns: number of panels beside each other.
     """
     import matplotlib as mpl
@@ -49,7 +53,7 @@ def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: i
     columns = min(columns, len(panels))
     lines = -(-len(panels) // columns)
     # the salt makes ids within an SVG differ from those of other figures of a page, and the same every time
-    salt: Any = {"svg.hashsalt": f"{figure.name} {figure.panels.index(panels[0])}"}
+    salt: Any = {"svg.hashsalt": f"{figure.name} {list(figure.panels).index(panels[0])}"}
     with mpl.rc_context(salt, style.SHEET), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a page has fonts of its own
         width, height = figure.size
@@ -57,7 +61,7 @@ def drawn(figure: Figure, panels: Sequence[Callable[[Axes], object]], columns: i
         canvas = Canvas(figsize=(width * columns, height * lines), layout=engine)
         FigureCanvasAgg(canvas)
         parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
-        drawn_panels = (_panel(part, panel) for part, panel in zip(parts, panels, strict=False))
+        drawn_panels = (_panel(part, figure.panels[panel]) for part, panel in zip(parts, panels, strict=False))
         if legends := [legend for legend in drawn_panels if legend is not None]:
             canvas.draw_without_rendering()  # until then legends have no size; with it panels of a page line up
             tallest = max(legend.get_window_extent().height for legend in legends) / canvas.dpi
@@ -87,7 +91,7 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
 
 def save_figure(figure: Figure, folder: Path) -> None:
     """Write a figure as PNG and SVG, and its data as CSV, into a folder that exists."""
-    with drawn(figure, figure.panels, figure.columns) as canvas:
+    with drawn(figure, list(figure.panels), figure.columns) as canvas:
         for suffix in (".png", ".svg"):
             metadata: Any = {"Title": figure.title, "Description": figure.alt}
             if suffix == ".svg":
@@ -107,30 +111,46 @@ def _inert(value: Any) -> Any:
     return f"'{value}" if formula else value
 
 
-def inline(figure: Figure) -> list[tuple[str, list[list[float]]]]:
-    """Return an SVG for each panel, and the positions ``[x, y]`` of the figure's points in the units of the SVG.
+def inline(figure: Figure) -> list[tuple[str, list[Point]]]:
+    """Return an SVG for each panel, and the panel's points.
 
     An SVG scales to the width of its place and has the colours of the page around it.
     """
     panels = []
-    for number, panel in enumerate(figure.panels):
+    for panel in figure.panels:
         buffer = io.StringIO()
         with drawn(figure, (panel,), 1) as canvas:
             canvas.savefig(buffer, format="svg", transparent=True)
-            positions = _positions(figure, number, canvas)
-        panels.append((_adapted(buffer.getvalue()), positions))
+            points = _points(figure, panel, canvas)
+        panels.append((_adapted(buffer.getvalue()), points))
     return panels
 
 
-def _positions(figure: Figure, number: int, canvas: Canvas) -> list[list[float]]:
-    """Return the positions of points in the SVG of a drawn canvas, in units of 1/72 inch from the top left corner."""
-    if figure.points is None:
+def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
+    """Return those points of a panel that lie on its drawn canvas."""
+    if not {"panel", "series", "x", "y"} <= set(figure.data):
         return []
-    points = figure.points[figure.points["panel"] == number]
-    pixels = canvas.subfigs[0].axes[0].transData.transform(points[["x", "y"]].to_numpy(float))
-    scale = 72 / canvas.dpi
-    height = 72 * canvas.get_figheight()
-    return [[round(float(x) * scale, 1), round(height - float(y) * scale, 1)] for x, y in pixels]
+    own, axes = figure.data[figure.data["panel"] == panel], canvas.subfigs[0].axes[0]
+    own = own.dropna(subset="id") if "id" in own else own  # without an id are the places of names in a map
+    positions: Any = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
+    places = [*zip(positions, own["y"].astype(float), strict=True)]
+    pixels: Any = axes.transData.transform(places) if places else []
+    scale, width, height = 72 / canvas.dpi, 72 * canvas.get_figwidth(), 72 * canvas.get_figheight()
+    return [
+        (round(float(x) * scale, 1), round(height - float(y) * scale, 1), *_words(row))
+        for (x, y), row in zip(pixels, own.to_dict("records"), strict=True)
+        if 0 <= x * scale <= width and 0 <= y * scale <= height  # beyond it lies what a logarithm does not have
+    ]
+
+
+def _words(row: dict[str, Any]) -> tuple[str, str]:
+    """Return the text and the group of a row of a figure's data."""
+    number = {key: f"{value:.6g}" for key, value in row.items() if isinstance(value, int | float) and value == value}
+    band = f" ({number['low']} to {number['high']})" if {"low", "high"} <= number.keys() else ""
+    text = row["label"] if isinstance(row.get("label"), str) else f"{number.get('x', row['x'])}: {number['y']}{band}"
+    value = f": {number['value']}" if "value" in number else ""
+    group = row["group"] if isinstance(row.get("group"), str) else f"{row['series']}{value}"
+    return f"{row['id']}: {text}" if "id" in row else text, group
 
 
 def _adapted(svg: str) -> str:

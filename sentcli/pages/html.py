@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sentcli.pages.figures import inline
-from sentcli.pages.page import RANKED, SECOND, Figure, Page, Style, table_notes
+from sentcli.pages.figures import Point, inline
+from sentcli.pages.page import RANKED, SECOND, Page, Style, table_notes
 from sentcli.pages.page import environment as templates
 from sentcli.printable import safe
 
@@ -36,9 +37,9 @@ def render(page: Page, style: Style) -> str:
         table, figure = section.table, section.figure
         notes = table_notes(table, ranked=ranked, intervals=intervals) if table is not None else []
         panels = inline(figure) if figure is not None else []
-        has_texts = figure is not None and figure.points is not None and len(figure.points) <= MOST_POINTS
-        if has_texts and figure is not None:
-            points[number] = _points(figure, [positions for _, positions in panels])
+        has_texts = 0 < sum(len(own) for _, own in panels) <= MOST_POINTS
+        if has_texts:
+            points[number] = _points([own for _, own in panels])
         drawings = [Markup(svg) for svg, _ in panels]
         parts.append({"number": number, "section": section, "notes": notes, "panels": drawings, "has_texts": has_texts})
     css = _asset(environment, "page.css")
@@ -57,19 +58,16 @@ def render(page: Page, style: Style) -> str:
     )
 
 
-def _points(figure: Figure, positions: list[list[list[float]]]) -> dict[str, object]:
+def _points(panels: Sequence[Sequence[Point]]) -> dict[str, object]:
     """Return the texts and groups of a figure's points, and each panel's points ``[x, y, text, group]`` by number."""
-    points = figure.points
-    assert points is not None
-    texts = {text: i for i, text in enumerate(dict.fromkeys(points["text"]))}
-    groups = {group: i for i, group in enumerate(dict.fromkeys(points["group"]))}
-    panels = []
-    for number, in_panel in enumerate(positions):
-        rows = points[points["panel"] == number]
-        placed = zip(in_panel, rows["text"], rows["group"], strict=True)
-        panels.append([[x, y, texts[text], groups[group]] for (x, y), text, group in placed])
+    texts: dict[str, int] = {}
+    groups: dict[str, int] = {}
+    places = [
+        [[x, y, texts.setdefault(text, len(texts)), groups.setdefault(group, len(groups))] for x, y, text, group in own]
+        for own in panels
+    ]
     shown = [text if len(text) <= LONGEST else f"{text[:LONGEST]}\N{HORIZONTAL ELLIPSIS}" for text in map(safe, texts)]
-    return {"texts": shown, "groups": [safe(str(group)) for group in groups], "panels": panels}
+    return {"texts": shown, "groups": [*map(safe, groups)], "panels": places}
 
 
 def _data(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +28,17 @@ class Figure:
     name: str
     """The name of its files, without a suffix."""
     title: str
-    panels: Sequence[Callable[[Axes], object]]
+    panels: Mapping[str, Callable[[Axes], object]]
     """Each draws on axes of its own, in the style of `pages.style`; its labelled parts make the legend."""
     data: pd.DataFrame
-    """The data of the drawing, written as CSV beside the picture."""
+    """The data of the drawing, written as CSV beside the picture.
+
+    A page shows what has columns panel, series, x and y under the pointer, by its label or else by its numbers.
+    """
     alt: str
     """A description for readers who cannot see the figure."""
     note: str = ""
     """An explanation below the figure."""
-    points: pd.DataFrame | None = None
-    """Points whose text is shown under the pointer; columns panel (its number), x, y, group, text."""
     columns: int = 2
     """Panels beside each other in the files."""
     size: tuple[float, float] = (4.6, 3.5)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli.pages import protocols, style
 from sentcli.pages.page import Figure
 from sentcli.pages.score_tables import ScoreTable, published_label, short
+from sentcli.pages.systems import System
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,8 @@ LINE = 0.19
 """Height of the line of one score, in inches."""
 GAP = 1.4
 """Space between two tasks, in lines."""
+PANEL = "scores"
+"""The name of the only panel."""
 
 
 def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
@@ -30,7 +33,7 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
     rows = list(_points(table, intervals=intervals))
     if not rows:
         return None
-    data = pd.DataFrame(rows)
+    data = pd.DataFrame(rows).astype({"low": float, "high": float})
     has_whiskers = data["low"].notna()
     kinds = ["95 % interval"] if (has_whiskers & ~data["grouped"]).any() else []
     if (has_whiskers & data["grouped"]).any():
@@ -40,11 +43,10 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
     return Figure(
         name=f"scores-{table.kind.name.replace(' ', '-')}",
         title=f"{table.title}, by task",
-        panels=(partial(_draw, data=data, axis=axis),),
-        data=data.drop(columns=["seeds", "grouped", "series", "published"]),
-        alt=f"{axis}: {'; '.join(data['text'])}",
+        panels={PANEL: partial(_draw, data=data, axis=axis)},
+        data=data,
+        alt=f"{axis}: {'; '.join(data['label'])}",
         note=f"{whiskers}The axis does not start at zero",
-        points=data.rename(columns={"value": "x"})[["x", "y", "text"]].assign(panel=0, group=data["model"]),
         columns=1,
         size=(5.2, LINE * (data["y"].max() + 2) + 0.6),
     )
@@ -52,43 +54,41 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
 
 def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
     """Yield a point for each task and model, with the height of its line."""
-    y = 0.0
-    for column in table.columns:
-        points: list[dict[str, Any]] = []
-        for series, system in enumerate(table.systems):
-            mean, sd = system.spread(column, table.columns)
-            if mean is not None:
-                whiskers = (mean - sd, mean + sd) if sd is not None else system.interval(column, table.columns)
-                seeds = system.values(column, table.columns) if sd is not None else []
-                point: dict[str, Any] = {"model": system.label, "value": mean, "whiskers": whiskers, "seeds": seeds}
-                points.append({**point, "series": series, "grouped": system.grouped, "published": False})
-        for series, against in enumerate(table.published.values(), len(table.systems)):
-            if (line := against["tasks"].get(column)) is not None:
-                point = {"model": published_label(against), "value": line["published"], "whiskers": None, "seeds": []}
-                points.append({**point, "series": series, "grouped": False, "published": True})
-        for i, point in enumerate(points, 1):
-            whiskers = point.pop("whiskers")
-            low, high = whiskers if intervals and whiskers else (None, None)
-            whisker = "" if low is None or high is None else f" ({low:{table.format}} to {high:{table.format}})"
-            text = f"{short(column)}, {point['model']}: {point['value']:{table.format}}{whisker}"
-            yield {"task": short(column), **point, "low": low, "high": high, "y": y + i, "text": text}
-        y += len(points) + GAP if points else 0
+    y, columns = 0.0, table.columns
+    for column in columns:
+        scores: list[tuple[str, float | None, System | None]] = [
+            (system.label, system.spread(column, columns)[0], system) for system in table.systems
+        ]
+        for against in table.published.values():
+            scores.append((published_label(against), against["tasks"].get(column, {}).get("published"), None))
+        known = [(number, *score) for number, score in enumerate(scores) if score[1] is not None]
+        for line, (number, label, score, system) in enumerate(known, 1):
+            pattern = table.format if system is None else table.format_of(column)
+            low, high = (system and intervals and system.whiskers(column, columns)) or (None, None)
+            whisker = "" if low is None else f" ({low:{pattern}} to {high:{pattern}})"
+            values = system.values(column, columns) if system else []
+            yield {
+                **{"panel": PANEL, "series": label, "x": score, "y": y + line, "low": low, "high": high},
+                **{"number": number, "shown": f"{score:{pattern}}", "seeds": values if len(values) > 1 else []},
+                **{"grouped": system is not None and system.grouped, "published": system is None},
+                **{"task": short(column), "label": f"{short(column)}, {label}: {score:{pattern}}{whisker}"},
+            }
+        y += len(known) + GAP if known else 0
 
 
 def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
     beside = axes.get_yaxis_transform()
     for task, points in data.groupby("task", sort=False):
         axes.text(0, points["y"].min() - 1, style.short(str(task)), transform=beside, weight="bold", va="center")
-    for point in data.to_dict("records"):
-        look = _look(point["series"], published=point["published"])
-        if point["low"] is not None and point["low"] == point["low"]:
-            axes.hlines(point["y"], point["low"], point["high"], color=look["color"], alpha=0.65, linewidth=1.6)
-        seeds = point["seeds"]
-        axes.plot(seeds, [point["y"]] * len(seeds), "o", color=look["color"], alpha=0.55, markersize=2.5)
-        axes.plot(point["value"], point["y"], **look)
-        axes.text(1.02, point["y"], f"{point['value']:.2f}", transform=beside, va="center", fontsize=8)
-    for _, first in data.drop_duplicates("model").iterrows():
-        axes.plot([], [], label=first["model"], linestyle="", **_look(first["series"], published=first["published"]))
+    for point in data.itertuples():
+        look = _look(point.number, published=point.published)
+        if point.low == point.low:
+            axes.hlines(point.y, point.low, point.high, color=look["color"], alpha=0.65, linewidth=1.6)
+        axes.plot(point.seeds, [point.y] * len(point.seeds), "o", color=look["color"], alpha=0.55, markersize=2.5)
+        axes.plot(point.x, point.y, **look)
+        axes.text(1.02, point.y, point.shown, transform=beside, va="center", fontsize=8)
+    for first in data.drop_duplicates("series").itertuples():
+        axes.plot([], [], label=first.series, linestyle="", **_look(first.number, published=first.published))
     axes.set(yticks=[], ylim=(data["y"].max() + 0.8, -0.8), xlabel=axis)
     axes.spines["left"].set_visible(False)
 

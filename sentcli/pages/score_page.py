@@ -156,7 +156,7 @@ def _summary(table: ScoreTable) -> str:
     measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
     best = max(scores, key=scores.__getitem__)
     rest = f", the best of {len(scores)} models" if len(scores) > 1 else ""
-    return f"{table.title}: {best} has {scores[best]:{table.format}} ({measure}){rest}."
+    return f"{table.title}: {best} has {scores[best]:{table.format_of(column)}} ({measure}){rest}."
 
 
 def _titled(groups: Sequence[list[ModelScores]]) -> Iterator[tuple[list[ModelScores], str]]:

@@ -11,7 +11,7 @@ from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
 from sentcli.pages.systems import System
-from sentcli.table import MISSING, Table
+from sentcli.table import MISSING, Table, format_apart
 
 SHORT = {
     **{"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."},
@@ -48,8 +48,17 @@ class ScoreTable:
 
     @property
     def format(self) -> str:
-        """The format specification of scores."""
+        """The format specification of scores that stand alone; see `format_of`."""
         return f".{self.kind.digits}f"
+
+    def format_of(self, column: str) -> str:
+        """Return the format of the scores of a task or the average, with the digits that tell its systems apart."""
+        return format_apart((system.spread(column, self.columns)[0] for system in self.systems), self.kind.digits)
+
+    @property
+    def finest(self) -> str:
+        """The format of a task's scores that has the most digits, for tables of several metrics."""
+        return max(map(self.format_of, self.tasks), default=self.format)
 
     @property
     def tasks(self) -> list[str]:
@@ -92,16 +101,23 @@ def score_table(table: ScoreTable) -> Table:
         tasks = against["tasks"]
         values = [tasks[column]["published"] if column in tasks else None for column in columns]
         rows.append([published_label(against), *([None] if has_seeds else []), *values])
+    printed = {
+        (i, j): f"{value:{table.format}}"
+        for i, row in enumerate(rows)
+        for j, value in enumerate(row)
+        if i >= len(table.systems) and isinstance(value, float)
+    }
     gaps = any(value is None for row in rows for value in row)
     return Table(
         f"{table.title}: {protocols.axis(table.models[0])}",
         ["model", *(["n"] if has_seeds else []), *map(short, columns)],
         rows,
-        formats={short(column): table.format for column in columns},
+        formats={short(column): table.format_of(column) for column in columns},
         ranked=[short(column) for column in columns],
         intervals=intervals,
         deviations=deviations,
         published=len(table.published),
+        texts=printed,
         notes=_notes(table, gaps=gaps),
         interval_note=_interval_note(table.models[0]) if intervals else "",
     )
@@ -189,7 +205,7 @@ def subset_table(table: ScoreTable) -> Table | None:
     labels = [scores.label for scores in table.models]
     rows = [[short(task), name, *(values.get(i) for i in range(len(labels)))] for (task, name), values in cells.items()]
     title = f"{table.title}: {protocols.axis(table.models[0])} of each subset"
-    return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, table.format))
+    return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, table.finest))
 
 
 def measure_table(table: ScoreTable) -> Table | None:
@@ -215,8 +231,7 @@ def measure_table(table: ScoreTable) -> Table | None:
         for metric, interval in task.intervals.items()
         if metric in keys
     }
-    digits = f".{table.kind.digits}f"
-    formats = {titles[key]: digits for key in keys if any(key in task.metrics for _, task in tasks)}
+    formats = {titles[key]: table.finest for key in keys if any(key in task.metrics for _, task in tasks)}
     formats |= {"squared error": ".4f"} if "squared error" in formats else {}
     scale = "times 100" if table.kind.highest > 1 else "from 0 to 1"
     scale += ", as BEIR prints it" if table.kind is RETRIEVAL else ""

@@ -23,6 +23,8 @@ VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line", **{c: f"c
 """The variable of the page's style sheet that replaces each colour."""
 SHEET = Path(__file__).parent / "templates" / "figures.mplstyle"
 """The style sheet of matplotlib."""
+MOST_MARKED = 60
+"""A line with more points than this has no markers."""
 LONGEST = 40
 """The greatest length of a name in a legend or beside a point, in characters."""
 CENTRE: dict[str, Any] = {"s": 60, "edgecolors": INK, "linewidths": 1.2, "zorder": 3}
@@ -51,21 +53,20 @@ def dots(series: int, count: int) -> dict[str, Any]:
     return {"color": colour(series), "marker": marker(series), "s": size, "alpha": 0.6, "linewidths": 0}
 
 
-def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str], *, markers: bool = True) -> None:
+def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
     """Draw the lines of a frame, and the bands of those that have one.
 
     Args:
         axes: of the panel.
         data: columns series, x and y, and low and high for the ends of a band.
         names: of all series of the figure, since a series looks the same in all panels.
-        markers: draw the points, too.
     """
     for name, part in data.groupby("series", sort=False):
         number, x = names.index(name), part["x"].infer_objects()
         if "low" in part and part["low"].notna().any():
             band = part[["low", "high"]].astype(float)
             axes.fill_between(x, band["low"], band["high"], color=colour(number), alpha=0.2, linewidth=0)
-        axes.plot(x, part["y"], label=short(name), **line(number, markers=markers))
+        axes.plot(x, part["y"], label=short(name), **line(number, markers=len(part) <= MOST_MARKED))
 
 
 def line_panels(
@@ -73,22 +74,20 @@ def line_panels(
     panels: Mapping[str, Mapping[str, Any]],
     names: Sequence[str] = (),
     *,
-    markers: bool = True,
     whole: bool = False,
-) -> list[Callable[[Axes], None]]:
+) -> dict[str, Callable[[Axes], object]]:
     """Return a function for each panel that draws its lines.
 
     Args:
         data: columns panel, series, x and y, and low and high for the ends of a band.
         panels: the arguments of ``Axes.set`` for each panel; its title is its name.
         names: of all series, which look the same in all panels; if empty, each panel counts its own series.
-        markers: draw the points, too.
         whole: label the x axis with whole numbers only.
     """
 
     def draw(panel: str, axes: Axes) -> None:
         own = data[data["panel"] == panel]
-        lines(axes, own, names or list(own["series"].unique()), markers=markers)
+        lines(axes, own, names or list(own["series"].unique()))
         axes.set(**{"title": panel, **panels[panel]})
         if whole:
             whole_numbers(axes)
@@ -96,7 +95,7 @@ def line_panels(
             if axis.get_scale() == "log":
                 plain_log_ticks(axis)
 
-    return [partial(draw, panel) for panel in panels]
+    return {panel: partial(draw, panel) for panel in panels}
 
 
 def short(name: object, longest: int = LONGEST) -> str:

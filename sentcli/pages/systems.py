@@ -126,6 +126,13 @@ class System:
             return None
         return scores.intervals(scores.kinds[0]).get(column)
 
+    def whiskers(self, column: str, columns: Sequence[str]) -> tuple[float, float] | None:
+        """Return the mean less and plus the standard deviation over the seeds, or the interval of a single model."""
+        mean, deviation = self.spread(column, columns)
+        if mean is None or deviation is None:
+            return self.interval(column, columns)
+        return mean - deviation, mean + deviation
+
 
 def _values(scores: ModelScores, columns: Sequence[str]) -> dict[str, float]:
     values = scores.values(scores.kinds[0])

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.cluster import require_ray
 from sentcli.cluster_nodes import Workers, was_taken_away
-from sentcli.errors import InputError, SentcliError
-from sentcli.io.json_files import decode
+from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.training import sweep
+from sentcli.training.metrics import parsed
 from sentcli.training.run_folder import METRICS, LockedError
 from sentcli.training.sweep import SweepObserver, SweepResult, SweepRun
 from sentcli.training.sweep_file import Asha
@@ -120,11 +120,11 @@ def _first_ended(ray: Any, busy: Mapping[Any, SweepRun], told: dict[str, int], o
 def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], int]:
     """Return the whole lines in the metrics of a run from a byte on, and the byte behind them; None is the end."""
     path = run.request.output / METRICS
-    data = path.read_bytes() if path.exists() else b""
+    data = path.read_bytes() if path.is_file() else b""
     begin, end = min(len(data) if begin is None else begin, len(data)), data.rfind(b"\n") + 1
     try:
-        return [decode(line) for line in data[begin:end].splitlines()], max(begin, end)
-    except ValueError:  # the file was begun anew
+        return parsed(data[begin:end], path), max(begin, end)
+    except DataError:  # the file was begun anew
         return [], end
 
 
@@ -173,10 +173,15 @@ class Judge:
 
 
 def _scores_of(run: SweepRun) -> list[tuple[int, float]]:
-    """Return the steps of a run with their scores on the first dev set, as far as its metrics are there."""
-    lines = _new_lines(run, 0)[0]
+    """Return the steps of a run with their scores on the first dev set, as far as its metrics are there.
+
+    Raises:
+        DataError: for a damaged line.
+    """
+    path = run.request.output / METRICS
+    lines = parsed(path.read_bytes() if path.is_file() else b"", path)
     scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
-    return [(step, score) for step, score in scores if score is not None]
+    return [(step, score) for step, score in scores if isinstance(score, int | float)]
 
 
 class _Reporting:

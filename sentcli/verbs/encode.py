@@ -74,7 +74,7 @@ class WriteOptions:
 @verb(
     "encode",
     common=(
-        "inputs output model text_field id_field on_null prompt_name backend precision device normalize "
+        "inputs output model text_field id_field on_null prompt_name backend precision device "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check json"
     ),
     in_memory="for vectors of texts in memory call SentenceEncoder.load(MODEL).encode(texts)",

@@ -12,12 +12,13 @@ from sentcli.errors import InputError
 from sentcli.io.labelled import Kind
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import Models, PairFields
+from sentcli.verbs.options import Models, Overwrite, PairFields
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.labelled_tasks import LabelledTask
+    from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
     from sentcli.table import Table
@@ -29,6 +30,8 @@ class OwnEvaluation(Evaluation):
 
     groups: tuple[Pattern, ...] = ()
     """Patterns of models that are seeds of one system."""
+    draws: Path | None = None
+    """The file that has the samples behind intervals and comparisons, instead of the JSON."""
 
     @property
     def verdict(self) -> str:
@@ -40,6 +43,10 @@ class OwnEvaluation(Evaluation):
     def to_dict(self) -> Any:
         """Return the JSON: an object for one model, a list for several, each object with the verdict on them."""
         written = super().to_dict()
+        for scores in (written if isinstance(written, list) else [written]) if self.draws else ():
+            scores["draws"] = str(self.draws)
+            for task in scores["results"].values():
+                task.pop("draws", None)
         return [{**scores, "verdict": self.verdict} for scores in written] if isinstance(written, list) else written
 
     def _score_tables(self) -> list[ScoreTable]:
@@ -99,6 +106,25 @@ class OwnEvaluation(Evaluation):
         write_score_page(self.models, files, Choices(groups=self.groups))
 
 
+def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
+    """Write the samples behind intervals as arrays model, task and metric ``[rows]`` and draws ``[rows, draws]``."""
+    import numpy as np
+
+    from sentcli.io.atomic import replacing
+
+    rows = [
+        (scores.model, task.task, metric, samples)
+        for scores in models
+        for task in scores.tasks
+        for metric in task.headline
+        if (samples := task.samples(metric)) is not None
+    ]
+    types: dict[str, Any] = {"model": np.str_, "task": np.str_, "metric": np.str_, "draws": np.float32}
+    arrays: dict[str, Any] = {name: np.array([row[i] for row in rows], types[name]) for i, name in enumerate(types)}
+    with replacing(target) as temporary, temporary.open("wb") as handle:
+        np.savez_compressed(handle, **arrays)
+
+
 @verb("evaluate", pages=True)
 def evaluate(
     files: Annotated[list[str], Flag(metavar="FILE|DIR...", positional=True)],
@@ -107,6 +133,8 @@ def evaluate(
     pair_fields: PairFields = None,
     skip_empty: bool = False,
     group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None,
+    draws: Annotated[Path | None, Flag(metavar="FILE", panel="Output")] = None,
+    overwrite: Overwrite = False,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
 ) -> OwnEvaluation:
@@ -125,6 +153,7 @@ def evaluate(
         kind: The kind of the tables; default: told from the names of the columns and from all values.
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
+        draws: Write the samples behind the intervals here (.npz), instead of into --json.
 
     \b
     Examples:
@@ -136,10 +165,15 @@ def evaluate(
     from sentcli.evaluation import costs, labelled_data, significance
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.scores import ModelScores
+    from sentcli.io.atomic import check_output
     from sentcli.pages.systems import Pattern, check_patterns
 
     if twin := next((name for name in model if model.count(name) > 1), None):
         raise InputError(f"-m {twin} is given twice")
+    if draws is not None:
+        if draws.suffix != ".npz":
+            raise InputError(f"--draws {draws}: the samples are written as .npz")
+        check_output(draws, overwrite=overwrite)
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
@@ -161,7 +195,9 @@ def evaluate(
             scores.cost = costs.measure(evaluated, sample)
         scores.finish()
         results.append(scores)
-    return OwnEvaluation(results, groups).with_differences()
+    if draws is not None:
+        write_draws(draws, results)
+    return OwnEvaluation(results, groups, draws).with_differences()
 
 
 def _protocol(

@@ -22,7 +22,7 @@ Aggregation = Literal["all", "mean", "wmean"]
 Split = Literal["test", "dev", "train"]
 
 
-@verb("sts-eval", pages=True)
+@verb("sts-eval", pages=True, common="model data pairs pair_fields tasks split aggregation against pooling json report")
 def sts_eval(
     model: Models,
     data: Path | None = None,

@@ -159,7 +159,7 @@ class LogOptions:
     "train",
     common=(
         "output method model data pair_fields dev kind eval_data sts batch_size learning_rate epochs "
-        "max_steps seed seeds sweep pooling set recipe resume overwrite json"
+        "max_steps seed seeds sweep set recipe resume overwrite json"
     ),
 )
 def train(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -219,6 +220,10 @@ def test_sweep(invoke, tmp_path):
     simcse = [row for row in drawn if row["series"] == "simcse" and row["panel"] == "STS average"]
     assert [float(row["x"]) for row in simcse] == [3e-05, 6e-05, 1e-04]
     assert "whitenedcse" in done.stderr
+    page = (out / "index.html").read_text("utf-8")
+    (told,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', page, re.DOTALL)
+    assert list(json.loads(told)) == re.findall(r'<figure id="figure-(\d+)"', page), "every figure tells its points"
+    assert any(text.startswith("3e-05: ") for figure in json.loads(told).values() for text in figure["texts"])
     wrong = invoke("analyze", "sweep", STUDY, RATES, "--x", "batch_size", "-o", tmp_path / "b", check=2)
     assert "one value in all runs" in wrong.stderr
 

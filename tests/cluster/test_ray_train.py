@@ -133,6 +133,23 @@ def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
     assert message_of(again).count("finished before") == len(lines["out"])
 
 
+def test_a_damaged_log_is_named_where_its_scores_are_compared(train, tmp_path):
+    rows = "the cat,the dog,0.9\nthe house,a river,0.1\nthe man,the woman,0.8\nred bird,small tree,0.2\n" * 3
+    (tmp_path / "dev.csv").write_text(f"sentence1,sentence2,score\n{rows}")
+    asha = "[asha]\ngrace_period = 100\nreduction_factor = 2\n"
+    (tmp_path / "asha.toml").write_text(f"[[grid]]\nlearning_rate = [1e-3]\nseed = [1]\n{asha}")
+    call = ["-o", "out", "--sweep", "asha.toml", "--eval-every", 2, "--dev", "dev.csv", "--ray", "local"]
+    train(*call, "--workers", 1)
+    (log,) = (tmp_path / "out").glob("*/metrics.jsonl")
+    lines = log.read_text().splitlines()
+    for spoiled in ('{"dev_spearman": 0.5}', '{"step": "two", "dev_spearman": 0.5}', "[1]"):
+        log.write_text("\n".join([lines[0], spoiled, *lines[2:], ""]))
+        message = message_of(train(*call, "--workers", 1, "--resume", check=2))
+        assert "metrics.jsonl" in message and "line 2" in message and "defect" not in message
+    log.write_text("\n".join([lines[0], '{"step": 1, "dev_spearman": "half"}', *lines[2:], ""]))
+    assert "finished before" in message_of(train(*call, "--workers", 1, "--resume"))
+
+
 def test_a_run_that_comes_again_ends_where_it_ended():
     judge = Judge(Asha(grace_period=2, reduction_factor=2))
     judge.take("first", [(2, 0.9), (4, 0.9)])

@@ -19,6 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def figure(points=None, names=2, title="$x_1$ <b>& \x1b"):
+    """Two panels, of which a page shows those `points` under the pointer."""
     data = pd.DataFrame({"series": ["a", "a", "b", "b"], "x": [0.0, 1, 0, 1], "y": [0.0, 1, 2, 4]})
     banded = data.assign(low=data["y"] - 0.1, high=data["y"] + 0.1)
 
@@ -31,7 +32,8 @@ def figure(points=None, names=2, title="$x_1$ <b>& \x1b"):
             axes.scatter(data["x"], data["y"] + i, label=f"series {i}", **style.dots(i, 4))
         axes.set(title="dots", ylabel="y")
 
-    return Figure("both", "Both", (lines, dots), banded, "lines and dots", points=points)
+    told = banded if points is None else points
+    return Figure("both", "Both", {"lines": lines, "dots": dots}, told, "lines and dots")
 
 
 def test_files_hold_what_is_drawn(tmp_path):
@@ -73,7 +75,7 @@ def test_a_long_legend_takes_no_room_from_the_plot():
     heights = []
     for names in (2, 14):
         made = figure(names=names)
-        with drawn(made, made.panels[1:], 1) as canvas:
+        with drawn(made, ["dots"], 1) as canvas:
             canvas.draw_without_rendering()
             heights.append(canvas.axes[0].get_window_extent().height)
     assert heights[1] > 0.95 * heights[0]
@@ -86,8 +88,8 @@ def test_a_logarithmic_axis_has_plain_numbers():
         axes.set_xscale("log")
         style.plain_log_ticks(axes.xaxis)
 
-    made = Figure("log", "Log", (draw,), pd.DataFrame(), "")
-    with drawn(made, made.panels, 1) as canvas:
+    made = Figure("log", "Log", {"log": draw}, pd.DataFrame(), "")
+    with drawn(made, ["log"], 1) as canvas:
         canvas.draw_without_rendering()
         labels = {tick.get_text() for tick in canvas.axes[0].get_xticklabels()}
     assert {"1e-06", "0.001"} <= labels
@@ -101,7 +103,8 @@ def test_names_are_cut():
 @pytest.fixture(scope="module")
 def page():
     """A page whose second panel tells the texts of two points."""
-    points = pd.DataFrame({"panel": 1, "x": [0.0, 1.0], "y": [0.0, 4.0], "group": ["g", NASTY], "text": [NASTY, "two"]})
+    place = {"panel": "dots", "x": [0.0, 1.0], "y": [0.0, 4.0]}
+    points = pd.DataFrame({**place, "series": ["g", NASTY], "label": [NASTY, "two"]})
     return render(Page("p", (Section("s", figure=figure(points)),)), ".html")
 
 
@@ -127,6 +130,29 @@ def test_texts_of_points_never_become_markup(page):
     assert page.count("<script") == 2 and "<!--" not in page
 
 
+def test_a_point_without_a_label_is_told_by_its_numbers():
+    def draw(axes):
+        axes.set_xscale("log")
+        axes.plot([1, 10], [0.1, 0.25])
+
+    place = {"panel": "p", "series": "loss", "x": [1, 10, 0], "y": [0.1, 0.25, 0.5], "low": [None, 0.2, None]}
+    data = pd.DataFrame({**place, "high": [None, 0.3, None], "value": [None, 12345.0, None]})
+    ((_, points),) = inline(Figure("f", "t", {"p": draw}, data, "alt"))
+    assert [point[2:] for point in points] == [("1: 0.1", "loss"), ("10: 0.25 (0.2 to 0.3)", "loss: 12345")]
+
+
+def test_a_point_over_a_name_lies_over_its_tick():
+    def draw(axes):
+        axes.xaxis.update_units(["cls", "mean"])
+        axes.plot(["mean"], [0.5], "o")
+
+    data = pd.DataFrame({"panel": "p", "series": "s", "x": ["mean"], "y": [0.5]})
+    ((svg, ((x, y, *words),)),) = inline(Figure("f", "t", {"p": draw}, data, "alt"))
+    assert words == ["mean: 0.5", "s"]
+    at = [(float(u), float(v)) for u, v in re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', svg)]
+    assert min(np.hypot(x - u, y - v) for u, v in at) < 0.2
+
+
 def test_a_page_without_points_has_no_data(page):
     plain = render(Page("p", (Section("s", figure=figure()),)), ".html")
     assert "application/json" not in plain and "pointermove" not in plain and "pointermove" in page
@@ -148,7 +174,8 @@ def test_panels_line_up_whatever_their_legends():
 
         return draw
 
-    panels = [panel(["a", "b", "c", "d"]), panel([f"a name that takes a line of its own, {n}" for n in range(9)])]
+    long = [f"a name that takes a line of its own, {n}" for n in range(9)]
+    panels = {"short": panel(["a", "b", "c", "d"]), "long": panel(long)}
     figure = Figure("f", "t", panels, pd.DataFrame({"x": [0]}), "alt")
     heights = []
     for one in panels:

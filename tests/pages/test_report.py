@@ -95,6 +95,8 @@ def test_runs_with_a_dev_set_of_their_own_are_drawn_and_summed_up(invoke, runs, 
     assert [line.split(",")[1:] for line in drawn[1:]] == [["second", "0", "0.5"], ["second", "4", "0.75"]]
     html = (tmp_path / "a.html").read_text("utf-8")
     assert "<svg" in html.split("While training")[1].split("</figure>")[0]
+    (told,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', html, re.DOTALL)
+    assert list(json.loads(told)) == re.findall(r'<figure id="figure-(\d+)"', html), "every figure tells its points"
     shadows = "".join(re.findall(r"\.scroll \{[^}]*\}", html))  # where a table goes on at the side
     assert "linear-gradient" in shadows and "local" in shadows
 

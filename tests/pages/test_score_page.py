@@ -15,6 +15,7 @@ from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
 from sentcli.pages.score_page import Choices, command_line, score_page
 from sentcli.pages.systems import Pattern
+from sentcli.verbs.scoring import Evaluation
 
 from .conftest import make
 
@@ -59,10 +60,10 @@ def test_rows_are_models_and_columns_tasks_in_the_order_of_the_papers():
     )
     (section,) = scores(page)
     assert heads(section) == ["model", "STS12", "SICK-R", "Avg."]
-    assert grid(section) == [["a", "61.00", "70.00", "65.50"], ["b", "61.00", "71.00", "66.00"]]
+    assert grid(section) == [["a", "61.000", "70.00", "65.50"], ["b", "60.996", "71.00", "66.00"]]
     assert ranks(section) == [
         ["", "best", "second", "second"],
-        ["", "best", "best", "best"],
+        ["", "second", "best", "best"],
     ]
     assert page.title == "Evaluation of 2 models"
 
@@ -70,6 +71,25 @@ def test_rows_are_models_and_columns_tasks_in_the_order_of_the_papers():
 def test_numbers_are_rounded_and_averaged_as_papers_print_them():
     page = page_of(make(scores={"STS12": 70.004, "STS13": 70.004, "STS14": 70.005000001}))
     assert grid(scores(page)[0]) == [["minilm", "70.00", "70.00", "70.01", "70.00"]]
+
+
+@pytest.mark.parametrize(
+    ("second", "shown"),
+    [(61.12, "61.12"), (61.114, "61.114"), (61.1101, "61.1101"), (61.11001, "61.11"), (61.11, "61.11")],
+)
+def test_scores_have_the_digits_that_tell_models_apart_on_the_page_and_in_the_terminal(second, shown):
+    by_print = {**against(), "tasks": {"STS16": against()["tasks"]["STS16"]}}
+    objects = [make("a", scores={"STS16": 61.11}, against=by_print), make("b", scores={"STS16": second})]
+    models = [read_object(one, f"{number}.json") for number, one in enumerate(objects)]
+    (section,) = scores(score_page(models))
+    first = f"61.{'11':0<{len(shown) - 3}}"
+    assert [row[1] for row in grid(section)] == [first, shown, "79.10"]
+    (printed, *_) = Evaluation(models).tables()
+    assert [printed.shown(i, 1) for i in range(3)] == [first, shown, "79.10"]
+    assert list(section.figure.data["shown"]) == [first, shown, "79.10"]
+    assert f" has {max(first, shown)} (" in score_page(models).text[0]
+    measured = titled(score_page(models), "Further measures").table
+    assert [measured.shown(i, 3) for i in range(2)] == [first, shown]
 
 
 def test_one_model_has_no_best_and_one_task_no_average():
@@ -261,7 +281,7 @@ def test_printed_scores_have_a_row_and_a_comparison():
         ["minilm", "STS16", "78.99", "79.10", "−0.11", "76.00", "81.00", "yes"],
         ["minilm", "Avg.", "1.00", "3.00", "−2.00", "–", "–", "–"],
     ]
-    assert "published: System X (its paper)" in set(section.figure.data["model"])
+    assert "published: System X (its paper)" in set(section.figure.data["series"])
 
 
 def test_the_comparison_of_several_models_stands_once():
@@ -501,10 +521,11 @@ def test_a_command_has_what_decides_the_number(value, wanted):
 def test_figures_of_scores_hold_their_numbers_and_differ_by_colour_or_shape():
     made = score_page([read_object(make(f"m{i}", scores={"STS16": 50.0 + i}), f"{i}.json") for i in range(30)])
     figure = made.sections[0].figure
-    assert list(figure.data["value"]) == [50.0 + i for i in range(30)]
+    assert list(figure.data["x"]) == [50.0 + i for i in range(30)]
     assert list(figure.data["low"]) == [48.0 + i for i in range(30)]
     ((svg, places),) = inline(figure)
-    assert len(places) == 30 and [x for x, _ in places] == sorted(x for x, _ in places)
+    assert len(places) == 30 and [x for x, *_ in places] == sorted(x for x, *_ in places)
+    assert places[3][2:] == ("STS16, m3: 53.00 (51.00 to 55.00)", "m3")
     assert svg.count("var(--c0)")
     assert len({(style.colour(i), style.marker(i)) for i in range(30)}) == 30
 

@@ -169,8 +169,8 @@ def plot(name):
         axes.plot([0, 1], [1, 0], label="other")
         axes.set(title=name, xlabel=name, ylabel=name)
 
-    points = pd.DataFrame({"panel": [0], "x": [0.5], "y": [0.5], "group": [name], "text": [name]})
-    return Figure("plot", name, (draw,), pd.DataFrame({"x": [0, 1]}), name, name, points)
+    data = pd.DataFrame({"panel": [name], "series": [name], "x": [0.5], "y": [0.5], "label": [name]})
+    return Figure("plot", name, {name: draw}, data, name, name)
 
 
 @settings(max_examples=12, deadline=None)

@@ -3,9 +3,11 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 import sentcli
+from sentcli.evaluation.significance import unpacked
 from tests.conftest import save_backbone
 from tests.evaluation.test_labelled import TEXTS, beir, write
 
@@ -143,6 +145,34 @@ def test_report_shows_every_kind_as_evaluate_does(models, own, invoke, tmp_path)
     assert [line for line in one.splitlines() if line.startswith("|")] == [
         line.replace("r.json", "") for line in two.splitlines() if line.startswith("|")
     ]
+
+
+def test_samples_go_to_a_file_of_their_own_on_request(models, own, invoke, tmp_path):
+    draws, plain, apart = tmp_path / "d.npz", tmp_path / "plain.json", tmp_path / "apart.json"
+    call = ["evaluate", *own.values(), "-m", models[0], "-m", models[2], "--report"]
+    invoke(*call, tmp_path / "a.html", "--json", plain, check=0)
+    invoke(*call, tmp_path / "b.html", "--json", apart, "--draws", draws, check=0)
+    written = np.load(draws, allow_pickle=False)
+    rows = {key[:3]: key[3] for key in zip(*(written[k] for k in ("model", "task", "metric", "draws")), strict=True)}
+    for whole, rest in zip(json.loads(plain.read_text()), json.loads(apart.read_text()), strict=True):
+        assert rest.pop("draws") == str(draws)
+        for name, task in whole["results"].items():
+            for metric, packed in task.pop("draws").items():
+                assert np.array_equal(rows.pop((whole["model"], name, metric)), unpacked(packed))
+        assert rest["results"] == whole["results"] and rest.get("compared") == whole.get("compared")
+    assert not rows
+    for name in ("a.html", "b.html"):
+        assert "Differences between models on your own data</h2>" in (tmp_path / name).read_text()
+    page = tmp_path / "page.md"
+    invoke("report", apart, "-o", page, check=0)
+    assert "--draws" in page.read_text() and "d.npz" in page.read_text()
+
+    before = draws.read_bytes()
+    for more, words in ((["--draws", draws], "--overwrite"), (["--draws", tmp_path / "d.txt"], ".npz")):
+        assert words in invoke(*call, tmp_path / "c.html", *more, check=2).stderr
+    assert draws.read_bytes() == before and not (tmp_path / "c.html").exists()
+    invoke("evaluate", own["triplets"], "-m", models[0], "--draws", draws, "--overwrite", check=0)
+    assert list(np.load(draws)["task"]) == ["t.tsv"]
 
 
 def test_columns_are_named_wherever_pairs_are_read(models, invoke, tmp_path):

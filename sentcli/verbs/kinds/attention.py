@@ -332,7 +332,7 @@ def _clouds(
     labels: tuple[str, str],
     *,
     mirrored: bool = False,
-) -> tuple[pd.DataFrame, list[Callable[[Axes], None]]]:
+) -> tuple[pd.DataFrame, dict[str, Callable[[Axes], None]]]:
     """Return the points of two kinds of pairs with their centroids, and for each model a panel with both clouds.
 
     Args:
@@ -365,4 +365,4 @@ def _clouds(
             )
         axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
 
-    return data, [partial(draw, panel) for panel in data["panel"].unique()]
+    return data, {panel: partial(draw, panel) for panel in data["panel"].unique()}

@@ -91,7 +91,7 @@ def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Doubles]], 
     for panel, (unit, values) in grids.items():
         layer, head = np.indices(values.shape).reshape(2, -1) + 1
         columns = {"panel": panel, "series": unit, "layer": layer, "head": head, "value": values.ravel()}
-        parts.append(pd.DataFrame(columns))
+        parts.append(pd.DataFrame({**columns, "x": head, "y": layer}))
     data = pd.concat(parts)
     ends = data.groupby("series")["value"].agg(["min", "max"])
 
@@ -106,7 +106,7 @@ def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Doubles]], 
         axes.yaxis.set_inverted(True)
         style.colour_bar(axes, cells, unit)
 
-    return Figure(name, title, [partial(draw, panel) for panel in grids], data, "; ".join(about))
+    return Figure(name, title, {panel: partial(draw, panel) for panel in grids}, data, "; ".join(about))
 
 
 def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str, Any]) -> Figure:
@@ -124,7 +124,8 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     for part, count in zip(slices, counts, strict=True):
         rows, columns = np.nonzero(count)
         values = {"x": centres[columns], "y": centres[rows], "value": count[rows, columns]}
-        parts.append(pd.DataFrame({"panel": part.place, "layer": part.layer + 1, "head": part.head + 1, **values}))
+        place = {"panel": part.place, "series": "positions", "layer": part.layer + 1, "head": part.head + 1}
+        parts.append(pd.DataFrame({**place, **values}))
 
     def draw(part: Slice, count: Doubles, axes: Axes) -> None:
         axes.grid(visible=False)
@@ -145,6 +146,6 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     title = f"{name}: attention of two dropout views of one sentence of {sentence['tokens']} tokens"
     quoted = f"\N{LEFT DOUBLE QUOTATION MARK}{sentence['text']}\N{RIGHT DOUBLE QUOTATION MARK}"
     note = f"Weights that dropout removed in either view are left out. The sentence: {quoted}"
-    panels = [partial(draw, part, count) for part, count in zip(slices, counts, strict=True)]
+    panels = {part.place: partial(draw, part, count) for part, count in zip(slices, counts, strict=True)}
     heads = len({part.head for part in slices})
     return Figure(file, title, panels, pd.concat(parts), about, note, columns=heads)

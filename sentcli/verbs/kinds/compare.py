@@ -176,7 +176,8 @@ class ComparedNeighbours:
         titles = ("Texts by shared neighbours", "Mean cosine of the neighbours")
         line = pd.DataFrame({"panel": titles[0], "series": "texts", "x": range(k + 1), "y": shares})
         place = {"x": first, "y": second, "value": compared.shared, "label": self.texts}
-        dots = pd.DataFrame({"panel": titles[1], "series": "texts", **place})
+        groups = [f"{count} of {k} shared" for count in compared.shared]
+        dots = pd.DataFrame({"panel": titles[1], "series": "texts", **place, "group": groups})
 
         def histogram(axes: Axes) -> None:
             axes.plot(line["x"], line["y"], **style.line(0))
@@ -202,10 +203,8 @@ class ComparedNeighbours:
                 for mean, name in zip((first, second), self.names, strict=True)
             )
             about += f". Mean cosine of the neighbours where at most {k // 3} are shared, and elsewhere: {near}"
-        groups = [f"{count} of {k} shared" for count in compared.shared]
-        points = pd.DataFrame({"panel": 1, "x": first, "y": second, "text": self.texts, "group": groups})
-        data = pd.concat([line, dots])
-        return Figure("compare", "Neighbours shared by two models", (histogram, where), data, about, points=points)
+        panels = dict(zip(titles, (histogram, where), strict=True))
+        return Figure("compare", "Neighbours shared by two models", panels, pd.concat([line, dots]), about)
 
     def _listed(self, title: str, rows: Sequence[int]) -> Table:
         compared = self.compared

@@ -301,4 +301,4 @@ class Duplicates:
             axes.set(title="Rows by their nearest other row", xlabel="cosine", ylabel="rows")
 
         alt = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
-        return Figure("nearest", "Similarity of the nearest row", [draw], data, alt)
+        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, alt)

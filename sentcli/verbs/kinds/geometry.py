@@ -40,7 +40,7 @@ NAME = (0.4, 0.07)
 """Width and height of a name beside a point, as shares of the axes."""
 
 
-@verb("geometry")
+@verb("geometry", common="paths output model positives_above sts pooling data pairs split texts limit overwrite json")
 def geometry(
     output: shared.Output,
     paths: Annotated[list[Path] | None, Flag(metavar="[PATH]...", positional=True)] = None,
@@ -252,7 +252,9 @@ def _hubs(rows: dict[str, dict[str, Any]]) -> Table:
 
 
 def _scatter(frame: pd.DataFrame) -> Figure:
-    data = frame[["model", "uniformity", "alignment", "sts_average"]]
+    data, title = frame[["model", "uniformity", "alignment", "sts_average"]], "Alignment against uniformity"
+    place = {"panel": title, "series": data["model"], "x": data["uniformity"], "y": data["alignment"]}
+    data = data.assign(**place, value=data["sts_average"])
     scored = data["sts_average"].notna()
     about = "; ".join(
         f"{row.model}: alignment {row.alignment:.3f}, uniformity {row.uniformity:.3f}"
@@ -269,7 +271,7 @@ def _scatter(frame: pd.DataFrame) -> Figure:
         _names(axes, list(data["uniformity"]), list(data["alignment"]), list(data["model"]))
         axes.set(title="Lower left is better", xlabel=UNIFORMITY, ylabel=ALIGNMENT)
 
-    return Figure("alignment-uniformity", "Alignment against uniformity", (draw,), data, about)
+    return Figure("alignment-uniformity", title, {title: draw}, data, about)
 
 
 def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None:
@@ -306,9 +308,10 @@ def _spectrum(frame: pd.DataFrame) -> Figure:
         part = pd.DataFrame({"series": row.model, "x": shares.index + 1, "y": shares})
         parts.append(part[shares > 1e-4])
         words.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(values)}")
-    data, title = pd.concat(parts), "Singular values of the centred vectors"
+    title = "Singular values of the centred vectors"
+    data = pd.concat(parts).assign(panel=title)
     axes = {"xlabel": "direction, largest first", "ylabel": "singular value / largest", "yscale": "log"}
-    panels = style.line_panels(data.assign(panel=title), {title: axes}, list(frame["model"]), markers=False)
+    panels = style.line_panels(data, {title: axes}, list(frame["model"]))
     return Figure("spectrum", title, panels, data, "; ".join(words))
 
 

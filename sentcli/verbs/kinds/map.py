@@ -33,7 +33,7 @@ RADIUS = 0.08
 """The number of a cluster stands at the point with most others of the cluster in this radius, of the map's width."""
 
 
-@verb("map")
+@verb("map", common="texts output model clusters perplexity whiten pooling text_field label_field limit overwrite json")
 def map_(
     texts: Annotated[str, Flag(metavar="TEXTS", positional=True)],
     output: shared.Output,
@@ -195,14 +195,11 @@ def _figure(maps: Maps) -> Figure:
     note = f"Colour and marker: {'cluster of the vectors (k-means)' if labels is None else labels.name}"
     if labels is None:
         note += ", the same in all panels where they share texts enough; words: what sets a cluster apart"
-    panels = [partial(_draw, name, frame, places.get(name)) for name, frame in dots.items()]
+    panels = {name: partial(_draw, name, frame, places.get(name)) for name, frame in dots.items()}
     by_panel = [frame.assign(panel=name) for frames in (dots, places) for name, frame in frames.items()]
     columns = ["panel", "series", "x", "y", "label", "id", "text", "cluster", "cluster_name"]
     data = pd.concat(by_panel).reindex(columns=columns).astype({"cluster": "Int64"})
-    points = pd.concat([frame.assign(panel=number) for number, frame in enumerate(dots.values())])
-    points = points.assign(group=points["series"], text=points["id"] + ": " + points["text"])
-    points = points[["panel", "x", "y", "group", "text"]]
-    return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, points, size=(4.6, 4.375))
+    return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, size=(4.6, 4.375))
 
 
 def _dots(map_: Map, read: MapTexts, labels: pd.Series | None) -> pd.DataFrame:

@@ -183,7 +183,7 @@ def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
             "ylabel": f"{name} (unweighted)",
             "yscale": "log" if (own["y"] > 0).all() else "linear",
         }
-    drawn = style.line_panels(data, panels, list(runs), markers=False, whole=True)
+    drawn = style.line_panels(data, panels, list(runs), whole=True)
     return Figure("loss-terms", "Terms of the loss over the steps", drawn, data, "; ".join(about))
 
 
@@ -256,11 +256,7 @@ def _groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
         {"xlabel": "group, largest first", "ylabel": "condition number", **log},
         {"xlabel": "groups", "ylabel": "condition number", **log, "xscale": "log"},
     )
-    panels = [
-        panel
-        for title, each in zip(titles, axes, strict=True)
-        for panel in style.line_panels(data, {title: each}, list(spectra), markers=title != titles[1], whole=True)
-    ]
+    panels = style.line_panels(data, dict(zip(titles, axes, strict=True)), list(spectra), whole=True)
     note = (
         "Lines are medians over the groups, bands reach from the 5th to the 95th percentile; what is singular, or not "
         "positive, is left out"

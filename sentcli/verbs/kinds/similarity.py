@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Values = npt.NDArray[np.float64]
 
-GOLD, COSINE = "gold score", "cosine"
+GOLD, COSINE, MEAN = "gold score", "cosine", "mean and standard deviation of a bin"
 RIDGE = 0.9
 """Height of the highest density; the baselines of two densities are 1 apart."""
 FEATURES = {
@@ -215,15 +215,14 @@ class GoldPairs:
 
         texts = [f"{first} | {second}" for first, second in zip(self.first, self.second, strict=True)]
         groups = [f"gold {score:g}" for score in self.gold]
-        dots, lines, points, about = [], {}, [], []
-        for number, (name, cosines) in enumerate(self.cosines.items()):
-            pairs = {"x": self.gold, "y": cosines}
-            dots.append(pd.DataFrame({"panel": name, "series": "pairs", **pairs, "label": texts}))
-            points.append(pd.DataFrame({"panel": number, **pairs, "group": groups, "text": texts}))
+        dots, lines, about = [], {}, []
+        for name, cosines in self.cosines.items():
+            pairs = {"x": self.gold, "y": cosines, "label": texts, "group": groups}
+            dots.append(pd.DataFrame({"panel": name, "series": "pairs", **pairs}))
             own = bins[(bins["model"] == name) & (bins["pairs"] > 0)]
             mean, spread = own["mean"], own["deviation"].fillna(0.0)
             line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
-            lines[name] = pd.DataFrame({"panel": name, "series": "mean and standard deviation of a bin", **line})
+            lines[name] = pd.DataFrame({"panel": name, "series": MEAN, **line})
             about.append(
                 f"{name}: Spearman {self.results[name]['spearman']:.2f}, mean cosine rises from {mean.iloc[0]:.2f} at "
                 f"gold {own['bin'].iloc[0]} to {mean.iloc[-1]:.2f} at {own['bin'].iloc[-1]}"
@@ -231,18 +230,16 @@ class GoldPairs:
         ends = style.limits(*self.cosines.values())
 
         def draw(name: str, axes: Axes) -> None:
-            line = lines[name]
             axes.scatter(self.gold, self.cosines[name], **style.dots(0, len(self.gold)))
-            axes.fill_between(line["x"], line["low"], line["high"], color=style.colour(1), alpha=0.2, linewidth=0)
-            axes.plot(line["x"], line["y"], **style.line(1))
+            style.lines(axes, lines[name], ["pairs", MEAN])
             title = f"{name} (Spearman {self.results[name]['spearman']:.1f})"
             axes.set(title=title, xlabel=GOLD, ylabel=COSINE, ylim=ends)
 
         data = pd.concat([part for pair in zip(dots, lines.values(), strict=True) for part in pair])
         note = "A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation"
-        panels = [partial(draw, name) for name in self.cosines]
+        panels = {name: partial(draw, name) for name in self.cosines}
         title = "Cosine against gold score"
-        return Figure("similarity-scatter", title, panels, data, "; ".join(about), note, pd.concat(points))
+        return Figure("similarity-scatter", title, panels, data, "; ".join(about), note)
 
     def _ridge(self, bins: pd.DataFrame) -> Figure:
         import numpy as np
@@ -257,14 +254,14 @@ class GoldPairs:
             heights = [density(cosines[numbers == i], at) for i in range(len(self.bin_names))]
             scale = RIDGE / max(float(np.max(heights)), 1e-12)
             for i, (name, height) in enumerate(zip(self.bin_names, heights, strict=True)):
-                area = {"x": at, "y": scale * height, "low": float(i)}
+                area = {"x": at, "height": scale * height, "low": float(i)}
                 parts.append(pd.DataFrame({"panel": model, "series": f"gold {name}", **area}))
             about.append(f"{model}: {_spread(bins[bins['model'] == model])}")
         data = pd.concat(parts)
 
         def draw(model: str, axes: Axes) -> None:
             for i, (_, area) in enumerate(data[data["panel"] == model].groupby("series", sort=False)):
-                top = area["low"] + area["y"]
+                top = area["low"] + area["height"]
                 axes.fill_between(area["x"], area["low"], top, color=style.colour(i), alpha=0.3, linewidth=0)
                 axes.plot(area["x"], top, **style.line(i, markers=False))
             axes.set_yticks(range(len(self.bin_names)), self.bin_names)
@@ -272,7 +269,7 @@ class GoldPairs:
             axes.set(title=model, xlabel=COSINE, ylabel=GOLD, xlim=ends, ylim=(-0.15, len(self.bin_names) - 0.02))
 
         note = "Kernel densities of the cosines (Gaussian, Scott's bandwidth), each of the same area"
-        panels = [partial(draw, model) for model in self.cosines]
+        panels = {model: partial(draw, model) for model in self.cosines}
         title = "Densities of cosine by gold score"
         return Figure("similarity-density", title, panels, data, "; ".join(about), note)
 

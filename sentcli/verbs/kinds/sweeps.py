@@ -206,10 +206,12 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
     best = data.loc[data.groupby(["panel", "series"], sort=False)["y"].idxmax()]
     about = [f"{row.series}: best {row.panel} {row.y:.2f} at {key} {_shown(row.x)}" for row in best.itertuples()]
     if not numeric:
-        data = data.assign(label=data["x"].map(_shown), x=data["x"].map(_shown).map(names.index))
+        data = data.assign(x=data["x"].map(_shown))
     logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= LOGARITHMIC_FROM
 
     def draw(score: str, axes: Axes) -> None:
+        if names:
+            axes.xaxis.update_units(names)  # type: ignore[no-untyped-call]  # the order, where a panel lacks some
         style.lines(axes, data[data["panel"] == _short(score)], list(points["system"].unique()))
         axes.set(title=_short(score), xlabel=key.replace("_", " "), ylabel=_label(score))
         if names:
@@ -220,7 +222,8 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
             axes.set_xscale("log")
             style.plain_log_ticks(axes.xaxis)
 
-    panels = [partial(draw, score) for score in _scored(points) if (data["panel"] == _short(score)).any()]
+    shown = {_short(score): score for score in _scored(points)}
+    panels = {title: partial(draw, score) for title, score in shown.items() if (data["panel"] == title).any()}
     return Figure(name, f"Scores over {key.replace('_', ' ')}", panels, data, "; ".join(about), BANDS)
 
 
