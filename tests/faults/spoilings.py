@@ -1,10 +1,9 @@
 """Ways to spoil a good file: what a kill, a full disk, an editor, a wrong tool or an attacker leaves behind."""
 
-import json
 import os
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,61 +130,13 @@ WRONG_TABLE = [
     Spoiling("a line with more fields", edited(lambda content: content + b"\t".join([b"x"] * 30) + b"\n"), True),
     Spoiling("an open quote", edited(lambda content: content + b'"open\tx,"y\n'), may_pass=True),
 ]
-OTHER_VALUES = {
-    "null": None,
-    "text": "no such thing",
-    "number": 7,
-    "negative": -3,
-    "huge": 10**30,
-    "fraction": 0.3,
-    "list": [],
-    "list of lists": [[1], ["a"]],
-    "object": {},
-    "true": True,
-    "way out": "../../outside",
-    "odd text": "a\u202e\x9b\nb\ud800",
-}
-
-
-def values_of(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield the place of every value in nested JSON; of a list only the first item's."""
-    if place:
-        yield place
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from values_of(item, (*place, key))
-    elif isinstance(value, list) and value:
-        yield from values_of(value[0], (*place, 0))
-
-
-def another_value(number: int) -> Callable[[Path], object]:
-    """Take a value of a JSON file away, or put one of another kind in its place: which one follows from `number`."""
-
-    def spoil(path: Path) -> None:
-        whole = parent = json.loads(path.read_text("utf-8"))
-        draw = random.Random(f"{path.name} {number}")
-        *steps, last = draw.choice(list(values_of(whole)))
-        name = draw.choice(["gone", *OTHER_VALUES])
-        print(f"{path.name}: {(*steps, last)} {name}")  # noqa: T201 - shown with a failure
-        for step in steps:
-            parent = parent[step]
-        if name == "gone":
-            del parent[last]
-        else:
-            parent[last] = OTHER_VALUES[name]
-        path.write_text(json.dumps(whole), "utf-8")
-
-    return spoil
-
-
-WRONG_VALUES = [Spoiling(f"value {number}", another_value(number), may_pass=True) for number in range(24)]
 
 
 def spoilings(file: str) -> list[Spoiling]:
     """Return the ways to spoil a file, by its suffix."""
     match Path(file).suffix:
         case ".json":
-            return [*ANY_FILE, HALF, *WRONG_JSON, *WRONG_VALUES]
+            return [*ANY_FILE, HALF, *WRONG_JSON]  # single values: test_leaves.py
         case ".jsonl":
             return [*ANY_FILE, HALF, *WRONG_LINES]
         case ".toml":
