@@ -195,7 +195,7 @@ def _scored(table: LabelledTable, name: str, draws: int, score_range: tuple[floa
     for row, score in enumerate(pairs.gold):
         if not low <= score <= high:
             raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
-    return ScoredTask(sts.SimilarityTask(name, [pairs], draws), (low, high), counts=table.counts)
+    return ScoredTask(name, table, draws, (low, high))
 
 
 def _binary(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:

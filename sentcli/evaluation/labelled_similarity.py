@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,43 +16,28 @@ from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_tasks import TableTask, told
 from sentcli.evaluation.score_kinds import BINARY
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.sts import SimilarityTask, cosine
-from sentcli.io.labelled import Kind
+from sentcli.evaluation.sts import SimilarityTask, cosine, scored_table
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ScoredTask:
+class ScoredTask(TableTask):
     """Pairs with scores: Spearman's correlation with the cosines."""
 
-    similarity: SimilarityTask
-    ends: tuple[float, float]
+    ends: tuple[float, float] = (0, 1)
     """The range of the scores."""
-    kind: Kind = "scored"
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """The numbers of rows left out for an empty cell, and of equal texts with different labels, by name."""
-
-    @property
-    def name(self) -> str:
-        """The name of the table."""
-        return self.similarity.name
 
     @property
     def described(self) -> str:
         """The number of pairs and the range of their scores."""
         low, high = self.ends
-        return f"{len(self.similarity.subsets[0]):,} scored pairs, scores from {low:g} to {high:g}"
+        return f"{len(self.table):,} scored pairs, scores from {low:g} to {high:g}"
 
     @property
     def texts(self) -> Sequence[str]:
         """Every sentence."""
-        return self.similarity.texts
-
-    @property
-    def all_texts(self) -> Sequence[str]:
-        """Every sentence."""
-        return self.similarity.texts
+        return [*self.table.texts[0], *self.table.texts[1]]
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -62,15 +47,19 @@ class ScoredTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        return ["evaluate", self.ends, *self.similarity.identity]
+        return ["evaluate", self.ends, *self._similarity.identity]
+
+    @property
+    def _similarity(self) -> SimilarityTask:
+        return SimilarityTask(self.name, [scored_table(self.table, self.name)], self.draws)
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Correlate the cosines with the scores."""
-        score = self.similarity.score(model, vectors)
+        score = self._similarity.score(model, vectors)
         facts = {key: score.facts[key] for key in ("pairs", "truncated", "zero_vectors")}
         metrics = {metric: score.metrics[metric] for metric in ("spearman", "pearson")}
         score = replace(score, metrics=metrics, facts={"range": list(self.ends), **facts})
-        return told(score, "scored", facts["pairs"])
+        return told(score, self.kind, len(self.table))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, Task
 from sentcli.evaluation.labelled_data import LEAST_OF_A_CLASS, SetTask, load_tasks
-from sentcli.evaluation.labelled_similarity import ScoredTask
 from sentcli.evaluation.labelled_tasks import LabelledTask, TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.sampled_set import sampled
@@ -110,12 +109,8 @@ def _sample(task: Task, limit: int, start: str) -> Task:
     if isinstance(task, SetTask) and len(task.data.queries) > limit:
         return replace(task, data=sampled(task.data, _rows(len(task.data.queries), limit), start))
     if isinstance(task, TableTask) and len(task.table) > limit:
-        return replace(task, table=task.table.of_rows(_rows(len(task.table), limit, task.table.values)))
-    if isinstance(task, ScoredTask) and len(pairs := task.similarity.subsets[0]) > limit:
-        rows = _rows(len(pairs), limit)
-        first, second = ([column[row] for row in rows] for column in (pairs.first, pairs.second))
-        sample = sts.Pairs(pairs.name, first, second, pairs.gold[rows])
-        return replace(task, similarity=replace(task.similarity, subsets=[sample]))
+        classes = None if task.kind == "scored" else task.table.values
+        return replace(task, table=task.table.of_rows(_rows(len(task.table), limit, classes)))
     return task
 
 

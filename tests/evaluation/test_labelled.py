@@ -366,7 +366,7 @@ def test_a_file_of_sts_b_is_known_by_its_layout(tmp_path):
     lines = [f"g\tf\t2012\t{i}\t{i % 5}.0\ta  cat {i}\ta dog {i}\n" for i in range(12)]
     (tmp_path / "sts-dev.csv").write_text("".join(lines))
     (task,) = load_tasks([str(tmp_path / "sts-dev.csv")])
-    assert task.similarity.subsets[0].first[0] == "a cat 0"
+    assert task.texts[0] == "a cat 0"
 
 
 def test_scores_come_back_from_the_cache_whole(tmp_path):
