@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, nearest
+from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.column_types import TEXT
 from sentcli.io.readers import Block
 from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
 from sentcli.search.corpus import Document
 from sentcli.search.exact import Similarity, Vectors
-from sentcli.search.milvus_client import answering, clear_half_made
+from sentcli.search.milvus_client import answering, clear_half_made, is_file
 from sentcli.search.milvus_rows import (
     HASH,
     ID,
@@ -106,7 +106,7 @@ class MilvusCollection:
     @classmethod
     def begun(cls, client: Any, address: str, name: str, record: Record) -> MilvusCollection | None:
         """Return what an interrupted run has begun to replace a collection with; with another record it is deleted."""
-        with suppress(InputError):
+        with suppress(SentcliError):  # it is damaged
             found = cls.find(client, address, name + NEXT)
             if found is None or not found.record.differences(record):
                 return found
@@ -325,6 +325,8 @@ class MilvusCollection:
         """Wait until all rows are on disk and in the index."""
         with answering(self.title):
             self.client.flush(self.name)
+            if is_file(self.address):  # Lite goes on with an index that it could not write: read what is on the disk
+                self.client.release_collection(self.name)
             self.client.load_collection(self.name)
 
 
