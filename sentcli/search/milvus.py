@@ -83,6 +83,8 @@ class MilvusCollection:
             return None
         with answering(title):
             record = Record.read(client.describe_collection(name)["properties"][RECORD], title)
+            if record.rows is None:
+                clear_half_made(address, name)
             client.load_collection(name)
         return cls(client, name, address, record)
 
