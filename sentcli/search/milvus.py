@@ -25,7 +25,7 @@ from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
 from sentcli.search.corpus import Document
 from sentcli.search.exact import Similarity, Vectors
-from sentcli.search.milvus_client import answering, clear_half_made, is_file
+from sentcli.search.milvus_client import answering, clear_half_made
 from sentcli.search.milvus_rows import (
     HASH,
     ID,
@@ -327,8 +327,6 @@ class MilvusCollection:
         """Wait until all rows are on disk and in the index."""
         with answering(self.title):
             self.client.flush(self.name)
-            if is_file(self.address):  # Lite goes on with an index that it could not write: read what is on the disk
-                self.client.release_collection(self.name)
             self.client.load_collection(self.name)
 
 

@@ -40,7 +40,7 @@ def clear_half_made(address: str, name: str) -> None:
     if is_file(address) and folder.is_dir():
         is_made = (folder / "schema.json").exists()
         for path in [*folder.glob("partitions/*/indexes")] if is_made else [folder]:
-            shutil.rmtree(path)  # Lite makes the indexes again
+            shutil.rmtree(path, ignore_errors=True)  # Lite makes the indexes again
 
 
 @contextmanager
