@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.atomic import room_explained
 from sentcli.io.dataset import Counts
 from sentcli.io.readers import Block
 from sentcli.io.remote_names import is_remote
@@ -215,8 +216,9 @@ def encoded(
     shard: int | None = None
     elsewhere = output_kind(output) == "stdout" or is_remote(output)
     folder = None if elsewhere else Path(output).resolve().parent
-    with tempfile.TemporaryFile(dir=folder, prefix=".sentcli-spool-") as handle:
-        spool = _Spool(handle, output)
+    name, advice = f"{output} (a temporary file beside it)", "make room, then give the same command again"
+    with room_explained(name, advice), tempfile.TemporaryFile(dir=folder, prefix=".sentcli-spool-") as handle:
+        spool = _Spool(handle)
         for block in reader:
             if block.shard != shard:
                 shard, seen = block.shard, {}
@@ -266,8 +268,8 @@ def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block
 class _Spool:
     """The vectors of the distinct texts of a shard, kept on disk for rows that repeat one of these texts."""
 
-    def __init__(self, handle: IO[bytes], output: str) -> None:
-        self.handle, self.output = handle, output
+    def __init__(self, handle: IO[bytes]) -> None:
+        self.handle = handle
         self.beyond = array("q")
 
     def recall(
@@ -283,16 +285,6 @@ class _Spool:
         Returns:
             The vectors ``[rows, dim]``, and the numbers of tokens beyond the maximum length ``[rows]``.
         """
-        try:
-            return self._recall(numbers, first, texts)
-        except OSError as error:
-            if error.filename is None:
-                error.filename = f"{self.output} (a temporary file beside it)"
-            raise
-
-    def _recall(
-        self, numbers: npt.NDArray[np.int64], first: int, texts: Encoded
-    ) -> tuple[Vectors, npt.NDArray[np.int64]]:
         if first == 0:  # another shard begins
             self.handle.seek(0)
             self.handle.truncate()

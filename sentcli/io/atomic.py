@@ -10,6 +10,7 @@ import ctypes
 import errno
 import glob
 import os
+import re
 import shutil
 import stat
 import sys
@@ -49,10 +50,18 @@ def room_explained(
     """
     try:
         yield
-    except OSError as error:
-        if error.errno not in DISK_FULL:
+    except Exception as error:
+        if getattr(error, "errno", None) not in DISK_FULL and not _tells_of_no_room(error):
             raise
-        raise NoRoomError(f"{name}: {error.strerror}; {advice}") from error
+        reason = getattr(error, "strerror", None) or "it cannot be written; is the disk full?"
+        raise NoRoomError(f"{name}: {reason}; {advice}") from error
+
+
+def _tells_of_no_room(error: BaseException) -> bool:
+    """Whether an error without a number is what a library in Rust, NumPy or faiss raises after a write that failed."""
+    said = "No space left on device|requested and [0-9]+ written|write error in"
+    unnumbered = getattr(error, "errno", None) is None and not isinstance(error, SentcliError)
+    return unnumbered and re.search(said, str(error)) is not None
 
 
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
@@ -160,9 +169,11 @@ def replacing(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+        if _tells_of_no_room(error):
+            raise NoRoomError(f"{path} cannot be written; is the disk full?") from error
         if isinstance(error, OSError):
             unnamed = error.filename is None and error.errno in DISK_FULL  # the error of a failed write names no file
-            if unnamed or error.filename == str(temporary):
+            if unnamed or str(error.filename).startswith(str(temporary)):
                 error.filename, error.filename2 = str(path), None
         raise
 

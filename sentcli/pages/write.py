@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from sentcli.errors import InputError
@@ -44,15 +45,20 @@ def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
         target: a file with one of `SUFFIXES`.
         style: whether bold marks and intervals are shown.
     """
-    from sentcli.io.atomic import replacing
+    from sentcli.io.atomic import check_output, replacing
     from sentcli.pages.figures import save_figure
 
     target.parent.mkdir(parents=True, exist_ok=True)
     figures = [section.figure for section in page.sections if section.figure is not None]
     folder = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
-    for figure in figures if folder else ():
-        (target.parent / folder).mkdir(exist_ok=True)
-        save_figure(figure, target.parent / folder)
+    if folder:
+        check_output(target.parent / folder, resume=True, folder=True)
+        with replacing(target.parent / folder) as temporary:
+            if (target.parent / folder).is_dir():  # it may hold what others have put there
+                shutil.copytree(target.parent / folder, temporary)
+            temporary.mkdir(exist_ok=True)
+            for figure in figures:
+                save_figure(figure, temporary)
     text = render(page, target.suffix.lower(), style, folder)
     with replacing(target) as temporary:
         temporary.write_text(text, "utf-8", newline="\n")

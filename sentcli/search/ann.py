@@ -152,12 +152,9 @@ class FaissIndex:
         """Write the index to a file.
 
         Raises:
-            OSError: if the file cannot be written.
+            RuntimeError: if the file cannot be written.
         """
-        try:
-            require_faiss().write_index(self.index, str(path))
-        except RuntimeError as error:
-            raise OSError(f"{path}: {_why(error)}") from error
+        require_faiss().write_index(self.index, str(path))
 
     @property
     def efforts_to_try(self) -> list[dict[str, int]]:

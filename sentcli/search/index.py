@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import locked, replacing
+from sentcli.io.atomic import check_output, locked, replacing
 from sentcli.io.dataset import PARTIAL
 from sentcli.io.digests import file_digest
 from sentcli.search import ann
@@ -118,6 +118,7 @@ def build(
     job = _IndexBuild(store, request, recipe, progress, step)
     lock = place.with_name(f".{place.name}.lock")
     with locked(lock, f"another process builds {place}: wait for it, or end it"):
+        check_output(place, resume=True, folder=True)
         if place.exists() and not request.overwrite:
             return job.extend(place)
         work = place.with_name(f".{recipe.name}.building")
@@ -279,6 +280,5 @@ def _clear(place: Path, manifest: IndexManifest) -> None:
     if missing:
         raise InputError(f"{place / missing[0]} is missing; build the index again with --overwrite")
     for path in place.iterdir():
-        partial = PARTIAL.fullmatch(path.name)
-        if INDEX_FILE.fullmatch(partial[1] if partial else path.name) and path.name not in named:
+        if PARTIAL.fullmatch(path.name) or (INDEX_FILE.fullmatch(path.name) and path.name not in named):
             path.unlink()

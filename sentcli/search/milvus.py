@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, nearest
+from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.column_types import TEXT
 from sentcli.io.readers import Block
 from sentcli.search import ann
@@ -84,6 +84,8 @@ class MilvusCollection:
             return None
         with answering(title):
             record = Record.read(client.describe_collection(name)["properties"][RECORD], title)
+            if record.rows is None:
+                clear_half_made(address, name)
             client.load_collection(name)
         return cls(client, name, address, record)
 
@@ -107,7 +109,7 @@ class MilvusCollection:
     @classmethod
     def begun(cls, client: Any, address: str, name: str, record: Record) -> MilvusCollection | None:
         """Return what an interrupted run has begun to replace a collection with; with another record it is deleted."""
-        with suppress(InputError):
+        with suppress(SentcliError):  # it is damaged
             found = cls.find(client, address, name + NEXT)
             if found is None or not found.record.differences(record):
                 return found

@@ -35,10 +35,12 @@ def is_file(address: str) -> bool:
 
 
 def clear_half_made(address: str, name: str) -> None:
-    """Delete what a kill has left of a collection before its schema was written; Milvus Lite would refuse its name."""
+    """Delete what Milvus Lite cannot read of an unfinished collection: indexes, or all if there is no schema yet."""
     folder = Path(address.removeprefix(SCHEME)) / "collections" / name
-    if is_file(address) and folder.is_dir() and not (folder / "schema.json").exists():
-        shutil.rmtree(folder)
+    if is_file(address) and folder.is_dir():
+        is_made = (folder / "schema.json").exists()
+        for path in [*folder.glob("partitions/*/indexes")] if is_made else [folder]:
+            shutil.rmtree(path, ignore_errors=True)  # Lite makes the indexes again
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, Field
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.atomic import refuse_link, replacing
+from sentcli.io.atomic import check_output, refuse_link, replacing
 from sentcli.io.dataset import Count, Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
 from sentcli.io.forms import read_json_form
@@ -335,7 +335,7 @@ class Store:
         """Build the index of words, and write it into the store."""
         words = BM25.build(self.rows.texts(), language=language)
         place = self.place(WORDS)
-        place.parent.mkdir(exist_ok=True)
+        check_output(place, resume=True, folder=True)
         with replacing(place) as temporary:
             words.save(temporary)
             files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sentcli.errors import SentcliError
 from sentcli.evaluation.stores import digest
-from sentcli.io.atomic import DISK_FULL
+from sentcli.io.atomic import DISK_FULL, NoRoomError
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import contents, decode, write_json
 from sentcli.io.weights import write_tensors
@@ -68,7 +68,7 @@ class Checkpoints:
             write_tensors(checkpoint.tensors, weights)
             facts = {**checkpoint.facts, "step": checkpoint.step, "sha256": file_digest(weights)}
             write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": digest(facts)})
-        except (OSError, SafetensorError) as error:
+        except (OSError, SafetensorError, NoRoomError) as error:
             if isinstance(error, OSError) and error.errno not in DISK_FULL:
                 raise
             raise SentcliError(self._no_room(checkpoint, error)) from error

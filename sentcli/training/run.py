@@ -13,6 +13,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.score_kinds import SIMILARITY
 from sentcli.evaluation.scores import average
+from sentcli.io.atomic import room_explained
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop
@@ -37,15 +38,16 @@ if TYPE_CHECKING:
 
 def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
     """Train or fit a model and write its folder; if the run had finished before, only return its results."""
-    if prepared.model is None:
-        return _fit(prepared, observer)
-    folder = _folder(prepared)
-    try:
-        if folder.results is not None:
-            return _finished(prepared, folder, TrainResult.from_dict(folder.results))
-        return _train(prepared, prepared.model, folder, observer)
-    finally:
-        folder.close()
+    with room_explained(prepared.request.output, "make room and go on with --resume"):
+        if prepared.model is None:
+            return _fit(prepared, observer)
+        folder = _folder(prepared)
+        try:
+            if folder.results is not None:
+                return _finished(prepared, folder, TrainResult.from_dict(folder.results))
+            return _train(prepared, prepared.model, folder, observer)
+        finally:
+            folder.close()
 
 
 def _folder(prepared: Prepared) -> RunFolder:

@@ -103,8 +103,9 @@ def index_collection(given: CollectionInput, database: DatabaseOptions, *, overw
         if collection.record.recall is None or results["written"] or results["deleted"]:
             collection = _tuned(collection, what.recall)
         collection = collection.with_record(rows=results["rows"])
-        if replaces:
-            collection = collection.succeed()
+    if replaces:
+        with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
+            collection = milvus.MilvusCollection.open(client, address, collection.name).succeed()
     outcome.model = str(written.record.settings.get("model") or given.model)
     record = collection.record
     outcome.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}

@@ -193,7 +193,7 @@ def _run_files(
 
 
 def _write_run(files: dict[str, Path], name: str, _: str, run: Run) -> None:
-    files[name].parent.mkdir(parents=True, exist_ok=True)
+    check_output(files[name], overwrite=True)
     write_run(run, files[name])
 
 

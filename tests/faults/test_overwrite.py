@@ -1,7 +1,8 @@
 """Whatever ends a command with --overwrite, and wherever: the old output is whole, or the new one is.
 
-A few calls of each command are tried, with SENTCLI_CALLS=0 all, which takes hours. A file named in SENTCLI_CALLS_TABLE
-gets a line for each case: command, error or kill, calls tried, commands that did not end well.
+A few calls of each command are tried, with SENTCLI_CALLS=15 some 15, with SENTCLI_CALLS=0 all, which takes an hour. A
+file named in SENTCLI_CALLS_TABLE gets two lines for each case: command, error or kill, calls tried, commands that did
+not end well.
 """
 
 import json
@@ -10,138 +11,146 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
+WORDS = ("man", "woman", "child", "house", "cat", "dog")
 OLD = "".join(f"the {word} sat on the old mat near the {word}\n" for word in ("cat", "dog", "bird", "fish", "tree") * 3)
-NEW = "".join(f"a big {word} ran over the new river\n" for word in ("man", "woman", "child", "house", "cat") * 4)
-TIMES = ("metrics.jsonl", "sentcli.json", "README.md", "index.json", "analysis.json", "report.html", "run.json")
-"""Files in which times or speeds stand, so that two undisturbed runs differ."""
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory):
-    if shutil.which("gcc") is None or sys.platform != "linux":
-        pytest.skip("needs gcc on Linux")
-    made = tmp_path_factory.mktemp("shim") / "failing_calls.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", made, HERE / "failing_calls.c", "-ldl"], check=True)
-    return made
-
-
-TRAIN = ["--batch-size", "4", "--max-steps", "4", "--save-every", "2", "--max-length", "16", "--overwrite"]
-CASES = {  # the first command makes the old output, the second the new one; what resumes; the output
-    "encode DIR": (
-        ["encode", "old.txt", "-m", "M", "-o", "out", "--shard-rows", "8"],
-        ["encode", "new.txt", "-m", "M", "-o", "out", "--shard-rows", "8", "--overwrite"],
-        ["--resume"],
-    ),
-    "encode FILE": (
-        ["encode", "old.txt", "-m", "M", "-o", "out.parquet"],
-        ["encode", "new.txt", "-m", "M", "-o", "out.parquet", "--overwrite"],
-        [],
-    ),
-    "train": (
-        ["train", "--method", "simcse", "-m", "M", "--data", "old.txt", "-o", "out", *TRAIN],
-        ["train", "--method", "simcse", "-m", "M", "--data", "new.txt", "-o", "out", *TRAIN],
-        ["--resume"],
-    ),
-    "index FILES": (
-        ["index", "old.txt", "-m", "M", "-o", "out", "--type", "hnsw"],
-        ["index", "new.txt", "-m", "M", "-o", "out", "--type", "hnsw", "--overwrite"],
-        [],
-    ),
-    "export": (
-        ["export", "-m", "M", "-o", "out"],
-        ["export", "-m", "M", "-o", "out", "--precision", "int8", "--overwrite"],
-        [],
-    ),
-    "analyze": (
-        ["analyze", "duplicates", "old.txt", "-m", "M", "-o", "out", "--least", "0.99"],
-        ["analyze", "duplicates", "new.txt", "-m", "M", "-o", "out", "--least", "0.98", "--overwrite"],
-        [],
-    ),
-    "index --to": (
-        ["index", "old.txt", "-m", "M", "--to", "milvus:out.db", "--collection", "rows"],
-        ["index", "new.txt", "-m", "M", "--to", "milvus:out.db", "--collection", "rows", "--overwrite"],
-        [],
-    ),
-    "retrieve --hits": (
-        ["retrieve", "-m", "M", "--corpus", "old.txt", "--query", "cat", "--hits", "out.jsonl"],
-        ["retrieve", "-m", "M", "--corpus", "new.txt", "--query", "cat", "--hits", "out.jsonl", "--overwrite"],
-        [],
-    ),
+NEW = "".join(f"a big {word} ran over the new river\n" for word in WORDS[:5] * 4)
+PAIRS = "sentence1,sentence2,label\n" + "".join(f"the {a},a {b},{int(a < b)}\n" for a, b in product(WORDS, WORDS))
+FILES = {
+    "old.txt": OLD,
+    "new.txt": NEW,
+    "old.csv": PAIRS,
+    "new.csv": PAIRS.replace("the", "old"),
+    "old-many.txt": "".join(f"the old {a} saw the {b}\n" for a, b in product(WORDS, WORDS)),
+    "new-many.txt": "".join(f"a new {a} saw a {b}\n" for a, b in product(WORDS, WORDS)),
+    "beir/corpus.jsonl": "".join(json.dumps({"_id": f"d-{word}", "text": f"the {word} sat"}) + "\n" for word in WORDS),
+    "beir/queries.jsonl": "".join(json.dumps({"_id": word, "text": word}) + "\n" for word in WORDS),
+    "beir/qrels/test.tsv": "query-id\tcorpus-id\tscore\n" + "".join(f"{word}\td-{word}\t1\n" for word in WORDS),
 }
 
 
-ONLY_FAILS = ("train", "index FILES")
+@dataclass(frozen=True)
+class Case:
+    """A command that makes an output of old files, and then the same with new ones."""
+
+    command: str
+    """M is the model; the first name that begins with out is the output."""
+    more: str = "--overwrite"
+    """What comes to the second command."""
+    resume: str = ""
+    """What comes to the command that goes on after the end of the second one."""
+    before: tuple[str, ...] = ()
+    """Commands that make what both read."""
+    parts: int = 0
+    """How many names of a path make a part that is whole or not for itself; 0: all files belong together."""
+    grows: bool = False
+    """The old output grows, and is neither the old nor the new one meanwhile."""
 
 
-def known(state):
-    """The digests that two undisturbed runs share, and the names of the other files."""
-    return {name: None if Path(name).name in TIMES else digest for name, digest in state.items()}
+TRAIN = "train -m M --data old.txt -o out --overwrite"
+STEPS = "--method simcse --max-steps 4 --save-every 2 --batch-size 4 --max-length 16"
+ENCODE = "encode old.txt -m M -o out --shard-rows 8"
+RUN = f"train -m M --data old.txt -o old.run {STEPS}"
+CASES = {
+    "encode DIR": Case(ENCODE, resume="--resume"),
+    "encode DIR --append": Case(ENCODE, "--append", grows=True),
+    "encode FILE": Case("encode old.txt -m M -o out.parquet"),
+    "encode FILE.safetensors": Case("encode old.txt -m M -o out.safetensors"),
+    "train": Case(f"{TRAIN} {STEPS}", "", "--resume"),
+    "train, fitted": Case(f"{TRAIN.replace('old', 'old-many')} --method whitening", "", "--resume"),
+    "train, two seeds": Case(f"{TRAIN} {STEPS} --seeds 1,2", "", "--resume", parts=3),
+    "index FILES": Case("index old.txt -m M -o out --type hnsw"),
+    "index FILES --append": Case("index old.txt -m M -o out --type hnsw", "--append", grows=True),
+    "index DIR": Case("index out --type hnsw", "--overwrite --similarity dot", before=(ENCODE,)),
+    "index DIR, words": Case("index out --type bm25 --language english", "--language german", before=(ENCODE,)),
+    "index --to": Case("index old.txt -m M --to milvus:out.db --collection rows"),
+    "export": Case("export -m M -o out", "--overwrite --precision int8"),
+    "analyze": Case("analyze duplicates old.txt -m M -o out --least 0.99"),
+    "analyze --write": Case("analyze duplicates old.txt -m M --write out.txt -o other --least 0.99"),
+    "evaluate --json --report": Case(
+        "evaluate old.csv -m M --rerun --json out/scores.json --report out/page.md", "", parts=2
+    ),
+    "retrieve --hits": Case("retrieve -m M --corpus old.txt --query cat --hits out.jsonl"),
+    "retrieve --run": Case("retrieve --beir beir -m M --search dense,bm25 --run out", "--overwrite --top-k 3", parts=2),
+    "report": Case("report old.run -o out/page.md", before=(RUN, RUN.replace("old.", "new.")), parts=2),
+}
+
+
+@pytest.fixture(scope="module")
+def nth_call(tmp_path_factory):
+    """A process that has imported what takes long, and tries cases."""
+    if shutil.which("gcc") is None or sys.platform != "linux":
+        pytest.skip("needs gcc on Linux")
+    shim = tmp_path_factory.mktemp("shim") / "failing_calls.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, HERE / "failing_calls.c", "-ldl"], check=True)
+    variables = {"LD_PRELOAD": str(shim), "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.nth_call"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=HERE.parent.parent,
+        env={**os.environ, **variables},
+    ) as process:
+        yield process
+        process.stdin.close()
+
+
+def by_part(state, names):
+    """The files of each part."""
+    parts: dict[str, dict] = {}
+    for name, digest in state.items():
+        parts.setdefault("/".join(Path(name).parts[:names]), {})[name] = digest
+    return parts
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "kills"),
-    [(name, kills) for name in CASES for kills in (False, True) if not (kills and name in ONLY_FAILS)],
-)
-def test_the_old_or_the_new_output_is_whole(name, kills, shim, tiny_bert, tmp_path, invoke, monkeypatch):
-    old_command, new_command, resume = CASES[name]
-    folder, start = tmp_path / "work", tmp_path / "start"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    (folder / "old.txt").write_text(OLD)
-    (folder / "new.txt").write_text(NEW)
+@pytest.mark.parametrize("name", CASES)
+def test_the_old_or_the_new_output_is_whole(name, nth_call, tiny_bert, tmp_path):
+    case, folder = CASES[name], tmp_path / "work"
+    for file, content in FILES.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(content)
+    new_command = f"{case.command.replace('old', 'new')} {case.more}"
 
-    def placed(command):
-        places = {"M": str(tiny_bert), "old.txt": str(folder / "old.txt"), "new.txt": str(folder / "new.txt")}
-        paths = {word: str(folder / word) for word in command if word.startswith("out")}
-        return [(places | paths).get(word, word.replace("milvus:", f"milvus:{folder}/")) for word in command]
+    def words(command):
+        return [str(tiny_bert) if word == "M" else word for word in command.split()]
 
-    from tests.faults.nth_call import state
-
-    output = folder / next(word for word in new_command if word.startswith(("out", "milvus:"))).removeprefix("milvus:")
-    invoke(*placed(old_command), check=0)
-    shutil.copytree(folder, start)
-    old = state(output)
-    invoke(*placed(new_command), check=0)
-    new = state(output)
-    assert known(new) != known(old)
-    case = {
+    output = next(word.removeprefix("milvus:") for word in words(case.command) if "out" in word[:10])
+    request = {
         "folder": str(folder),
-        "start": str(start),
-        "output": output.name,
-        "command": placed(new_command),
-        "resume": placed([*new_command, *resume]),
-        "kills": kills,
+        "first": [words(command) for command in (*case.before, case.command)],
+        "command": words(new_command),
+        "resume": words(f"{new_command} {case.resume}"),
+        "output": output.partition("/")[0],
         "most": int(os.environ.get("SENTCLI_CALLS", "3")),
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.nth_call"],
-        input=json.dumps(case),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=HERE.parent.parent,
-        env={**os.environ, "LD_PRELOAD": str(shim), "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
-    )
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
-    assert len(rows) > 3
+    nth_call.stdin.write(json.dumps(request) + "\n")
+    nth_call.stdin.flush()
+    answer = json.loads(nth_call.stdout.readline())
+    assert "problem" not in answer, answer["problem"]
+    rows, old, new = answer["rows"], by_part(answer["old"], case.parts), by_part(answer["new"], case.parts)
+    assert new != old and len(rows) > 6
     if record := os.environ.get("SENTCLI_CALLS_TABLE"):
-        failed = sum(row["code"] != 0 for row in rows)
         with Path(record).open("a") as table:
-            table.write(f"{name} | {'kills' if kills else 'fails'} | {len(rows)} | {failed}\n")
+            for kind, kills in (("errors", False), ("kills", True)):
+                codes = [row["code"] for row in rows if row["kills"] == kills]
+                table.write(f"{name} | {kind} | {len(codes)} | {sum(code != 0 for code in codes)}\n")
     for row in rows:
-        n, whole = row["n"], known(row["state"])
-        assert whole in (known(old), known(new)), (n, row)
-        if row["code"] == 0:
-            assert whole == known(new), (n, row)
-            continue
-        assert row["code"] == (-signal.SIGKILL if kills else 1), (n, row)
-        assert row["resumed"] == 0, (n, row)
-        assert known(row["after"]) == known(new), (n, row)
-        assert row["left"] == sorted(path.name for path in start.iterdir()), (n, row)
+        state, told = by_part(row["state"], case.parts), json.dumps(row, indent=1)
+        for part in () if case.grows else {*state, *old, *new}:
+            assert state.get(part) in (old.get(part), new.get(part)), f"{part}: {told}"
+        if row["code"] != 0:
+            assert row["code"] == (-signal.SIGKILL if row["kills"] else 1), told
+            error = row["said"].rpartition("error: ")[2]
+            assert row["kills"] or ("out" in error and "defect" not in error), told
+            assert row["resumed"] == 0, told
+            state = by_part(row["after"], case.parts)
+        assert state == new, told
+        assert row["left"] == answer["left"], told

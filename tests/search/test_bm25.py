@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -235,3 +236,15 @@ def test_real_sets_score_as_the_reference(name, data):
     }
     ndcg, _, recall, _ = metrics.EvaluateRetrieval.evaluate(qrels, run, [10, 100], ignore_identical_ids=False)
     assert (100 * ndcg["NDCG@10"], 100 * recall["Recall@100"]) == pytest.approx(REFERENCE[name], abs=0.011)
+
+
+def test_the_files_do_not_depend_on_the_process(tmp_path):
+    """The stems of a set have another order in each process."""
+    code = "import sys; from sentcli.search.bm25 import BM25; from pathlib import Path; "
+    code += "BM25.build(['the cats sat near dogs', 'a big river ran', 'trees'] * 2).save(Path(sys.argv[1]))"
+    contents = []
+    for seed in "12":
+        variables = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], env=variables, check=True)
+        contents.append({path.name: path.read_bytes() for path in (tmp_path / seed).iterdir()})
+    assert contents[0] == contents[1] and len(contents[0]) == 6
