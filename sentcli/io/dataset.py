@@ -150,7 +150,7 @@ class Manifest:
     counts: Counts = Counts()
     shards: list[Shard] = field(default_factory=list)
     """The finished shards, in order."""
-    groups: list[InputGroup]
+    groups: Annotated[list[InputGroup], Field(min_length=1)]
     columns: dict[str, str]
     """The Arrow types of the columns besides id and text."""
     settings: dict[str, Any]
