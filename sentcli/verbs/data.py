@@ -53,11 +53,10 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Outcome:
     columns = ["name", "title", "kind", "size", "licence", "present"]
     tables = [Table(f"Data sets, kept in {folder}", columns, rows)]
     for dataset in datasets if names else ():
-        facts = [
-            ["kept in", str(folder / dataset.folder)],
-            ["note", dataset.note],
-            ["checked by", _checked_by(dataset)],
-        ]
+        parts = dataset.archives if dataset.archive_first else dataset.files
+        sums = {"SHA-256" if p.pin.sha256 else "MD5" if p.pin.md5 else "its first download" for p in parts}
+        facts = [["kept in", str(folder / dataset.folder)], ["note", dataset.note]]
+        facts.append(["checked by", ", ".join(sorted(sums))])
         sources = [["source", source] for source in addresses(dataset, list(dataset.files))]
         tables.append(Table(dataset.name, ["what", "value"], [*facts, *sources]))
     results = [
@@ -271,9 +270,3 @@ def _size(size: int | None) -> str:
     if size is None:
         return "not known"
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-
-
-def _checked_by(dataset: DataSet) -> str:
-    parts = dataset.archives if dataset.archive_first else dataset.files
-    kinds = {"SHA-256" if p.pin.sha256 else "MD5" if p.pin.md5 else "its first download" for p in parts}
-    return ", ".join(sorted(kinds))

@@ -159,12 +159,8 @@ def encode(
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
         prefix = _prefix(encoder, prompt_name, prompt)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=encoder.spec.normalizes)
-        loaded = {
-            "model": model,
-            **vars(options),
-            "backend": encoder.backend.name,
-            "precision": encoder.backend.precision,
-        }
+        loaded = {"model": model, **vars(options), "backend": encoder.backend.name}
+        loaded["precision"] = encoder.backend.precision
         settings = bulk.EncodeSettings(
             shard_rows=shard_rows,
             overwrite=writing.overwrite,
@@ -184,13 +180,8 @@ def encode(
             summary = bulk.encode_files(encoder, parsed_inputs, output, settings, progress=bar)
         _print_summary(summary, encoder, reading.on_long)
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
-        outcome.protocol |= {
-            "prompt": prefix,
-            **choices,
-            "devices": names or None,
-            "ray": cluster.ray,
-            **smaller.described(),
-        }
+        choices |= {"devices": names or None, "ray": cluster.ray, **smaller.described()}
+        outcome.protocol |= {"prompt": prefix, **choices}
     return outcome.finish(_results(summary))
 
 

@@ -17,6 +17,7 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.readers import Block
 from sentcli.model.options import LoadOptions
+from sentcli.verbs.index_options import recall_table
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -114,11 +115,7 @@ def index_collection(given: CollectionInput, database: DatabaseOptions, *, overw
         f"{results['deleted']:,} deleted; it has {results['rows']:,}"
     )
     facts = {"to": address, "collection": name, "kind": record.kind, "recall": record.recall, **results}
-    if record.recall is None:
-        return outcome.finish(facts)
-    from sentcli.verbs.index_options import recall_table
-
-    return outcome.finish(facts, [recall_table(record.kind, record.recall)])
+    return outcome.finish(facts, [recall_table(record.kind, record.recall)] if record.recall is not None else [])
 
 
 def _begun(client: Any, address: str, name: str, written: CollectionRows, *, replaces: bool) -> MilvusCollection:

@@ -114,11 +114,13 @@ def report(
       sentcli report seed-*.json minilm.json -o report.html --group "SimCSE=seed-*.json"
     """  # noqa: D301
     from sentcli.evaluation.score_files import read_scores
+    from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.io.atomic import check_output
     from sentcli.pages.page import Style
     from sentcli.pages.score_page import Choices, score_page, write_score_page
     from sentcli.pages.systems import Pattern
     from sentcli.pages.write import check_suffix
+    from sentcli.verbs.sts_eval import score_similarity
 
     reported = Reported("report")
     files, runs, model_names = _sort(names)
@@ -135,8 +137,11 @@ def report(
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
     rows = shared.read_rows(texts, text_field)[0] if texts is not None else {}
     models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
-    if data is not None:
-        scores += _sts_scores(models, data, scoring)
+    if data is not None and models:
+        tasks = shared.sts_tasks(data)
+        published = scoring.published(SIMILARITY, tasks)
+        of_models = Evaluation([score_similarity(model, tasks) for model in models])
+        scores += of_models.compared(published, SIMILARITY).models
     of_runs, summary = _run_sections(runs) if runs else ([], ())
     more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
     labels += _short_names(model_names, scores, [*groups, *labels])
@@ -178,18 +183,6 @@ def _short_names(models: Sequence[str], scores: Sequence[ModelScores], patterns:
     paths = {score.model for score in scores if short.get(score.model, score.model) != score.model}
     labelled = {score.model for score in scores if any(pattern.matches(score) for pattern in patterns)}
     return [Pattern("--name", short[model], glob.escape(model)) for model in sorted(paths - labelled)]
-
-
-def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
-    """Score models on the seven STS tasks, as `sts_eval` does."""
-    from sentcli.evaluation.score_kinds import SIMILARITY
-    from sentcli.verbs.sts_eval import score_similarity
-
-    if not models:
-        return []
-    tasks = shared.sts_tasks(data)
-    published = scoring.published(SIMILARITY, tasks)
-    return Evaluation([score_similarity(model, tasks) for model in models]).compared(published, SIMILARITY).models
 
 
 def _model_sections(

@@ -40,9 +40,13 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
         overwrite: replace a file of hits.
         keep_all: return all hits, even if they are written to a file.
     """
+    from sentcli.io.sources import open_source
+
     options = asked.corpus
     _check_usage(asked, overwrite=overwrite)
-    queries = _queries(options)
+    queries: list[Query] = [(None, text) for text in options.query or []]
+    if options.queries is not None:
+        queries += read_queries(open_source(options.queries, options.query_format))
     outcome = Hits("retrieve", "bm25")
     outcome.ran_on("cpu", "fp32")
     results: list[dict[str, Any]] = []
@@ -53,7 +57,10 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
             corpus, facts = corpus.prepare(asked.search, encoder, options.rescore)
             _describe(outcome, asked.search, encoder, facts, len(corpus))
             if options.like:
-                queries = _rows_with(corpus, options.like)
+                rows = corpus.documents(options.like)
+                if missing := [key for key in options.like if key not in rows]:
+                    raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
+                queries = [(key, rows[key].text) for key in dict.fromkeys(options.like)]
             prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
             outcome.written, outcome.queries = options.hits is not None, len(queries)
             results = _results(corpus, queries, asked, encoder, prompt, outcome, keep_all=keep_all)
@@ -74,7 +81,8 @@ def _results(
     """Search for all queries, write or print their hits, and return those of all, or of the first ones."""
     several, target, asks = len(asked.search.ways) > 1, asked.corpus.hits, not asked.has_queries
     results: list[dict[str, Any]] = []
-    blocks = _typed() if asks else _blocks(queries)
+    starts = range(0, len(queries), QUERIES_AT_A_TIME)
+    blocks = _typed() if asks else (queries[start : start + QUERIES_AT_A_TIME] for start in starts)
     counting = nullcontext(lambda count: None) if asks else console.counting("searching", len(queries))
     with counting as progress, _lines(target) as lines:
         for number, (key, text, hits_by_way) in enumerate(_found(corpus, blocks, asked, encoder, prompt)):
@@ -118,28 +126,11 @@ def _found(
             yield key, text, dict(zip(search.ways, of_query, strict=True))
 
 
-def _blocks(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
-    """Yield queries that are encoded and searched together."""
-    return (queries[start : start + QUERIES_AT_A_TIME] for start in range(0, len(queries), QUERIES_AT_A_TIME))
-
-
 def _typed() -> Iterator[Sequence[Query]]:
     """Yield the queries that are typed at the terminal, up to an empty line or the end of the input."""
     console.note("type a query; an empty line ends")
     while text := console.ask("query: "):
         yield [(None, text)]
-
-
-def _rows_with(corpus: Corpus, ids: Sequence[str]) -> list[Query]:
-    """Return the ids and texts of rows as queries.
-
-    Raises:
-        InputError: for an id that is not there.
-    """
-    rows = corpus.documents(ids)
-    if missing := [key for key in ids if key not in rows]:
-        raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
-    return [(key, rows[key].text) for key in dict.fromkeys(ids)]
 
 
 def _selected(corpus: Corpus, options: CorpusOptions, outcome: Hits) -> Corpus:
@@ -195,16 +186,6 @@ def _check_usage(asked: CorpusSearch, *, overwrite: bool) -> None:
         from sentcli.io.atomic import check_output
 
         check_output(Path(str(options.hits)), overwrite=overwrite)
-
-
-def _queries(options: CorpusOptions) -> list[tuple[str | None, str]]:
-    """Return the ids and texts of the queries; those of ``--query`` have no id."""
-    from sentcli.io.sources import open_source
-
-    queries: list[tuple[str | None, str]] = [(None, text) for text in options.query or []]
-    if options.queries is not None:
-        queries += read_queries(open_source(options.queries, options.query_format))
-    return queries
 
 
 def read_queries(source: Source) -> list[tuple[str, str]]:

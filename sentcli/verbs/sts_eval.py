@@ -65,12 +65,17 @@ def sts_eval(
       sentcli sts-eval -m minilm --pairs AFS
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
-    from sentcli.evaluation import significance
+    from sentcli.evaluation import significance, sts
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
 
     draws = significance.DRAWS if intervals else 0
-    own_subsets = _own_subsets(pairs or [], pair_fields)
+    own_subsets: dict[str, list[Pairs]] = {}
+    for file in pairs or []:
+        own_tasks = sts.read_pairs(file, pair_fields)
+        if repeated := next((name for name in own_tasks if name in own_subsets), None):
+            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
+        own_subsets |= own_tasks
     chosen = _tasks(data, own_subsets, names(tasks), split, aggregation, regression=regression, draws=draws)
     published = scoring.published(SIMILARITY, [task.name for task in chosen])
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
@@ -107,22 +112,9 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
     }
 
 
-def _own_subsets(files: Sequence[str], pair_fields: str | None) -> dict[str, list[Pairs]]:
-    """Read the user's own tables, each of which is a task."""
-    from sentcli.evaluation import sts
-
-    subsets_by_task: dict[str, list[Pairs]] = {}
-    for file in files:
-        own_tasks = sts.read_pairs(file, pair_fields)
-        if repeated := next((name for name in own_tasks if name in subsets_by_task), None):
-            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
-        subsets_by_task |= own_tasks
-    return subsets_by_task
-
-
 def _tasks(
     data: Path | None,
-    own_subsets: Mapping[str, Sequence[Pairs]],
+    own_subsets: dict[str, list[Pairs]],
     names: list[str] | None,
     split: Split,
     aggregation: Aggregation,
@@ -147,5 +139,5 @@ def _tasks(
     subsets_by_task = sts.load_tasks(data, names, split) if data is not None else {}
     if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
         raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
-    subsets_by_task |= {name: list(subsets) for name, subsets in own_subsets.items()}
+    subsets_by_task |= own_subsets
     return [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in subsets_by_task.items()]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from sentcli.search.pairs import SimilarPairs
     from sentcli.search.rows import Document, RowsInMemory, RowsOnDisk
     from sentcli.search.searcher import Searcher
-    from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile
 
 
 @verb("duplicates")
@@ -76,7 +74,9 @@ def duplicates(
     from sentcli.io.readers import ReadOptions
     from sentcli.search.exact import require_faiss
     from sentcli.search.pairs import pairs_above, recall_of, rows_left
-    from sentcli.search.rows import check_written, write_rows
+    from sentcli.search.rows import check_written, read_rows, write_rows
+    from sentcli.search.searcher import build
+    from sentcli.search.store import Store
     from sentcli.search.vector_file import open_stored
 
     shared.check(output, overwrite=overwrite)
@@ -92,7 +92,17 @@ def duplicates(
             else f"{corpus} holds vectors; -m goes with texts"
         )
     report = Outcome("analyze", model or (stored.origin.model if stored is not None else ""))
-    rows, searcher, evaluated = _opened(corpus, stored, model, options, load, index, rerun=rerun)
+    rows: RowsInMemory | RowsOnDisk
+    evaluated = None
+    if isinstance(stored, Store):
+        rows, searcher = stored.rows, stored.open_index(index, "cosine").searcher
+    elif stored is not None:
+        rows, searcher = stored.rows, build(index or "flat", stored.blocks)
+    else:
+        (evaluated,) = shared.models([str(model)], load, rerun=rerun)
+        rows = read_rows([corpus], options)
+        lines = list(rows.texts())
+        searcher = build(index or "flat", np.asarray(shared.vectors_of(evaluated, lines).of(lines)))
     count = len(rows)
     if count < shared.LEAST:
         raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST}")
@@ -130,33 +140,6 @@ def _check_number(searcher: Searcher, least: float) -> None:
             f"--least {least:g}: about {expected.pairs:,} pairs of {len(searcher.blocks):,} rows are as similar, and "
             f"{MOST_PAIRS:,} are listed at most; --least {expected.proposed:.6g} has about {expected.of_proposed:,}"
         )
-
-
-def _opened(
-    corpus: str,
-    stored: Store | VectorFile | None,
-    model: str | None,
-    options: Any,
-    load: LoadOptions,
-    index: str | None,
-    *,
-    rerun: bool,
-) -> tuple[RowsInMemory | RowsOnDisk, Searcher, Any]:
-    """Return the rows, the search over their vectors, and the model that encoded them now, if one did."""
-    import numpy as np
-
-    from sentcli.search.rows import read_rows
-    from sentcli.search.searcher import build
-    from sentcli.search.store import Store
-
-    if isinstance(stored, Store):
-        return stored.rows, stored.open_index(index, "cosine").searcher, None
-    if stored is not None:
-        return stored.rows, build(index or "flat", stored.blocks), None
-    (evaluated,) = shared.models([str(model)], load, rerun=rerun)
-    rows = read_rows([corpus], options)
-    texts = list(rows.texts())
-    return rows, build(index or "flat", np.asarray(shared.vectors_of(evaluated, texts).of(texts))), evaluated
 
 
 def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:
@@ -239,43 +222,28 @@ class Duplicates:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
         from sentcli.verbs.kinds.compare import short_text
 
-        formats = {"cosine": ".4f"}
-        shown = self.listed.assign(**{key: self.listed[key].map(short_text) for key in ("text1", "text2")})
         wide = ("text1", "text2")
+        shown = self.listed.assign(**{key: self.listed[key].map(short_text) for key in wide})
         shown = shown[self.listed["text1"] != self.listed["text2"]]
-        first, last = shown.head(self.top), shown.tail(self.top).iloc[::-1]
-        equal = self.equal.assign(text=self.equal["text"].map(short_text)).head(self.top)
-        groups = [
+        pairs: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": wide}
+        first = Table.of_frame("Most similar pairs", shown.head(self.top), **pairs)
+        last = Table.of_frame("Least similar pairs", shown.tail(self.top).iloc[::-1], **pairs)
+        texts = self.equal.assign(text=self.equal["text"].map(short_text)).head(self.top)
+        equal = Table.of_frame("Equal texts", texts, wide=("text",))
+        rows = [
             [number, len(part), ", ".join(part["id"].head(5)), short_text(part["text"].iloc[0])]
             for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
         ]
-        group_note = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
+        note_on_groups = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
         columns = ("group", "rows", "first ids", "first text")
+        groups = Table("Largest groups", columns, rows, notes=(note_on_groups,), wide=("first text",))
         return [
             Section("Numbers", (note,), self._numbers(recall), file="numbers"),
             Section("Similarity of the nearest row", figure=self._figure()),
-            Section(
-                "Equal texts",
-                table=Table.of_frame("Equal texts", equal, wide=("text",)),
-                file="equal",
-                rows=self.equal,
-            ),
-            Section(
-                "Most similar pairs",
-                table=Table.of_frame("Most similar pairs", first, formats=formats, wide=wide),
-                file="pairs",
-                rows=self.listed,
-            ),
-            Section(
-                "Least similar pairs",
-                table=Table.of_frame("Least similar pairs", last, formats=formats, wide=wide),
-            ),
-            Section(
-                "Largest groups",
-                table=Table("Largest groups", columns, groups, notes=(group_note,), wide=("first text",)),
-                file="groups",
-                rows=self.groups,
-            ),
+            Section(equal.title, table=equal, file="equal", rows=self.equal),
+            Section(first.title, table=first, file="pairs", rows=self.listed),
+            Section(last.title, table=last),
+            Section(groups.title, table=groups, file="groups", rows=self.groups),
         ]
 
     def _numbers(self, recall: float | None) -> Table:

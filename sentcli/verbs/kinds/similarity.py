@@ -170,10 +170,17 @@ class GoldPairs:
             Section("Densities by gold score", figure=self._ridge(bins)),
             Section("Cosine by gold score", table=_binned(bins), file="bins"),
         ]
+        columns = ("first sentence", "second sentence", "gold", "cosine", "rank difference")
+        formats = {"cosine": ".3f", "rank difference": "+.3f"}
+        notes = (
+            "Rank difference: rank of the cosine less rank of the gold score, from 0 to 1; above 0 the model holds the "
+            "sentences for more alike than people do.",
+        )
         for i, (name, results) in enumerate(self.results.items(), 1):
             for kind in ("least", "most"):
                 title = f"{kind.capitalize()} agreed with by {name}"
-                table = _agreed(title, results[f"{kind}_agreed"])
+                rows = [list(row.values()) for row in results[f"{kind}_agreed"]]
+                table = Table(title, columns, rows, formats=formats, notes=notes, wide=columns[:2])
                 sections.append(Section(title, table=table, file=f"{kind}-agreed-{i}", folded=True))
         return sections
 
@@ -256,7 +263,11 @@ class GoldPairs:
             for i, (name, height) in enumerate(zip(self.bin_names, heights, strict=True)):
                 area = {"x": at, "height": scale * height, "low": float(i)}
                 parts.append(pd.DataFrame({"panel": model, "series": f"gold {name}", **area}))
-            about.append(f"{model}: {_spread(bins[bins['model'] == model])}")
+            spread = ", ".join(
+                f"gold {row.bin}: {row.mean:.2f}" + (f" ± {row.deviation:.2f}" if pd.notna(row.deviation) else "")
+                for row in bins[(bins["model"] == model) & (bins["pairs"] > 0)].itertuples()
+            )
+            about.append(f"{model}: {spread}")
         data = pd.concat(parts)
 
         def draw(model: str, axes: Axes) -> None:
@@ -274,28 +285,7 @@ class GoldPairs:
         return Figure("similarity-density", title, panels, data, "; ".join(about), note)
 
 
-def _spread(bins: pd.DataFrame) -> str:
-    """Return mean and standard deviation of each bin as text."""
-    import pandas as pd
-
-    return ", ".join(
-        f"gold {row.bin}: {row.mean:.2f}" + (f" ± {row.deviation:.2f}" if pd.notna(row.deviation) else "")
-        for row in bins[bins["pairs"] > 0].itertuples()
-    )
-
-
 def _binned(bins: pd.DataFrame) -> Table:
     shown = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
     note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
     return Table.of_frame("Cosine by gold score", shown, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
-
-
-def _agreed(title: str, listed: list[dict[str, Any]]) -> Table:
-    columns = ("first sentence", "second sentence", "gold", "cosine", "rank difference")
-    note = (
-        "Rank difference: rank of the cosine less rank of the gold score, from 0 to 1; above 0 the model holds the "
-        "sentences for more alike than people do."
-    )
-    formats = {"cosine": ".3f", "rank difference": "+.3f"}
-    rows = [list(row.values()) for row in listed]
-    return Table(title, columns, rows, formats=formats, notes=(note,), wide=columns[:2])

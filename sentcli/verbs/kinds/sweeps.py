@@ -77,7 +77,13 @@ def low_shot(
         sections.append(Section(title, figure=_low_shot_figure(points, score, published_scores)))
         sections.append(Section(f"{title}, by system", table=table, file=f"{file}-table"))
         if baseline is not None:
-            over = _distances(table, score, baseline)
+            base = next(row for row in table.rows if row[0] == baseline)
+            differences = [
+                [*row[:2], *(None if None in (x, y) else x - y for x, y in zip(row[2:], base[2:], strict=True))]
+                for row in table.rows
+            ]
+            formats = dict.fromkeys(table.columns[2:], "+.2f")
+            over = Table(f"{table.title}, over {baseline}", table.columns, differences, formats=formats)
             sections.append(Section(f"{title}, over {baseline}", table=over, file=f"{file}-over"))
     if published_scores is not None:
         table = _published(published_scores)
@@ -261,17 +267,6 @@ def _by_size(points: pd.DataFrame, score: str) -> Table:
         deviations |= {(i, f"{size:,}"): float(sd) for size, sd in own[f"{score}_sd"].dropna().items()}
     columns = ["system", "runs", *(f"{size:,}" for size in sizes)]
     return Table(f"{_label(score)}, by number of training sentences", columns, rows, deviations=deviations)
-
-
-def _distances(table: Table, score: str, baseline: str) -> Table:
-    """Return the table of the scores minus those of a baseline."""
-    base = next(row for row in table.rows if row[0] == baseline)
-    rows = [
-        [*row[:2], *(None if None in (x, y) else x - y for x, y in zip(row[2:], base[2:], strict=True))]
-        for row in table.rows
-    ]
-    title = f"{_label(score)}, by number of training sentences, over {baseline}"
-    return Table(title, table.columns, rows, formats=dict.fromkeys(table.columns[2:], "+.2f"))
 
 
 def _over_setting(key: str, points: pd.DataFrame) -> Table:
