@@ -36,9 +36,8 @@ def in_python(
     line: str, function: str, verb: str, arguments: Sequence[Argument], signature: inspect.Signature
 ) -> str | None:
     """Return an example of the command line as a call, or None if it is of another verb or of several commands."""
-    start = next(
-        (f"sentcli {group}{verb} " for group in ("", "analyze ") if line.startswith(f"sentcli {group}{verb} ")), ""
-    )
+    starts = (f"sentcli {group}{verb} " for group in ("", "analyze "))
+    start = next((start for start in starts if line.startswith(start)), "")
     if not start or {"|", "<", ">"} & set(line.split()):
         return None
     of_flag = {

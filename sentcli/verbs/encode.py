@@ -145,9 +145,8 @@ def encode(
     types = parse_types(reading.types or [])
     there = bulk.manifest_of(output) if (resume or append) and not writing.overwrite else None
     shard_rows = writing.shard_rows or (there.shard_rows if there is not None else bulk.EncodeSettings.shard_rows)
-    read_options = ReadOptions(
-        reading.text_field, reading.id_field, reading.on_null, hint, types={**(there.types if there else {}), **types}
-    )
+    all_types = {**(there.types if there else {}), **types}
+    read_options = ReadOptions(reading.text_field, reading.id_field, reading.on_null, hint, types=all_types)
     parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
     console.detail(f"{parsed_inputs.survey.rows} rows in {len(parsed_inputs.sources)} inputs")
     _check_types(parsed_inputs, types)

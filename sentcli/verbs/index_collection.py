@@ -188,8 +188,7 @@ def _stored(given: CollectionInput) -> CollectionRows | None:
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
         first = 0
-        names = list(stored.rows.schema)
-        for table in stored.rows.tables(names):
+        for table in stored.rows.tables(list(stored.rows.schema)):
             for start in range(0, len(table), BLOCK_ROWS):
                 columns = table.slice(start, BLOCK_ROWS).to_pydict()
                 block = Block(columns.pop("id"), columns.pop("text"), columns)
@@ -199,9 +198,8 @@ def _stored(given: CollectionInput) -> CollectionRows | None:
     def ids() -> Iterator[str]:
         return (key for table in stored.rows.tables(["id"]) for key in table["id"].to_pylist())
 
-    return CollectionRows(
-        len(stored.rows), given.record(facts, stored.blocks.dimension, stored.rows.schema), ids, blocks
-    )
+    record = given.record(facts, stored.blocks.dimension, stored.rows.schema)
+    return CollectionRows(len(stored.rows), record, ids, blocks)
 
 
 def _texts(given: CollectionInput) -> CollectionRows:
@@ -286,5 +284,4 @@ def _tuned(collection: MilvusCollection, target: float) -> MilvusCollection:
     chosen = measured["chosen"]
     if chosen["recall"] < target:
         console.warn(f"recall@{measured['k']} is {chosen['recall']:.3f}, not the {target:g} aimed at")
-    efforts = {measured["parameter"]: chosen["effort"]}
-    return collection.with_record(recall=measured, efforts=efforts)
+    return collection.with_record(recall=measured, efforts={measured["parameter"]: chosen["effort"]})

@@ -145,8 +145,7 @@ def report(
     of_runs, summary = _run_sections(runs) if runs else ([], ())
     more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
     labels += _short_names(model_names, scores, [*groups, *labels])
-    style = Style(choices.bold, choices.intervals)
-    page_choices = Choices(choices.title, tuple(groups), tuple(labels), style, summary)
+    page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals), summary)
     write_score_page(scores, output, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, output))}")
     reported.scores = scores
@@ -264,10 +263,8 @@ def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[st
         for name, values in results.items()
     ]
     unfinished = [name for name, config in configs.items() if not config]
-    notes = (
-        "Spearman correlations are times 100.",
-        *([f"Not finished: {', '.join(unfinished)}."] if unfinished else []),
-    )
+    notes = ["Spearman correlations are times 100."]
+    notes += [f"Not finished: {', '.join(unfinished)}."] if unfinished else []
     places = ".2f" if set(measures.values()) == {STSB_DEV[1]} else ".4f"
     formats = {RESULTS[key]: ",.0f" if key in WHOLE_NUMBERS else places for key in (*WHOLE_NUMBERS, *DEV)}
     scored = {name: values["best"] for name, values in results.items() if values.get("best") is not None}
@@ -291,12 +288,8 @@ def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, An
     steps, scores = metrics.column(key) if key else ([], [])
     if scores:
         best = max(range(len(scores)), key=scores.__getitem__)
-        so_far |= {
-            "start": scores[0],
-            "best": scores[best],
-            "best_step": steps[best],
-            "metric": str(key)[len("dev_") :],
-        }
+        so_far |= {"start": scores[0], "best": scores[best], "best_step": steps[best]}
+        so_far["metric"] = str(key).removeprefix("dev_")
     return so_far
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     Query = tuple[str | None, str]
     """The id of a query, if it has one, and its text."""
+    Found = tuple[str | None, str, dict[str, list[Hit]]]
+    """The id and the text of a query, and its hits by the way of searching."""
 
 EMPTY = re.compile(r"\bis\s+null\b", re.IGNORECASE)
 QUERIES_AT_A_TIME = 4096
@@ -63,29 +65,21 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
                 queries = [(key, rows[key].text) for key in dict.fromkeys(options.like)]
             prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
             outcome.written, outcome.queries = options.hits is not None, len(queries)
-            results = _results(corpus, queries, asked, encoder, prompt, outcome, keep_all=keep_all)
+            starts = range(0, len(queries), QUERIES_AT_A_TIME)
+            blocks = (queries[start : start + QUERIES_AT_A_TIME] for start in starts) if asked.has_queries else _typed()
+            found = _found(corpus, blocks, asked, encoder, prompt)
+            results = _results(found, asked, outcome, keep_all=keep_all)
     outcome.finish(results, outcome.tables)
     return outcome
 
 
-def _results(
-    corpus: Corpus,
-    queries: Sequence[Query],
-    asked: CorpusSearch,
-    encoder: SentenceEncoder | None,
-    prompt: str,
-    outcome: Hits,
-    *,
-    keep_all: bool,
-) -> list[dict[str, Any]]:
+def _results(found: Iterator[Found], asked: CorpusSearch, outcome: Hits, *, keep_all: bool) -> list[dict[str, Any]]:
     """Search for all queries, write or print their hits, and return those of all, or of the first ones."""
     several, target, asks = len(asked.search.ways) > 1, asked.corpus.hits, not asked.has_queries
     results: list[dict[str, Any]] = []
-    starts = range(0, len(queries), QUERIES_AT_A_TIME)
-    blocks = _typed() if asks else (queries[start : start + QUERIES_AT_A_TIME] for start in starts)
-    counting = nullcontext(lambda count: None) if asks else console.counting("searching", len(queries))
+    counting = nullcontext(lambda count: None) if asks else console.counting("searching", outcome.queries)
     with counting as progress, _lines(target) as lines:
-        for number, (key, text, hits_by_way) in enumerate(_found(corpus, blocks, asked, encoder, prompt)):
+        for number, (key, text, hits_by_way) in enumerate(found):
             for way, hits in hits_by_way.items():
                 facts = {**({} if key is None else {"id": key}), "query": text, **({"search": way} if several else {})}
                 result = {**facts, "hits": [hit.to_dict() for hit in hits]}
@@ -102,12 +96,8 @@ def _results(
 
 
 def _found(
-    corpus: Corpus,
-    blocks: Iterable[Sequence[Query]],
-    asked: CorpusSearch,
-    encoder: SentenceEncoder | None,
-    prompt: str,
-) -> Iterator[tuple[str | None, str, dict[str, list[Hit]]]]:
+    corpus: Corpus, blocks: Iterable[Sequence[Query]], asked: CorpusSearch, encoder: SentenceEncoder | None, prompt: str
+) -> Iterator[Found]:
     """Yield the id and the text of each query, and its hits by the way of searching."""
     from sentcli.search.corpus import search as search_rows
 

@@ -65,7 +65,8 @@ def sts_eval(
       sentcli sts-eval -m minilm --pairs AFS
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
-    from sentcli.evaluation import significance, sts
+    from sentcli.data import located
+    from sentcli.evaluation import relatedness, significance, sts
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
 
@@ -76,14 +77,29 @@ def sts_eval(
         if repeated := next((name for name in own_tasks if name in own_subsets), None):
             raise InputError(f"{file}: there is a task {repeated} already; rename the file")
         own_subsets |= own_tasks
-    chosen = _tasks(data, own_subsets, names(tasks), split, aggregation, regression=regression, draws=draws)
+    wanted = names(tasks)
+    if data is None and not own_subsets:
+        raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
+    if data is None and (wanted or split != "test"):
+        raise InputError("--tasks and --split are of --data")
+    folder = located(data) if data is not None else None
+    chosen: list[Task]
+    if regression:
+        if folder is None or own_subsets or split != "test":
+            raise InputError("--regression trains on the training split of --data and scores its test split")
+        chosen = list(relatedness.load_tasks(folder, wanted or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
+        options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
+    else:
+        subsets_by_task = sts.load_tasks(folder, wanted, split) if folder is not None else {}
+        if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
+            raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
+        by_task = {**subsets_by_task, **own_subsets}
+        chosen = [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in by_task.items()]
     published = scoring.published(SIMILARITY, [task.name for task in chosen])
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
         raise InputError(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
         )
-    if regression:
-        options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
     scores = [score_model(evaluated, chosen, "sts-eval", protocol) for evaluated in scoring.models(model, options)]
@@ -110,34 +126,3 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
         "split": split,
         "interval_draws": draws,
     }
-
-
-def _tasks(
-    data: Path | None,
-    own_subsets: dict[str, list[Pairs]],
-    names: list[str] | None,
-    split: Split,
-    aggregation: Aggregation,
-    *,
-    regression: bool,
-    draws: int,
-) -> list[Task]:
-    """Read the tasks of a SentEval folder, and add the user's own."""
-    from sentcli.data import located
-    from sentcli.evaluation import relatedness, sts
-    from sentcli.evaluation.score_kinds import SIMILARITY
-
-    if data is None and not own_subsets:
-        raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    if data is None and (names or split != "test"):
-        raise InputError("--tasks and --split are of --data")
-    data = located(data) if data is not None else None
-    if regression:
-        if data is None or own_subsets or split != "test":
-            raise InputError("--regression trains on the training split of --data and scores its test split")
-        return list(relatedness.load_tasks(data, names or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
-    subsets_by_task = sts.load_tasks(data, names, split) if data is not None else {}
-    if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
-        raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
-    subsets_by_task |= own_subsets
-    return [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in subsets_by_task.items()]

@@ -205,11 +205,10 @@ class Duplicates:
     def results(self) -> dict[str, Any]:
         """Return the numbers, and the first pairs, as JSON."""
         sizes = self.groups["group"].value_counts()
-        equal = int((self.listed["text1"] == self.listed["text2"]).sum())
         return {
             "rows": self.count,
             "pairs": len(self.listed),
-            "pairs_of_equal_text": equal,
+            "pairs_of_equal_text": int((self.listed["text1"] == self.listed["text2"]).sum()),
             "groups": len(sizes),
             "rows_in_groups": len(self.groups),
             "redundant_rows": len(self.groups) - len(sizes),
@@ -237,22 +236,20 @@ class Duplicates:
         note_on_groups = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
         columns = ("group", "rows", "first ids", "first text")
         groups = Table("Largest groups", columns, rows, notes=(note_on_groups,), wide=("first text",))
+        numbers = {key.replace("_", " "): value for key, value in self.results().items() if key != "most_similar"}
+        notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
+        if recall is not None:
+            numbers["recall"] = recall
+            notes.append("Recall: share of the pairs of random rows by exact search that the index found, too.")
+        table = Table.of_rows("Near duplicates", [numbers], formats={"recall": ".3f"}, notes=notes)
         return [
-            Section("Numbers", (note,), self._numbers(recall), file="numbers"),
+            Section("Numbers", (note,), table, file="numbers"),
             Section("Similarity of the nearest row", figure=self._figure()),
             Section(equal.title, table=equal, file="equal", rows=self.equal),
             Section(first.title, table=first, file="pairs", rows=self.listed),
             Section(last.title, table=last),
             Section(groups.title, table=groups, file="groups", rows=self.groups),
         ]
-
-    def _numbers(self, recall: float | None) -> Table:
-        numbers = {key.replace("_", " "): value for key, value in self.results().items() if key != "most_similar"}
-        notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
-        if recall is not None:
-            numbers["recall"] = recall
-            notes.append("Recall: share of the pairs of random rows by exact search that the index found, too.")
-        return Table.of_rows("Near duplicates", [numbers], formats={"recall": ".3f"}, notes=notes)
 
     def _figure(self) -> Figure:
         import numpy as np

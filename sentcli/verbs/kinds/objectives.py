@@ -144,8 +144,7 @@ def _terms_table(runs: dict[str, LossTerms]) -> Table:
         "Share: norm of the weighted term's gradient at the encoder over the sum of these norms, the mean of the steps "
         "where training measured it (--set share_every). Terms are unweighted: means of the first and the last tenth."
     )
-    frame = pd.DataFrame(rows)
-    return Table.of_frame("Terms of the loss", frame, formats=formats, number=".3g", notes=(note,))
+    return Table.of_frame("Terms of the loss", pd.DataFrame(rows), formats=formats, number=".3g", notes=(note,))
 
 
 def _shares_figure(runs: dict[str, LossTerms]) -> Figure:

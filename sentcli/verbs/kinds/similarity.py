@@ -127,11 +127,8 @@ class GoldPairs:
         bins = gold.bins(cosines, self.gold, self.edges)
         differences = gold.rank_difference(cosines, self.gold)
         columns = ("sentence1", "sentence2", "gold", "cosine", "rank_difference")
-        pairs = list(
-            zip(
-                self.first, self.second, *(values.tolist() for values in (self.gold, cosines, differences)), strict=True
-            )
-        )
+        numbers = [values.tolist() for values in (self.gold, cosines, differences)]
+        pairs = list(zip(self.first, self.second, *numbers, strict=True))
         least, most = (
             [dict(zip(columns, pairs[i], strict=True)) for i in rows]
             for rows in gold.disagreements(differences, self.top)
@@ -162,13 +159,16 @@ class GoldPairs:
         measured = [pd.DataFrame(results["bins"]).assign(model=name) for name, results in self.results.items()]
         bins = pd.concat(measured).assign(bin=self.bin_names * len(measured))
         bins = bins.astype({"mean": float, "deviation": float})
+        shown = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
+        note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
+        binned = Table.of_frame("Cosine by gold score", shown, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
         note = f"{len(self.gold):,} pairs of {self.name}, gold scores {self.gold.min():g} to {self.gold.max():g}."
         sections = [
             Section("Correlation with gold scores", (note,), self._correlations(), file="correlations"),
             Section("What the cosine follows", table=self._follows(), file="follows"),
             Section("Cosine against gold score", figure=self._scatter(bins)),
             Section("Densities by gold score", figure=self._ridge(bins)),
-            Section("Cosine by gold score", table=_binned(bins), file="bins"),
+            Section("Cosine by gold score", table=binned, file="bins"),
         ]
         columns = ("first sentence", "second sentence", "gold", "cosine", "rank difference")
         formats = {"cosine": ".3f", "rank difference": "+.3f"}
@@ -283,9 +283,3 @@ class GoldPairs:
         panels = {model: partial(draw, model) for model in self.cosines}
         title = "Densities of cosine by gold score"
         return Figure("similarity-density", title, panels, data, "; ".join(about), note)
-
-
-def _binned(bins: pd.DataFrame) -> Table:
-    shown = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
-    note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
-    return Table.of_frame("Cosine by gold score", shown, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))

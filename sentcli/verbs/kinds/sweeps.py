@@ -127,9 +127,19 @@ def sweep(
         raise InputError(f"no setting has several values in the {len(runs)} runs that are otherwise alike")
     sections = []
     for key, points in points_by_key.items():
-        words, name = key.replace("_", " "), f"sweep-{_slug(key)}"
+        words, name, scores = key.replace("_", " "), f"sweep-{_slug(key)}", _scored(points)
         sections.append(Section(f"Sweep of {words}", figure=_sweep_figure(key, points, name)))
-        sections.append(Section(f"Scores over {words}", table=_over_setting(key, points), file=f"{name}-table"))
+        shown = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(_shown))
+        shown["runs"] = shown["runs"].where(points[scores].notna().any(axis=1), 0)
+        deviations = {
+            (i, _short(score)): float(sd)
+            for score in scores
+            for i, sd in enumerate(points[f"{score}_sd"])
+            if sd == sd  # not NaN
+        }
+        shown = shown.rename(columns={"value": words, **{score: _short(score) for score in scores}})
+        table = Table.of_frame(f"Scores over {words}", shown, deviations=deviations)
+        sections.append(Section(table.title, table=table, file=f"{name}-table"))
     reports = [_report("sweep", runs, points, {"x": key}) for key, points in points_by_key.items()]
     summary = [line for key, points in points_by_key.items() for line in _summary(points, key)]
     return shared.write("sweep", output, sections, reports, summary)
@@ -267,20 +277,6 @@ def _by_size(points: pd.DataFrame, score: str) -> Table:
         deviations |= {(i, f"{size:,}"): float(sd) for size, sd in own[f"{score}_sd"].dropna().items()}
     columns = ["system", "runs", *(f"{size:,}" for size in sizes)]
     return Table(f"{_label(score)}, by number of training sentences", columns, rows, deviations=deviations)
-
-
-def _over_setting(key: str, points: pd.DataFrame) -> Table:
-    scores, words = _scored(points), key.replace("_", " ")
-    shown = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(_shown))
-    shown["runs"] = shown["runs"].where(points[scores].notna().any(axis=1), 0)
-    deviations = {
-        (i, _short(score)): float(sd)
-        for score in scores
-        for i, sd in enumerate(points[f"{score}_sd"])
-        if sd == sd  # not NaN
-    }
-    heads = {"value": words, **{score: _short(score) for score in scores}}
-    return Table.of_frame(f"Scores over {words}", shown.rename(columns=heads), deviations=deviations)
 
 
 def _published(published: pd.DataFrame) -> Table:
