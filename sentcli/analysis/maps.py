@@ -218,8 +218,7 @@ def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
-    many = len(texts) >= 200
-    vectorizer = CountVectorizer(stop_words="english", min_df=3 if many else 1, max_features=TERMS)
+    vectorizer = CountVectorizer(stop_words="english", min_df=3 if len(texts) >= 200 else 1, max_features=TERMS)
     total = int(groups.max()) + 1
     try:
         matrix = vectorizer.fit_transform(texts)

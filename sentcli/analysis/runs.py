@@ -169,11 +169,9 @@ def read_terms(folder: Path) -> LossTerms:
     if not metrics.steps:
         raise InputError(f"{folder} has not logged an optimiser step yet")
     method = _method(folder)
-    names = dict.fromkeys(key for line in metrics.steps for key in line if not key.startswith(SHARE))
+    keys = dict.fromkeys(key for line in metrics.steps for key in line)
     terms = []
-    for name in names:
-        if name in OTHERS:
-            continue
+    for name in (key for key in keys if key not in OTHERS and not key.startswith(SHARE)):
         steps, values = metrics.column(name, metrics.steps)
         share_steps, shares = metrics.column(f"{SHARE}{name}", metrics.steps)
         weight = method.get(name, {}).get("weight")
