@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.io.readers import ReadOptions
     from sentcli.search.pairs import SimilarPairs
     from sentcli.search.rows import Document, RowsInMemory, RowsOnDisk
     from sentcli.search.searcher import Searcher
+    from sentcli.search.store import Store
+    from sentcli.search.vector_file import VectorFile
 
 
 @verb("duplicates")
@@ -74,9 +78,7 @@ def duplicates(
     from sentcli.io.readers import ReadOptions
     from sentcli.search.exact import require_faiss
     from sentcli.search.pairs import pairs_above, recall_of, rows_left
-    from sentcli.search.rows import check_written, read_rows, write_rows
-    from sentcli.search.searcher import build
-    from sentcli.search.store import Store
+    from sentcli.search.rows import check_written, write_rows
     from sentcli.search.vector_file import open_stored
 
     shared.check(output, overwrite=overwrite)
@@ -92,17 +94,8 @@ def duplicates(
             else f"{corpus} holds vectors; -m goes with texts"
         )
     report = Outcome("analyze", model or (stored.origin.model if stored is not None else ""))
-    rows: RowsInMemory | RowsOnDisk
-    evaluated = None
-    if isinstance(stored, Store):
-        rows, searcher = stored.rows, stored.open_index(index, "cosine").searcher
-    elif stored is not None:
-        rows, searcher = stored.rows, build(index or "flat", stored.blocks)
-    else:
-        (evaluated,) = shared.models([str(model)], load, rerun=rerun)
-        rows = read_rows([corpus], options)
-        lines = list(rows.texts())
-        searcher = build(index or "flat", np.asarray(shared.vectors_of(evaluated, lines).of(lines)))
+    evaluated = shared.models([model], load, rerun=rerun)[0] if model is not None else None
+    rows, searcher = _opened(corpus, stored, options, index, evaluated)
     count = len(rows)
     if count < shared.LEAST:
         raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST}")
@@ -140,6 +133,30 @@ def _check_number(searcher: Searcher, least: float) -> None:
             f"--least {least:g}: about {expected.pairs:,} pairs of {len(searcher.blocks):,} rows are as similar, and "
             f"{MOST_PAIRS:,} are listed at most; --least {expected.proposed:.6g} has about {expected.of_proposed:,}"
         )
+
+
+def _opened(
+    corpus: str,
+    stored: Store | VectorFile | None,
+    options: ReadOptions,
+    index: str | None,
+    model: EvaluatedModel | None,
+) -> tuple[RowsInMemory | RowsOnDisk, Searcher]:
+    """Return the rows, and the search over their vectors; those of a file of texts are made now, by the model."""
+    import numpy as np
+
+    from sentcli.search.rows import read_rows
+    from sentcli.search.searcher import build
+    from sentcli.search.store import Store
+
+    if isinstance(stored, Store):
+        return stored.rows, stored.open_index(index, "cosine").searcher
+    if stored is not None:
+        return stored.rows, build(index or "flat", stored.blocks)
+    assert model is not None
+    rows = read_rows([corpus], options)
+    texts = list(rows.texts())
+    return rows, build(index or "flat", np.asarray(shared.vectors_of(model, texts).of(texts)))
 
 
 def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:
