@@ -86,8 +86,7 @@ class DropoutViews:
         """
         rows = pad(self.tokens, [number, number], self.tokenizer.pad_id)
         batch = {name: torch.from_numpy(array).to(self.device) for name, array in rows.items()}
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.no_grad(), torch.random.fork_rng(devices):
+        with torch.no_grad(), torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]))
             try:
                 features = self.module.features(batch, self.prompt_length, attention_layers=range(self.depth))
@@ -314,8 +313,7 @@ def attention_pairs(
         unequal = [("unequal", row[1], row[2]) for row, (i, j) in negatives if trees[i] != trees[j]]
         rows += unequal
         if not unequal:
-            every = combinations(range(texts), 2)
-            compare_some("unequal", [(i, j) for i, j in every if trees[i] != trees[j]], texts)
+            compare_some("unequal", [(i, j) for i, j in combinations(range(texts), 2) if trees[i] != trees[j]], texts)
         if as_long:
             compare_some("unequal_as_long", as_long, texts)
         compare_some("equal", equal, MOST)

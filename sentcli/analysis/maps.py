@@ -218,8 +218,7 @@ def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
-    many = len(texts) >= 200
-    vectorizer = CountVectorizer(stop_words="english", min_df=3 if many else 1, max_features=TERMS)
+    vectorizer = CountVectorizer(stop_words="english", min_df=3 if len(texts) >= 200 else 1, max_features=TERMS)
     total = int(groups.max()) + 1
     try:
         matrix = vectorizer.fit_transform(texts)
@@ -369,16 +368,11 @@ def mapped(
     if labels is not None:
         measures["label_purity"] = purity(own, labels)
         measures["adjusted_mutual_information"] = adjusted_mutual_information(own, labels)
-    return Map(layout, groups, near.neighbours, _described(vectors, texts, own, groups, centres), measures)
-
-
-def _described(vectors: Floats, texts: Sequence[str], own: Groups, groups: Groups, centres: Floats) -> pd.DataFrame:
-    """Return the table of clusters, given their numbers by k-means (`own`) and those that are shown (`groups`)."""
     words, rows = words_apart(texts, own), []
     for cluster, centre in enumerate(centres):
         inside = np.flatnonzero(own == cluster)
         example = texts[int(inside[np.argmax(unit_rows(vectors[inside]) @ centre)])]
-        number = int(groups[inside[0]]) + 1
         named = {"name": ", ".join(words[cluster]), "words": words[cluster]}
-        rows.append({"number": number, "size": len(inside), **named, "example": example})
-    return pd.DataFrame(rows).sort_values("number", kind="stable", ignore_index=True)
+        rows.append({"number": int(groups[inside[0]]) + 1, "size": len(inside), **named, "example": example})
+    clusters = pd.DataFrame(rows).sort_values("number", kind="stable", ignore_index=True)
+    return Map(layout, groups, near.neighbours, clusters, measures)

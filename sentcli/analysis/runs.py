@@ -168,31 +168,22 @@ def read_terms(folder: Path) -> LossTerms:
     metrics = read_metrics(folder)
     if not metrics.steps:
         raise InputError(f"{folder} has not logged an optimiser step yet")
-    method = _method(folder)
-    names = dict.fromkeys(key for line in metrics.steps for key in line if not key.startswith(SHARE))
-    terms = []
-    for name in names:
-        if name in OTHERS:
-            continue
-        steps, values = metrics.column(name, metrics.steps)
-        share_steps, shares = metrics.column(f"{SHARE}{name}", metrics.steps)
-        weight = method.get(name, {}).get("weight")
-        terms.append(Term(name, weight, tuple(steps), tuple(values), tuple(share_steps), tuple(shares)))
-    head = method.get("head", {})
-    groups = head.get("num_groups", 0) if head.get("kind") in GROUPED else None
-    return LossTerms(tuple(terms), metrics.steps[-1]["step"], bool(read_config(folder)), groups)
-
-
-def _method(folder: Path) -> dict[str, Any]:
-    """Return the settings of the method by section; empty if the run's files do not have them."""
-    config = read_config(folder)
-    if not config and (folder / RUN).is_file():
-        config = read_json(folder / RUN)
+    finished = read_config(folder)
+    config = read_json(folder / RUN) if not finished and (folder / RUN).is_file() else finished
     method = checked(RunMethod, config, folder).method
     sections = {name: section for name, section in method.items() if isinstance(section, dict)}
     for name, section in sections.items():
         checked(MethodSection, section, f"{folder}: method.{name}")
-    return sections
+    keys = dict.fromkeys(key for line in metrics.steps for key in line)
+    terms = []
+    for name in (key for key in keys if key not in OTHERS and not key.startswith(SHARE)):
+        steps, values = metrics.column(name, metrics.steps)
+        share_steps, shares = metrics.column(f"{SHARE}{name}", metrics.steps)
+        weight = sections.get(name, {}).get("weight")
+        terms.append(Term(name, weight, tuple(steps), tuple(values), tuple(share_steps), tuple(shares)))
+    head = sections.get("head", {})
+    groups = head.get("num_groups", 0) if head.get("kind") in GROUPED else None
+    return LossTerms(tuple(terms), metrics.steps[-1]["step"], bool(finished), groups)
 
 
 def thinned(

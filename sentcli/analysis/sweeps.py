@@ -84,16 +84,14 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     for path in paths:
         file = path / RESULTS if path.is_dir() else path
         if not file.exists():
-            problem = (
-                f"{path} has no {RESULTS}: it is not the folder of a sweep" if path.is_dir() else f"no file {path}"
-            )
+            no_folder = f"{path} has no {RESULTS}: it is not the folder of a sweep"
+            problem = no_folder if path.is_dir() else f"no file {path}"
             raise InputError(f"{problem}; train --seeds or --sweep writes one")
         file_records = read_results(file)
         if not file_records:
             raise InputError(f"{file} is empty: no run of the sweep has finished")
         for record in file_records.values():
-            keys = ("point", "method", "identity", "results")
-            missing = [key for key in keys if key not in record]
+            missing = [key for key in ("point", "method", "identity", "results") if key not in record]
             missing += [f"identity.{key}" for key in ("data", "method") if key not in record.get("identity", ())]
             if missing:
                 raise DataError(file, f"not records of runs: {missing[0]!r} is missing")

@@ -144,9 +144,8 @@ class Column:
                 before = [name for name in types() if name != TEXT and _holds(name, array[:1])]
             self.candidates = [name for name in before if _holds(name, array)]
             if not self.candidates and not self.odd:
-                wrong = next(
-                    (i for i in range(len(array)) if not before or not _holds(before[-1], array[i : i + 1])), 0
-                )
+                odd = (i for i in range(len(array)) if not before or not _holds(before[-1], array[i : i + 1]))
+                wrong = next(odd, 0)
                 self.odd = "{!r} ({}, line {})".format(self.values[wrong], *self.places[wrong])
             looks = "|".join(f"({look})" for look in LOOKS.values())
             self.typed += pc.sum(pc.match_substring_regex(array, looks)).as_py() or 0
@@ -190,8 +189,7 @@ def check_held(column: str, given: str, value: object, source: str, line: int) -
     Raises:
         DataError: which names the place.
     """
-    held = types()[given][2]
-    if given != TEXT and not kinds_of(value) <= held:
+    if given != TEXT and not kinds_of(value) <= types()[given][2]:
         raise DataError(source, f"{column!r} is {value!r:.60}, no {given}", line=line)
 
 

@@ -81,9 +81,8 @@ class LabelledTable:
             facts = f"{len(self):,} pairs, scores from {min(map(float, values)):g} to {max(map(float, values)):g}"
         elif self.kind == "labels":
             facts = f"{len(self):,} texts of {len(set(values)):,} classes"
-        first = [repr(texts[0][:60]) for texts in self.texts] + [
-            value if isinstance(value, str) else f"{value:g}" for value in values[:1]
-        ]
+        first = [repr(texts[0][:60]) for texts in self.texts]
+        first += [value if isinstance(value, str) else f"{value:g}" for value in values[:1]]
         example = f"{self.unit} {self.lines[0]}: {' | '.join(first)}"
         return f"{IN_WORDS[self.kind]}: {', '.join(name.strip() for name in self.columns)}; {facts}; {example}"
 
@@ -147,15 +146,15 @@ def read_table(
                 empty += [(line, name) for name in lacking]
                 continue
             for column, name, cell in zip(texts, names, row, strict=False):
-                column.append(_text(cell, name))
+                if not isinstance(cell, str):
+                    raise ValueError(f"{name} is null" if cell is None else f"{name} is {cell!r}, expected a text")
+                column.append(cell)
             if values is not None:
                 values.append(_label(row[-1], names[-1], layout))
         except ValueError as error:
             raise DataError(source.name, str(error), line=line, unit=source.unit) from None
         lines.append(line)
-    if empty and on_empty == "error":
-        raise empty_cells(source, empty)
-    if not lines:
+    if not lines or (empty and on_empty == "error"):
         raise empty_cells(source, empty)
     word = next((word for word, value in layout.words.items() if value == 1), "1")
     of_rows = (tuple(texts), values, lines, source.unit)
@@ -198,12 +197,6 @@ def _value(record: dict[str, Any], name: str, names: Sequence[str], present: Seq
         no_header = "; the table seems to have no header line" if headless(list(record)) else ""
         raise ValueError(f"no column {name!r}{nearest(name, list(record))}; {has}; {needed}{no_header}")
     return record[name]
-
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{name} is null" if value is None else f"{name} is {value!r}, expected a text")
-    return value
 
 
 def _label(value: Any, name: str, layout: Layout) -> float | str:

@@ -301,10 +301,9 @@ def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: b
 
 def _values(source: Source, column: str, fields: str | None) -> Counter[str]:
     """Return how often each value of a column occurs; empty ones and lists are left out."""
-    values = (record.get(column) for _, record in labelled_records(source, fields))
-    return Counter(
-        str(v).strip() for v in values if v is not None and not isinstance(v, list | dict) and str(v).strip()
-    )
+    cells = (record.get(column) for _, record in labelled_records(source, fields))
+    texts = (str(cell).strip() for cell in cells if cell is not None and not isinstance(cell, list | dict))
+    return Counter(filter(None, texts))
 
 
 def look(values: Counter[str]) -> Kind | None:
@@ -318,17 +317,13 @@ def look(values: Counter[str]) -> Kind | None:
     sure = [value for value in values if number_of(value) is not None or value.casefold() in YES | NO]
     if sure and 2 * sum(values[value] for value in sure) >= values.total():
         return "binary" if {_form(value) for value in sure} <= YES | NO else "scored"
-    return (
-        None
-        if _repeating(values) or all(len(value.split()) == 1 and value.isascii() for value in values)
-        else "triplets"
-    )
+    single = all(len(value.split()) == 1 and value.isascii() for value in values)
+    return None if single or _repeating(values) else "triplets"
 
 
 def _repeating(values: Counter[str]) -> bool:
     """Tell whether the values are few against the rows: short ones that repeat, or longer ones that repeat often."""
-    short = all(len(value) <= 30 and len(value.split()) <= 3 for value in values)
-    if short:
+    if all(len(value) <= 30 and len(value.split()) <= 3 for value in values):
         return 10 * len(values) < 9 * values.total()
     return 2 * len(values) <= values.total() and len(values) <= FEW
 
@@ -348,10 +343,8 @@ def label_words(values: Iterable[str]) -> dict[str, float] | None:
     if distinct <= YES | NO:
         return {value: float(form in YES) for value, form in forms.items()}
     for yes, no in permutations(distinct) if len(distinct) == 2 else ():
-        if (yes, no) in (("y", "n"), ("t", "f")) or no in (
-            "not",
-            *(f"{word} {yes}" for word in ("not", "no", "non", "not a")),
-        ):
+        negations = ("not", *(f"{word} {yes}" for word in ("not", "no", "non", "not a")))
+        if (yes, no) in (("y", "n"), ("t", "f")) or no in negations:
             return {value: float(form == yes) for value, form in forms.items()}
     return None
 

@@ -164,9 +164,8 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
                 held |= kinds_of(value)
         if surveyed.rows + surveyed.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
-    surveyed.column_types = {
-        name: merged(name, columns.get(name), values, options.types) for name, values in kinds.items()
-    }
+    for name, values in kinds.items():
+        surveyed.column_types[name] = merged(name, columns.get(name), values, options.types)
     is_text = {name for name, kind in surveyed.column_types.items() if name_of(kind) == TEXT}
     surveyed.casts = {name: kind for name, kind in surveyed.column_types.items() if name in {*columns} - is_text}
     surveyed.found = {name: name_of(surveyed.column_types[name]) for name in columns if name not in options.types}

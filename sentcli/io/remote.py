@@ -156,8 +156,7 @@ def state(name: str) -> RemoteFile:
     facts: dict[str, Any] = _ask(name, "read", _info)
     if facts.get("type") == "directory":
         raise InputError(f"{name} is a directory; name its files, for example {name.rstrip('/')}/*.jsonl")
-    page = facts.get("mimetype") == "text/html" and not name.lower().endswith((".html", ".htm"))
-    if page:
+    if facts.get("mimetype") == "text/html" and not name.lower().endswith((".html", ".htm")):
         raise InputError(f"{name} gives a web page, not the file")
     if name.startswith("https:") and str(facts.get("url", "https:")).startswith("http:"):
         raise InputError(f"{name} leads to an address that is not encrypted")

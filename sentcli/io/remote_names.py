@@ -73,8 +73,7 @@ def public_name(name: str) -> str:
         parts = urlsplit(name)
     except ValueError as error:
         raise InputError(f"{scheme}://...: no web address ({error})") from None
-    host = parts.netloc.rpartition("@")[2]
-    public = urlunsplit((scheme, host, parts.path, "", ""))
+    public = urlunsplit((scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     if public != name:
         _addresses[public] = name
     return public

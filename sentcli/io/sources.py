@@ -202,11 +202,9 @@ def records(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         DataError: if the file is damaged or not of its format.
     """
-    reader = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet, "sheet": _sheet}[
-        source.format
-    ]
+    readers = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet, "sheet": _sheet}
     try:
-        yield from reader(source)
+        yield from readers[source.format](source)
     except DAMAGE as error:
         raise DataError(source.name, f"damaged gzip file ({error})") from error
 
@@ -329,10 +327,9 @@ def _sheet_rows(source: Source) -> Iterator[list[Any]]:
                 expat.ParserCreate().Parse(archive.read(CONTENT), True)
         data.seek(0)
         workbook = calamine.CalamineWorkbook.from_filelike(data)
-        if len(workbook.sheet_names) > 1:
-            _say_once(
-                f"{source.name}: of {len(workbook.sheet_names)} sheets the first is read, {workbook.sheet_names[0]!r}"
-            )
+        names = workbook.sheet_names
+        if len(names) > 1:
+            _say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
         rows = workbook.get_sheet_by_index(0).to_python(skip_empty_area=False)
     except (calamine.CalamineError, zipfile.BadZipFile, expat.ExpatError, zlib.error, *DEFECTS) as error:
         raise DataError(source.name, f"not a readable spreadsheet ({error})") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sentcli.evaluation import significance
-from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.evaluation.scores import AVERAGE
 from sentcli.pages import protocols
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
@@ -136,9 +136,7 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     texts: dict[tuple[int, int], str] = {}
     for i, line in enumerate(compared):
         table, system, difference = line.table, line.system, line.difference
-        first = table.systems[0]
-        ends = (difference.difference, difference.low, difference.high)
-        numbers = list(ends)
+        first, numbers = table.systems[0], [difference.difference, difference.low, difference.high]
         seeds = [f"{len(system.seeds)}, {len(first.seeds)}"] if grouped else []
         measure = [protocols.measure(table.models[0])] if several else []
         row = [system.label, first.label, *seeds, short(line.column), *measure, *numbers, difference.p, line.corrected]
@@ -147,10 +145,9 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
             for j, n in enumerate(numbers)
             if n is not None
         }
-        p_values = enumerate((difference.p, line.corrected), len(row) - 2)
-        texts |= {
-            (i, place): f"< {SMALLEST_P}" for place, value in p_values if value is not None and value < SMALLEST_P
-        }
+        for place, value in enumerate((difference.p, line.corrected), len(row) - 2):
+            if value is not None and value < SMALLEST_P:
+                texts[i, place] = f"< {SMALLEST_P}"
         rows.append(row)
     sampled = " or ".join(dict.fromkeys(table.kind.sampled for table in tables))
     tested = sum(line.corrected is not None for line in compared)
@@ -160,19 +157,12 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
         else f"On the same samples of the {sampled}; the intervals tell nothing of other seeds.",
         f"p: Student's t; p (Holm): corrected for the {tested} comparisons that have a p.",
     ]
-    notes += [
-        f"{MISSING}: {reason}." for reason in dict.fromkeys(line.difference.reason for line in compared) if reason
-    ]
+    reasons = dict.fromkeys(line.difference.reason for line in compared)
+    notes += [f"{MISSING}: {reason}." for reason in reasons if reason]
     heads = ["system" if grouped else "model", "less", *(["seeds"] if grouped else []), "task"]
     heads += [*(["measure"] if several else []), "difference", "95 % from", "to", "p", "p (Holm)"]
-    return Table(
-        f"{title}: difference of {'mean ' if grouped else ''}scores",
-        heads,
-        rows,
-        formats={"p": ".3f", "p (Holm)": ".3f"},
-        notes=notes,
-        texts=texts,
-    )
+    title += f": difference of {'mean ' if grouped else ''}scores"
+    return Table(title, heads, rows, formats={"p": ".3f", "p (Holm)": ".3f"}, notes=notes, texts=texts)
 
 
 def _difference(system: System, first: System, column: str, columns: list[str]) -> significance.GroupDifference | None:
@@ -195,6 +185,9 @@ def _of_runs(table: ScoreTable) -> Table | None:
     texts: dict[tuple[int, int], str] = {}
     mcnemar = False
     for scores in table.models:
+        name = str(scores.compared.get("with"))
+        same_file = (other for other in table.models if other.model == name and other.source == scores.source)
+        first = next((other.label for other in same_file if not other.compared), name)
         tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in table.columns}
         for task, line in tasks.items():
             mcnemar = mcnemar or "only_first" in line
@@ -202,7 +195,6 @@ def _of_runs(table: ScoreTable) -> Table | None:
             more = [line[key] for key in keys]
             if (line["p"] or 1) < SMALLEST_P:
                 texts[len(rows), 6] = f"< {SMALLEST_P}"
-            first = _label_of(scores, table)
             rows.append([scores.label, first, short(task), line["difference"], *more, line["p"]])
     if not rows:
         return None
@@ -210,18 +202,6 @@ def _of_runs(table: ScoreTable) -> Table | None:
     test = "McNemar's exact test" if mcnemar else f"paired bootstrap of the {table.kind.sampled}"
     note = f"p: {test}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
     signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.finest}")
-    return Table(
-        f"{table.title}: difference of scores",
-        ["model", "less", "task", "difference", *heads, "p"],
-        rows,
-        formats={**signed, "p": ".3f"},
-        notes=[note if len(rows) > 1 else f"p: {test}."],
-        texts=texts,
-    )
-
-
-def _label_of(scores: ModelScores, table: ScoreTable) -> str:
-    """Return the label of the model that another one was compared with, or its name if the table does not have it."""
-    name = str(scores.compared.get("with"))
-    same_file = (other for other in table.models if other.model == name and other.source == scores.source)
-    return next((other.label for other in same_file if not other.compared), name)
+    title, notes = f"{table.title}: difference of scores", [note if len(rows) > 1 else f"p: {test}."]
+    columns = ["model", "less", "task", "difference", *heads, "p"]
+    return Table(title, columns, rows, formats={**signed, "p": ".3f"}, notes=notes, texts=texts)

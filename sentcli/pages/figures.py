@@ -85,8 +85,7 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
     labels = [style.short(label) for label in labels]
     if len(labels) < 2:
         return None
-    columns = 1 if max(map(len, labels)) > LONG_NAME else 2
-    return part.legend(handles, labels, loc="outside lower left", ncols=columns)
+    return part.legend(handles, labels, loc="outside lower left", ncols=1 if max(map(len, labels)) > LONG_NAME else 2)
 
 
 def save_figure(figure: Figure, folder: Path) -> None:

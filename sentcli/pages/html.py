@@ -28,7 +28,8 @@ def render(page: Page, style: Style) -> str:
     """Return the file; the template escapes all texts."""
     from markupsafe import Markup
 
-    environment = templates(autoescape=True, finalize=_shown)
+    # markup and numbers stay as they are
+    environment = templates(autoescape=True, finalize=lambda value: safe(value) if type(value) is str else value)
     intervals = style.intervals is not False
     ranked = f"{RANKED}{SECOND}." if style.bold else ""
     parts: list[dict[str, Any]] = []
@@ -78,11 +79,6 @@ def _data(value: object) -> str:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Markup(text)
-
-
-def _shown(value: Any) -> Any:
-    """Make a text of a template safe; markup and numbers stay as they are."""
-    return safe(value) if type(value) is str else value
 
 
 def _asset(environment: Environment, name: str) -> str:

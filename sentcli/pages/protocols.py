@@ -58,8 +58,7 @@ def axis(scores: ModelScores) -> str:
 
 def evaluation(scores: ModelScores) -> dict[str, Any]:
     """Return the part of the protocol that rows of one table must share."""
-    search = scores.command == "retrieve"
-    own = (*SEARCH_SETTINGS, *SET_FACTS, "sets") if search else MODEL_SETTINGS
+    own = (*SEARCH_SETTINGS, *SET_FACTS, "sets") if scores.command == "retrieve" else MODEL_SETTINGS
     return {key: value for key, value in scores.protocol.items() if key not in (*own, *COUNTS)}
 
 
@@ -164,5 +163,4 @@ def _differing_without(groups: Sequence[Mapping[str, Any]], keys: Sequence[str])
 
 def shared(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings that all of some models have in common."""
-    first = groups[0]
-    return {key: value for key, value in first.items() if all(key in g and g[key] == value for g in groups)}
+    return {key: value for key, value in groups[0].items() if all(key in g and g[key] == value for g in groups)}

@@ -56,9 +56,8 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
     """Yield a point for each task and model, with the height of its line."""
     y, columns = 0.0, table.columns
     for column in columns:
-        scores: list[tuple[str, float | None, System | None]] = [
-            (system.label, system.spread(column, columns)[0], system) for system in table.systems
-        ]
+        scores: list[tuple[str, float | None, System | None]] = []
+        scores += [(system.label, system.spread(column, columns)[0], system) for system in table.systems]
         for against in table.published.values():
             scores.append((published_label(against), against["tasks"].get(column, {}).get("published"), None))
         known = [(number, *score) for number, score in enumerate(scores) if score[1] is not None]

@@ -56,8 +56,18 @@ def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -
     """
     check_patterns(choices.groups, runs)
     check_patterns(choices.names, runs)
-    titled = _titled(protocols.tables(runs))
-    return [ScoreTable(t, tuple(systems(group, choices.groups, choices.names))) for group, t in titled]
+    groups, tables = protocols.tables(runs), []
+    titles = [group[0].kinds[0].title for group in groups]
+    for group, title in zip(groups, titles, strict=True):
+        twins = [other for other, name in zip(groups, titles, strict=True) if name == title]
+        if len(twins) > 1:  # what differs from the protocols of other tables of the same kind tells them apart
+            measured = [{"score": protocols.measure(twin[0]), **protocols.evaluation(twin[0])} for twin in twins]
+            number = twins.index(group)
+            different = protocols.differing(measured)[number]
+            mark = different.get("name") or protocols.words(different) or f"data {number + 1} of {len(twins)}"
+            title = f"{title} ({mark})"
+        tables.append(ScoreTable(title, tuple(systems(group, choices.groups, choices.names))))
+    return tables
 
 
 def write_score_page(
@@ -65,8 +75,7 @@ def write_score_page(
 ) -> None:
     """Write a page of scores; only HTML shows the figure of a table, since other formats would need a folder for it."""
     for file in files:
-        page = score_page(runs, choices, more, figures=file.suffix.lower() == ".html")
-        write_page(page, file, choices.style)
+        write_page(score_page(runs, choices, more, figures=file.suffix.lower() == ".html"), file, choices.style)
 
 
 def score_page(
@@ -81,29 +90,23 @@ def score_page(
         figures: draw the scores.
     """
     tables = score_tables_of(runs, choices)
+    sections: list[Section] = []
+    for table in tables:
+        sections += _sections(table, choices.style, several=len(tables) > 1, figures=figures)
+    if (compared := comparisons.own_comparison(tables)) is not None:
+        sections.append(Section("Differences between models on your own data", table=compared))
+    if (costs := cost_table(runs)) is not None:
+        sections.append(Section("What each model costs", table=costs))
+    sections += [*more, *(_how_measured(tables) if tables else ())]
+    own = [table for table in tables if comparisons.is_own(table)]
+    verdict = comparisons.verdict(own)  # one sentence for all tables of one's own data that have several systems
+    summaries = [_summary(table) for table in tables if not (verdict and table in own)]
+    labels = list(dict.fromkeys(system.label for table in tables for system in table.systems))
+    title = f"Evaluation of {labels[0] if len(labels) == 1 else f'{len(labels)} models'}" if labels else "Report"
     commands = ", ".join(dict.fromkeys(run.command for run in runs))
-    return Page(
-        title=choices.title or _title(tables),
-        sections=(
-            *(
-                section
-                for table in tables
-                for section in _sections(table, choices.style, several=len(tables) > 1, figures=figures)
-            ),
-            *_of_own_data(tables, runs),
-            *more,
-            *(_how_measured(tables) if tables else ()),
-        ),
-        text=(*_summaries(tables), *choices.summary),
-        made=f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}.",
-    )
-
-
-def _title(tables: Sequence[ScoreTable]) -> str:
-    labels = dict.fromkeys(system.label for table in tables for system in table.systems)
-    if not labels:
-        return "Report"
-    return f"Evaluation of {next(iter(labels)) if len(labels) == 1 else f'{len(labels)} models'}"
+    made = f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}."
+    text = (*([verdict] if verdict else []), *summaries, *choices.summary)
+    return Page(choices.title or title, tuple(sections), text, made)
 
 
 def cost_table(runs: Sequence[ModelScores]) -> Table | None:
@@ -118,31 +121,11 @@ def cost_table(runs: Sequence[ModelScores]) -> Table | None:
     texts = {cost.get("texts") for cost in costs.values()}
     note = (
         f"Texts a second: {' or '.join(map(str, texts))} texts of the data, without the cache; the first vector: from "
+        "the loading of the model, with the libraries loaded before."
     )
-    return Table(
-        f"What each model costs on this machine{f' ({device})' if device else ''}",
-        ["model", *COSTS.values()],
-        rows,
-        formats={"texts a second": ",.0f"},
-        texts=megabytes,
-        notes=[note + "the loading of the model, with the libraries loaded before."],
-    )
-
-
-def _summaries(tables: Sequence[ScoreTable]) -> tuple[str, ...]:
-    """Return a sentence for each table, or one for all tables of one's own data that have several systems."""
-    own = [table for table in tables if comparisons.is_own(table)]
-    verdict = comparisons.verdict(own)
-    others = [_summary(table) for table in tables if not (verdict and table in own)]
-    return (verdict, *others) if verdict else tuple(others)
-
-
-def _of_own_data(tables: Sequence[ScoreTable], runs: Sequence[ModelScores]) -> Iterator[Section]:
-    """Yield the differences between models on one's own data, and what the models cost."""
-    if (compared := comparisons.own_comparison(tables)) is not None:
-        yield Section("Differences between models on your own data", table=compared)
-    if (costs := cost_table(runs)) is not None:
-        yield Section("What each model costs", table=costs)
+    title = f"What each model costs on this machine{f' ({device})' if device else ''}"
+    columns, formats = ["model", *COSTS.values()], {"texts a second": ",.0f"}
+    return Table(title, columns, rows, formats=formats, texts=megabytes, notes=[note])
 
 
 def _summary(table: ScoreTable) -> str:
@@ -159,17 +142,6 @@ def _summary(table: ScoreTable) -> str:
     return f"{table.title}: {best} has {scores[best]:{table.format_of(column)}} ({measure}){rest}."
 
 
-def _titled(groups: Sequence[list[ModelScores]]) -> Iterator[tuple[list[ModelScores], str]]:
-    """Yield each group with a title, which names what differs from the protocols of other tables of the same kind."""
-    titles = [group[0].kinds[0].title for group in groups]
-    for group, title in zip(groups, titles, strict=True):
-        twins = [other for other, name in zip(groups, titles, strict=True) if name == title]
-        choices = [{"score": protocols.measure(twin[0]), **protocols.evaluation(twin[0])} for twin in twins]
-        different = protocols.differing(choices)[twins.index(group)]
-        mark = different.get("name") or protocols.words(different) or f"data {twins.index(group) + 1} of {len(twins)}"
-        yield group, f"{title} ({mark})" if len(twins) > 1 else title
-
-
 def _sections(table: ScoreTable, style: Style, *, several: bool, figures: bool) -> Iterator[Section]:
     """Yield the sections of a table of scores; their titles name the table if there are several tables."""
     of = f": {table.title}" if several else ""
@@ -180,13 +152,9 @@ def _sections(table: ScoreTable, style: Style, *, several: bool, figures: bool) 
     compared, lacking = comparisons.comparison_table(table), comparisons.not_compared(table)
     if compared is not None or lacking:
         yield Section(f"Differences between models{of}", lacking, table=compared, level=3)
-    details = (
-        (f"Subsets{of}", score_tables.subset_table(table)),
-        (f"Further measures{of}", score_tables.measure_table(table)),
-    )
-    for title, shown in details:
-        if shown is not None:
-            yield Section(title, table=shown, level=3, folded=True)
+    for title, details in (("Subsets", score_tables.subset_table), ("Further measures", score_tables.measure_table)):
+        if (shown := details(table)) is not None:
+            yield Section(f"{title}{of}", table=shown, level=3, folded=True)
 
 
 def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:

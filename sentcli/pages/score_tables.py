@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +106,6 @@ def score_table(table: ScoreTable) -> Table:
         for j, value in enumerate(row)
         if i >= len(table.systems) and isinstance(value, float)
     }
-    gaps = any(value is None for row in rows for value in row)
     return Table(
         f"{table.title}: {protocols.axis(table.models[0])}",
         ["model", *(["n"] if has_seeds else []), *map(short, columns)],
@@ -118,7 +116,7 @@ def score_table(table: ScoreTable) -> Table:
         deviations=deviations,
         published=len(table.published),
         texts=printed,
-        notes=_notes(table, gaps=gaps),
+        notes=_notes(table, gaps=any(value is None for row in rows for value in row)),
         interval_note=_interval_note(table.models[0]) if intervals else "",
     )
 
@@ -136,7 +134,9 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     if common := protocols.shared(settings):
         notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {protocols.words(common)}.")
     if len(table.systems) <= MOST_LISTED:
-        notes += [f"{label}: {own}." for label, own in _own_settings(table.systems)]
+        distinct = protocols.telling([protocols.settings(system.seeds[0]) for system in table.systems])
+        phrases = [(s.label, protocols.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
+        notes += [f"{label}: {words}." for label, words in phrases if words and not label.endswith(f"({words})")]
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
         notes.append(f"Avg.: mean of the {len(table.tasks)} {rounded}.")
@@ -147,13 +147,6 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     if table.published:
         notes.append("Published rows are taken from print and are not ranked.")
     return notes
-
-
-def _own_settings(systems: Sequence[System]) -> list[tuple[str, str]]:
-    """Return the label of each system with the settings that tell it apart, unless the label has them."""
-    distinct = protocols.telling([protocols.settings(system.seeds[0]) for system in systems])
-    phrases = [(system.label, protocols.words(settings)) for system, settings in zip(systems, distinct, strict=True)]
-    return [(label, words) for label, words in phrases if words and not label.endswith(f"({words})")]
 
 
 def _interval_note(scores: ModelScores) -> str:

@@ -70,11 +70,7 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def line_panels(
-    data: pd.DataFrame,
-    panels: Mapping[str, Mapping[str, Any]],
-    names: Sequence[str] = (),
-    *,
-    whole: bool = False,
+    data: pd.DataFrame, panels: Mapping[str, Mapping[str, Any]], names: Sequence[str] = (), *, whole: bool = False
 ) -> dict[str, Callable[[Axes], object]]:
     """Return a function for each panel that draws its lines.
 

@@ -160,31 +160,20 @@ def systems(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Seque
             before = rows.get(f"group {pattern.label}", System(pattern.label, (), grouped=True))
             rows[f"group {pattern.label}"] = replace(before, seeds=(*before.seeds, scores))
     for system in rows.values():
-        _check_seeds(system)
+        different = protocols.differing([{**protocols.settings(seed), "backend": None} for seed in system.seeds])
+        if any(different):
+            keys = ", ".join(dict.fromkeys(key for settings in different for key in settings))
+            raise InputError(f"--group {system.label}: its runs are no seeds of one system, they differ in {keys}")
     return list(rows.values())
-
-
-def _check_seeds(system: System) -> None:
-    without_backend = [{**protocols.settings(scores), "backend": None} for scores in system.seeds]
-    different = protocols.differing(without_backend)
-    if any(different):
-        raise InputError(
-            f"--group {system.label}: its runs are no seeds of one system, they differ in "
-            f"{', '.join(dict.fromkeys(key for settings in different for key in settings))}"
-        )
 
 
 def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[ModelScores]:
     """Join scores of the same model and settings that are of different tasks."""
     merged: list[ModelScores] = []
     for run in runs:
-        label = next((pattern.label for pattern in names if pattern.matches(run)), run.model)
+        label, settings = next((name.label for name in names if name.matches(run)), run.model), protocols.settings(run)
         for i, scores in enumerate(merged):
-            same = (scores.model, protocols.settings(scores), scores.label) == (
-                run.model,
-                protocols.settings(run),
-                label,
-            )
+            same = (scores.model, protocols.settings(scores), scores.label) == (run.model, settings, label)
             if same and not {task.task for task in scores.tasks} & {task.task for task in run.tasks}:
                 merged[i] = scores.joined(run)
                 break

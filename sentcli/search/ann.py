@@ -287,5 +287,4 @@ def _selecting(index: Any, mask: Mask) -> Any:
 
 def _why(error: Exception) -> str:
     """Return the message of faiss without the place in its source."""
-    text = re.sub(r"^Error in .*? at \S+:\d+: ", "", one_line(error))
-    return text.removeprefix("Error: ")[:200]
+    return re.sub(r"^Error in .*? at \S+:\d+: ", "", one_line(error)).removeprefix("Error: ")[:200]

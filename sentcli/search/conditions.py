@@ -254,8 +254,7 @@ class _Reader:
         is_bool = type(node) is exp.Boolean and sign == 1
         if not (is_text or is_number or is_bool):
             self.refuse(node, f"is no number, text in single quotes, true or false: it takes {ALLOWED}")
-        fits = {"int": is_number, "float": is_number, "bool": is_bool}.get(kind, is_text)
-        if not fits:
+        if not {"int": is_number, "float": is_number, "bool": is_bool}.get(kind, is_text):
             wanted = {"int": "a number", "float": "a number", "bool": "true or false", TEXT: "a text"}
             self.refuse(node, f"does not compare with {column}, which is {kind}: write {wanted.get(kind, 'a date')}")
         if is_bool:
@@ -327,12 +326,8 @@ def _test(test: Test, column: Any) -> Any:
             within = pc.is_in(column.cast(kind), value_set=pa.array([*test.value, *zeros], kind))
             return pc.and_(column.is_valid(), pc.invert(within)) if test.negated else within
         case "like":
-            like = pc.match_substring_regex(column, _pattern(test.value))
+            signs = {"%": ".*", "_": "."}  # `match_like` of Arrow does not find an empty text by %
+            pattern = rf"\A(?s:{''.join(signs.get(letter) or re.escape(letter) for letter in test.value)})\z"
+            like = pc.match_substring_regex(column, pattern)
             return pc.invert(like) if test.negated else like
     return pc.call_function(COMPUTE[test.operator], [column, pa.scalar(test.value, kind)])
-
-
-def _pattern(like: str) -> str:
-    """Return a pattern of LIKE as a regular expression; `match_like` of Arrow does not find an empty text by ``%``."""
-    parts = {"%": ".*", "_": "."}
-    return rf"\A(?s:{''.join(parts.get(letter) or re.escape(letter) for letter in like)})\z"

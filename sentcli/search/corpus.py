@@ -6,7 +6,7 @@ A kind of corpus is a class with the members of `Corpus`. Conditions, counts, fu
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -124,10 +124,8 @@ def search(
     if way in ("rrf", "weighted"):
         hits = fuse(way, dense, by_words, k, dense_weight)
     rows = corpus.take(np.unique(hits.positions[hits.positions >= 0]).tolist())  # a row may be a hit of several queries
-    pairs = zip(hits.positions.tolist(), hits.scores.tolist(), strict=True)
-    return [_ranked(positions, scores, rows) for positions, scores in pairs]
-
-
-def _ranked(positions: Sequence[int], scores: Sequence[float], rows: Mapping[int, Document]) -> list[Hit]:
-    found = [(score, rows[position]) for position, score in zip(positions, scores, strict=True) if position in rows]
-    return [Hit(rank, score, row) for rank, (score, row) in enumerate(found, 1)]
+    ranked = []
+    for positions, scores in zip(hits.positions.tolist(), hits.scores.tolist(), strict=True):
+        there = [(score, rows[place]) for place, score in zip(positions, scores, strict=True) if place in rows]
+        ranked.append([Hit(rank, score, row) for rank, (score, row) in enumerate(there, 1)])
+    return ranked

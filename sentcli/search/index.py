@@ -116,8 +116,7 @@ def build(
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place = store.place(recipe.name)
     job = _IndexBuild(store, request, recipe, progress, step)
-    lock = place.with_name(f".{place.name}.lock")
-    with locked(lock, f"another process builds {place}: wait for it, or end it"):
+    with locked(place.with_name(f".{place.name}.lock"), f"another process builds {place}: wait for it, or end it"):
         check_output(place, resume=True, folder=True)
         if place.exists() and not request.overwrite:
             return job.extend(place)
@@ -185,9 +184,8 @@ class _IndexBuild:
         """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
         request, store = self.request, self.store
         store.origin.check_similarity(request.similarity)
-        return check_recipe(
-            replace(self.recipe, factory=factory), store.dimension, request.similarity, request.settings
-        )
+        recipe = replace(self.recipe, factory=factory)
+        return check_recipe(recipe, store.dimension, request.similarity, request.settings)
 
     def _for_building(self) -> dict[str, int]:
         """Return the parameters of building, without those of searching."""
@@ -226,24 +224,18 @@ class _IndexBuild:
         size = self.request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
         self.progress(manifest.rows)
         spans = _spans(manifest, len(self.store.blocks), size)
-        made: Iterator[IndexFile]
-        if self.request.fill is None:
-            made = (fill_file(self.store, place, manifest, span, self.progress) for span in spans)
-        else:
-            made = self._told(self.request.fill(self.store, place, manifest, spans), spans)
+        elsewhere = self.request.fill
+        here = (fill_file(self.store, place, manifest, span, self.progress) for span in spans)
+        made = here if elsewhere is None else elsewhere(self.store, place, manifest, spans)
         kept = [file for file in manifest.files if file not in [span.grown for span in spans]]
-        for file in made:
+        for file, span in zip(made, spans, strict=True):
+            if elsewhere is not None:
+                self.progress(file.rows - (span.grown.rows if span.grown else 0))
             kept.append(file)
             manifest = replace(manifest, files=list(kept), recall=None, faiss=str(require_faiss().__version__))
             manifest.write(place)
         _clear(place, manifest)
         return manifest
-
-    def _told(self, files: Iterator[IndexFile], spans: list[FileSpan]) -> Iterator[IndexFile]:
-        """Advance the progress by files that are made elsewhere."""
-        for file, span in zip(files, spans, strict=True):
-            self.progress(file.rows - (span.grown.rows if span.grown else 0))
-            yield file
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
         """Measure recall and speed, choose the search parameter, and write both into the manifest."""

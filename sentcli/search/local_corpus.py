@@ -176,8 +176,7 @@ class LocalCorpus:
         origin.check_same_rows(full.origin)
         full.origin.check_encoder(encoder, document if full.origin.known else "", full.blocks.dimension)
         if len(full.blocks) != len(self.rows):
-            rows = f"{len(full.blocks):,} rows, {origin.name} has {len(self.rows):,}"
-            raise InputError(f"--rescore {rescore} has {rows}")
+            raise InputError(f"--rescore {rescore} has {len(full.blocks):,} rows, {origin.name} has {len(self.rows):,}")
         return SmallerSearch(searcher, fit, full.blocks)
 
     def _words(self, language: str | None) -> BM25:

@@ -66,11 +66,9 @@ class SearchOptions:
 
     def prompts(self, encoder: SentenceEncoder) -> tuple[str, str]:
         """Return the texts in front of queries and documents, by default the model's own."""
-        query, document = encoder.role_prompt("query"), encoder.role_prompt("document")
-        return (
-            query if self.query_prompt is None else self.query_prompt,
-            document if self.doc_prompt is None else self.doc_prompt,
-        )
+        query = encoder.role_prompt("query") if self.query_prompt is None else self.query_prompt
+        document = encoder.role_prompt("document") if self.doc_prompt is None else self.doc_prompt
+        return query, document
 
 
 def parse_ways(text: str) -> list[Way]:

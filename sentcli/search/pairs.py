@@ -49,12 +49,11 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
         progress: called with the number of rows that were compared.
     """
     rows = len(searcher.blocks)
-    parts: list[tuple[Positions, Positions, npt.NDArray[np.float32]]] = []
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
     nearest, crowded = np.full(rows, -1, np.float32), 0
     for start in range(0, rows, AT_A_TIME):
         own = np.arange(start, min(start + AT_A_TIME, rows))
-        vectors, k = searcher.blocks.take(own), NEAREST
-        done = len(own)
+        vectors, k, done = searcher.blocks.take(own), NEAREST, len(own)
         while len(own):
             hits = _without_own(searcher.search(vectors, min(k + 1, rows)), own)
             np.minimum(hits.scores, 1, out=hits.scores)  # the rounding of a cosine may be above
@@ -68,7 +67,7 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
             parts.append((own[row], hits.positions[row, column], hits.scores[row, column]))
             own, vectors, k = own[full], vectors[full], 4 * k
         progress(done)
-    first, second, similarities = (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else _nothing()
+    first, second, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
     low, high = np.minimum(first, second), np.maximum(first, second)
     _, once = np.unique(low * rows + high, return_index=True)
     best = once[np.lexsort((high[once], low[once], -similarities[once]))]
@@ -113,10 +112,6 @@ def rows_left(pairs: SimilarPairs, rows: int) -> npt.NDArray[np.bool_]:
     return left
 
 
-def _nothing() -> tuple[Positions, Positions, npt.NDArray[np.float32]]:
-    return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-
-
 def _without_own(hits: Neighbours, own: Positions) -> Neighbours:
     """Return the neighbours ``[queries, k - 1]`` of queries that are rows, best first, without these rows."""
     same = hits.positions == own[:, None]
@@ -151,10 +146,9 @@ def recall_of(pairs: SimilarPairs, blocks: Blocks, least: float) -> tuple[float,
         least: the least similarity of a pair.
     """
     sample, vectors = blocks.sample(SAMPLE)
-    exact = build("flat", blocks)
     found = {*zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)}
     expected: set[tuple[int, int]] = set()
-    hits = _without_own(exact.search(vectors, min(MOST + 1, len(blocks))), sample)
+    hits = _without_own(build("flat", blocks).search(vectors, min(MOST + 1, len(blocks))), sample)
     for own, positions, scores in zip(sample.tolist(), hits.positions, hits.scores, strict=True):
         others = positions[scores >= least].tolist()
         expected |= {(min(own, other), max(own, other)) for other in others}

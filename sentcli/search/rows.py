@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,7 +61,9 @@ class RowsInMemory:
     @property
     def schema(self) -> dict[str, Any]:
         """The Arrow types of all columns by name."""
-        return _schema(self.column_types)
+        import pyarrow as pa
+
+        return {"id": pa.string(), "text": pa.string(), **self.column_types}
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield all rows with some columns, as tables of Arrow."""
@@ -162,12 +164,6 @@ class RowsOnDisk:
             with reading(path):
                 for batch in _parquet().ParquetFile(path).iter_batches(columns=list(names)):
                     yield pa.Table.from_batches([batch])
-
-
-def _schema(columns: Mapping[str, Any]) -> dict[str, Any]:
-    import pyarrow as pa
-
-    return {"id": pa.string(), "text": pa.string(), **columns}
 
 
 WRITTEN = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")

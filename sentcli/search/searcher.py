@@ -78,9 +78,8 @@ class Searcher:
         size = max(HELD // max(width, 1), 1)
         starts = range(0, max(len(queries), 1), size)
         parts = [self._search(queries[start : start + size], k, mask) for start in starts]
-        return Neighbours(
-            np.concatenate([hits.positions for hits in parts]), np.concatenate([hits.scores for hits in parts])
-        )
+        positions, scores = [hits.positions for hits in parts], [hits.scores for hits in parts]
+        return Neighbours(np.concatenate(positions), np.concatenate(scores))
 
     def _candidates(self, k: int) -> int:
         """Return how many rows the indexes have to find for `k` hits."""
@@ -89,9 +88,8 @@ class Searcher:
     def _search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
         indexed = sum(map(len, self.parts))
         left = indexed if mask is None else int(np.count_nonzero(mask[:indexed]))
-        use_index = k < left  # an index is no help for finding all its rows, and a graph may not reach every one
-        if mask is not None and left < max(EXACT_SHARE * indexed, EXACT_ROWS):
-            use_index = False
+        enough = mask is None or left >= max(EXACT_SHARE * indexed, EXACT_ROWS)
+        use_index = enough and k < left  # it is no help for finding all its rows, and a graph may not reach every one
         lists = [self._approximate(queries, k, mask)] if use_index else []
         if use_index and mask is not None and (lacking := (lists[0].positions < 0).any(axis=1)).any():
             found = self._exact(queries[lacking], k, 0, mask)
@@ -103,17 +101,8 @@ class Searcher:
 
     def _exact(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with all rows from position `first` on that may be found."""
-        if mask is not None and np.count_nonzero(mask[first:]) >= MOST * (len(mask) - first):
-            return self._exact_of_most(queries, k, first, mask)
-        return self._exact_of_chosen(queries, k, first, mask)
-
-    def _exact_of_chosen(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
-        rows = self.blocks.since(first, BLOCK) if mask is None else self.blocks.chosen(mask, first, BLOCK)
-        best = exact.search(queries, rows, k, similarity=self.similarity, device=self.device)
-        positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
-        return Neighbours(positions + first, best.scores)
-
-    def _exact_of_most(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask) -> Neighbours:
+        if mask is None or np.count_nonzero(mask[first:]) < MOST * (len(mask) - first):
+            return self._exact_of_chosen(queries, k, first, mask)
         k = min(k, int(np.count_nonzero(mask[first:])))
         best = self._exact_of_chosen(queries, _among_all(k), first, None)
         allowed = mask[best.positions]
@@ -122,6 +111,12 @@ class Searcher:
             found = self._exact_of_chosen(queries[lacking], k, first, mask)
             hits.positions[lacking], hits.scores[lacking] = found.positions, found.scores
         return hits
+
+    def _exact_of_chosen(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
+        rows = self.blocks.since(first, BLOCK) if mask is None else self.blocks.chosen(mask, first, BLOCK)
+        best = exact.search(queries, rows, k, similarity=self.similarity, device=self.device)
+        positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
+        return Neighbours(positions + first, best.scores)
 
     def _approximate(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
         candidates = self._candidates(k)

@@ -60,17 +60,12 @@ def read_run(path: Path) -> Run:
         hits = run.setdefault(query, {})
         if document in hits:
             raise DataError(path, f"the document {document!r} stands twice for the query {query!r}", line=line)
-        hits[document] = _score(score, path, line)
+        try:
+            hits[document] = float(score)
+        except ValueError:
+            hits[document] = math.nan
+        if not math.isfinite(hits[document]):
+            raise DataError(path, f"the score {score!r} is no finite number", line=line)
     if not run:
         raise DataError(path, "the file is empty: a TREC run has a line for each hit")
     return run
-
-
-def _score(text: str, path: Path, line: int) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise DataError(path, f"the score {text!r} is no finite number", line=line)
-    return score

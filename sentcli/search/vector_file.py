@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,12 +129,9 @@ def open_stored(
         InputError: if the vectors cannot be used, or `texts` goes with none.
     """
     path = local_path(name) if name != "-" else Path(name)
-    if path.is_dir():
-        stored: Store | VectorFile | None = Store.open(path, to_search=to_search)
-    elif holds_vectors(str(path)):
+    if not path.is_dir() and holds_vectors(str(path)):
         return VectorFile.open(path, texts, options, to_search=to_search)
-    else:
-        stored = None
+    stored = Store.open(path, to_search=to_search) if path.is_dir() else None
     if texts is not None:
         raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
     return stored
@@ -241,7 +237,14 @@ def _rows_beside(vectors: StoredVectors, texts: str | None, options: ReadOptions
     """Read the texts of vectors that stand alone; see `VectorFile.open`."""
     origin, count = vectors.origin, len(vectors.blocks)
     names = [texts] if texts is not None else _beside(vectors)
-    _check_inputs(origin, names)
+    if origin.inputs:
+        paths = [path for path in map(local_path, names) if path.is_file()]
+        if list(map(file_digest, paths)) != [file.sha256 for file in origin.inputs]:
+            was = " and ".join(file.name for file in origin.inputs)
+            raise InputError(
+                f"{origin.name} was encoded from {was}, and {' and '.join(names)} does not hold the same bytes "
+                "(SHA-256): encode again, or give the file that was encoded with --texts"
+            )
     if origin.known:
         options = ReadOptions(origin.text_field, origin.id_field, origin.on_null)
     rows = read_rows(names, options)
@@ -271,21 +274,3 @@ def _beside(vectors: StoredVectors) -> list[str]:
         f"{path} holds vectors without their texts: put the file that was encoded beside it as {path.stem}.jsonl (or "
         ".txt, .csv, ...), or name it with --texts"
     )
-
-
-def _check_inputs(origin: Origin, names: Sequence[str]) -> None:
-    """Compare files of texts with the checksums that the file of vectors has of them.
-
-    Raises:
-        InputError: if it has others.
-    """
-    if not origin.inputs:
-        return
-    expected = [file.sha256 for file in origin.inputs]
-    paths = [path for path in map(local_path, names) if path.is_file()]
-    if list(map(file_digest, paths)) != expected:
-        was = " and ".join(file.name for file in origin.inputs)
-        raise InputError(
-            f"{origin.name} was encoded from {was}, and {' and '.join(names)} does not hold the same bytes (SHA-256): "
-            "encode again, or give the file that was encoded with --texts"
-        )

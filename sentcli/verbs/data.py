@@ -22,7 +22,6 @@ from sentcli.verbs.outcome import Outcome
 if TYPE_CHECKING:
     from sentcli.data.get import FetchResult
     from sentcli.data.registry import DataSet
-    from sentcli.io.labelled import LabelledTable
 
 DataDir = Annotated[
     Path | None,
@@ -50,14 +49,12 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Outcome:
     datasets = _sets(names)
     states = {dataset.name: presence(dataset, folder) for dataset in datasets}
     rows = [[d.name, d.title, d.kind, _size(d.size), d.licence, states[d.name]] for d in datasets]
-    columns = ["name", "title", "kind", "size", "licence", "present"]
-    tables = [Table(f"Data sets, kept in {folder}", columns, rows)]
+    tables = [Table(f"Data sets, kept in {folder}", ["name", "title", "kind", "size", "licence", "present"], rows)]
     for dataset in datasets if names else ():
-        facts = [
-            ["kept in", str(folder / dataset.folder)],
-            ["note", dataset.note],
-            ["checked by", _checked_by(dataset)],
-        ]
+        parts = dataset.archives if dataset.archive_first else dataset.files
+        sums = {"SHA-256" if p.pin.sha256 else "MD5" if p.pin.md5 else "its first download" for p in parts}
+        facts = [["kept in", str(folder / dataset.folder)], ["note", dataset.note]]
+        facts.append(["checked by", ", ".join(sorted(sums))])
         sources = [["source", source] for source in addresses(dataset, list(dataset.files))]
         tables.append(Table(dataset.name, ["what", "value"], [*facts, *sources]))
     results = [
@@ -187,6 +184,9 @@ def check(
     table = own_table(file, kind, pair_fields, "skip")
     counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
     groups, unit = table.contradictions(), table.unit
+    method = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon"}.get(table.kind, "simcse")
+    options = f"{f' --pair-fields {quote(pair_fields)}' if pair_fields else ''}{f' --kind {kind}' if kind else ''}"
+    name, encoder = quote(table.name), quote(model or "MODEL")
     results: dict[str, Any] = {
         "kind": table.kind,
         "columns": list(table.columns),
@@ -195,7 +195,10 @@ def check(
         "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:PLACES]]},
         "labels": dict(counts.most_common()),
         "lengths": _lengths([text for column in table.texts for text in column], model),
-        "commands": _commands(table, pair_fields, kind, model or "MODEL"),
+        "commands": [
+            f"sentcli evaluate {name} -m {encoder}{options}{' --skip-empty' if table.empty else ''}",
+            f"sentcli train --method {method} -m {encoder} --data {name}{options} -o DIR",
+        ],
     }
     places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:PLACES])
     differing = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in results["contradictions"]["first"])
@@ -225,17 +228,6 @@ def _lengths(texts: list[str], model: str | None) -> dict[str, Any]:
     longer = None if limit is None else sum(length > limit for length in lengths)
     facts = {"median": int(median(lengths)), "longest": max(lengths), "limit": limit, "longer": longer}
     return {"unit": "words" if model is None else "tokens", **facts}
-
-
-def _commands(table: LabelledTable, fields: str | None, asked: Kind | None, model: str) -> list[str]:
-    """Return the commands that use a table."""
-    options = f"{f' --pair-fields {quote(fields)}' if fields else ''}{f' --kind {asked}' if asked else ''}"
-    method = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon"}.get(table.kind, "simcse")
-    evaluate = (
-        f"sentcli evaluate {quote(table.name)} -m {quote(model)}{options}{' --skip-empty' if table.empty else ''}"
-    )
-    train = f"sentcli train --method {method} -m {quote(model)} --data {quote(table.name)}{options} -o DIR"
-    return [evaluate, train]
 
 
 def _sets(names: list[str] | None) -> list[DataSet]:
@@ -271,9 +263,3 @@ def _size(size: int | None) -> str:
     if size is None:
         return "not known"
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-
-
-def _checked_by(dataset: DataSet) -> str:
-    parts = dataset.archives if dataset.archive_first else dataset.files
-    kinds = {"SHA-256" if p.pin.sha256 else "MD5" if p.pin.md5 else "its first download" for p in parts}
-    return ", ".join(sorted(kinds))

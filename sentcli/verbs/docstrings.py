@@ -36,9 +36,8 @@ def in_python(
     line: str, function: str, verb: str, arguments: Sequence[Argument], signature: inspect.Signature
 ) -> str | None:
     """Return an example of the command line as a call, or None if it is of another verb or of several commands."""
-    start = next(
-        (f"sentcli {group}{verb} " for group in ("", "analyze ") if line.startswith(f"sentcli {group}{verb} ")), ""
-    )
+    starts = (f"sentcli {group}{verb} " for group in ("", "analyze "))
+    start = next((start for start in starts if line.startswith(start)), "")
     if not start or {"|", "<", ">"} & set(line.split()):
         return None
     of_flag = {
@@ -57,14 +56,11 @@ def in_python(
         value: Any = word if argument is at_place else True if bool in kinds else words.pop(0)
         if int in kinds or float in kinds:
             value = float(value) if float in kinds else int(value)
-        values[argument.name] = [*values.get(argument.name, []), value] if _is_list(argument) else value
+        is_list = any(getattr(kind, "__origin__", None) is list for kind in kinds)
+        values[argument.name] = [*values.get(argument.name, []), value] if is_list else value
     first = next(iter(signature.parameters))
     kind = [repr(verb)] if start.startswith("sentcli analyze") else []
     shown = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in values.items()}
     leading = [repr(shown.pop(first))] if first in shown and not kind else []
     call = ", ".join([*kind, *leading, *(f"{name}={value!r}" for name, value in shown.items())])
     return f"sentcli.{'analyze' if kind else function}({call})"
-
-
-def _is_list(argument: Argument) -> bool:
-    return any(getattr(kind, "__origin__", None) is list for kind in alternatives(argument.type))

@@ -145,9 +145,8 @@ def encode(
     types = parse_types(reading.types or [])
     there = bulk.manifest_of(output) if (resume or append) and not writing.overwrite else None
     shard_rows = writing.shard_rows or (there.shard_rows if there is not None else bulk.EncodeSettings.shard_rows)
-    read_options = ReadOptions(
-        reading.text_field, reading.id_field, reading.on_null, hint, types={**(there.types if there else {}), **types}
-    )
+    all_types = {**(there.types if there else {}), **types}
+    read_options = ReadOptions(reading.text_field, reading.id_field, reading.on_null, hint, types=all_types)
     parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
     console.detail(f"{parsed_inputs.survey.rows} rows in {len(parsed_inputs.sources)} inputs")
     _check_types(parsed_inputs, types)
@@ -159,12 +158,8 @@ def encode(
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
         prefix = _prefix(encoder, prompt_name, prompt)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=encoder.spec.normalizes)
-        loaded = {
-            "model": model,
-            **vars(options),
-            "backend": encoder.backend.name,
-            "precision": encoder.backend.precision,
-        }
+        loaded = {"model": model, **vars(options), "backend": encoder.backend.name}
+        loaded["precision"] = encoder.backend.precision
         settings = bulk.EncodeSettings(
             shard_rows=shard_rows,
             overwrite=writing.overwrite,
@@ -184,13 +179,8 @@ def encode(
             summary = bulk.encode_files(encoder, parsed_inputs, output, settings, progress=bar)
         _print_summary(summary, encoder, reading.on_long)
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
-        outcome.protocol |= {
-            "prompt": prefix,
-            **choices,
-            "devices": names or None,
-            "ray": cluster.ray,
-            **smaller.described(),
-        }
+        choices |= {"devices": names or None, "ray": cluster.ray, **smaller.described()}
+        outcome.protocol |= {"prompt": prefix, **choices}
     return outcome.finish(_results(summary))
 
 

@@ -16,8 +16,6 @@ from sentcli.verbs.options import Models, Overwrite, PairFields
 from sentcli.verbs.scoring import Evaluation, ScoringOptions
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.labelled_tasks import LabelledTask
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
@@ -181,13 +179,17 @@ def evaluate(
         from sentcli.search.exact import require_faiss
 
         require_faiss()
+    by_kind: dict[str, dict[str, Any]] = {}
     for task in tasks:
         console.note(f"{task.name}: {task.kind}, {task.described}")
+        by_kind.setdefault(task.kind, {}).update(task.protocol)
+    choices = {"kinds": by_kind, **({"pair_fields": pair_fields} if pair_fields else {})}
     models = scoring.models(model, options)
     sample = costs.sample([task.all_texts for task in tasks])
     results = []
     for evaluated in models:
-        protocol = _protocol(tasks, evaluated, pair_fields, significance.DRAWS)
+        prompts = {f"{role}_prompt": evaluated.spec.role_prompt(role) for role in ("query", "document")}
+        protocol = {**choices, **prompts, "interval_draws": significance.DRAWS}
         scores = score_model(evaluated, tasks, "evaluate", protocol)
         of_data = {task.name: task.counts for task in tasks}
         scores.tasks = [replace(score, facts={**score.facts, **of_data[score.task]}) for score in scores.tasks]
@@ -198,15 +200,3 @@ def evaluate(
     if draws is not None:
         write_draws(draws, results)
     return OwnEvaluation(results, groups, draws).with_differences()
-
-
-def _protocol(
-    tasks: Sequence[LabelledTask], model: EvaluatedModel, pair_fields: str | None, draws: int
-) -> dict[str, Any]:
-    """Return every choice that moves a score; those of the kinds by kind."""
-    by_kind: dict[str, dict[str, Any]] = {}
-    for task in tasks:
-        by_kind.setdefault(task.kind, {}).update(task.protocol)
-    prompts = {f"{role}_prompt": model.spec.role_prompt(role) for role in ("query", "document")}
-    columns = {"pair_fields": pair_fields} if pair_fields else {}
-    return {"kinds": by_kind, **columns, **prompts, "interval_draws": draws}

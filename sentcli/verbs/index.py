@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from sentcli.search.index import IndexRequest
 
 
-@verb(
-    "index",
-    common=("inputs output model type recall queries append check to collection prune overwrite json"),
-)
+@verb("index", common="inputs output model type recall queries append check to collection prune overwrite json")
 def index(
     inputs: Annotated[list[str], Flag(metavar="INPUT...", positional=True)],
     what: Annotated[IndexOptions, Group("Index")] = IndexOptions(),

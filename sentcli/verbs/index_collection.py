@@ -17,6 +17,7 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.readers import Block
 from sentcli.model.options import LoadOptions
+from sentcli.verbs.index_options import recall_table
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -115,11 +116,7 @@ def index_collection(given: CollectionInput, database: DatabaseOptions, *, overw
         f"{results['deleted']:,} deleted; it has {results['rows']:,}"
     )
     facts = {"to": address, "collection": name, "kind": record.kind, "recall": record.recall, **results}
-    if record.recall is None:
-        return outcome.finish(facts)
-    from sentcli.verbs.index_options import recall_table
-
-    return outcome.finish(facts, [recall_table(record.kind, record.recall)])
+    return outcome.finish(facts, [recall_table(record.kind, record.recall)] if record.recall is not None else [])
 
 
 def _begun(client: Any, address: str, name: str, written: CollectionRows, *, replaces: bool) -> MilvusCollection:
@@ -192,8 +189,7 @@ def _stored(given: CollectionInput) -> CollectionRows | None:
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
         first = 0
-        names = list(stored.rows.schema)
-        for table in stored.rows.tables(names):
+        for table in stored.rows.tables(list(stored.rows.schema)):
             for start in range(0, len(table), BLOCK_ROWS):
                 columns = table.slice(start, BLOCK_ROWS).to_pydict()
                 block = Block(columns.pop("id"), columns.pop("text"), columns)
@@ -203,9 +199,8 @@ def _stored(given: CollectionInput) -> CollectionRows | None:
     def ids() -> Iterator[str]:
         return (key for table in stored.rows.tables(["id"]) for key in table["id"].to_pylist())
 
-    return CollectionRows(
-        len(stored.rows), given.record(facts, stored.blocks.dimension, stored.rows.schema), ids, blocks
-    )
+    record = given.record(facts, stored.blocks.dimension, stored.rows.schema)
+    return CollectionRows(len(stored.rows), record, ids, blocks)
 
 
 def _texts(given: CollectionInput) -> CollectionRows:
@@ -290,5 +285,4 @@ def _tuned(collection: MilvusCollection, target: float) -> MilvusCollection:
     chosen = measured["chosen"]
     if chosen["recall"] < target:
         console.warn(f"recall@{measured['k']} is {chosen['recall']:.3f}, not the {target:g} aimed at")
-    efforts = {measured["parameter"]: chosen["effort"]}
-    return collection.with_record(recall=measured, efforts=efforts)
+    return collection.with_record(recall=measured, efforts={measured["parameter"]: chosen["effort"]})

@@ -40,13 +40,16 @@ def index_words(store: Store, language: str) -> Outcome:
 def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Outcome:
     """Build an index of faiss."""
     from sentcli.search import ann
+    from sentcli.search.on_ray import filling_on_ray
 
     outcome = Outcome("index", store.origin.model)
     outcome.ran_on("cpu", "fp32")
     if cluster.ray is None or request.kind == ann.FLAT:
         manifest = _build(store, request)
-    else:
-        manifest = _build_on_ray(store, request, cluster)
+    else:  # there is a file for each shard, if nothing else is asked for
+        file_rows = request.file_rows or store.manifest.shard_rows
+        with open_cluster(cluster, most=-(-len(store.blocks) // file_rows), on_cpu=True) as (_, workers):
+            manifest = _build(store, replace(request, file_rows=file_rows, fill=filling_on_ray(workers)))
     outcome.protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
@@ -58,9 +61,8 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
         "rows": len(store.rows),
         "size_bytes": manifest.bytes,
     }
-    return outcome.finish(
-        results, [recall_table(manifest.kind, manifest.recall)] if manifest.recall is not None else []
-    )
+    tables = [recall_table(manifest.kind, manifest.recall)] if manifest.recall is not None else []
+    return outcome.finish(results, tables)
 
 
 @dataclass(frozen=True)
@@ -185,16 +187,6 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
     if manifest.rows > GROWN * manifest.built_for:
         console.warn(f"the index was made for {manifest.built_for} rows: build it again with --overwrite")
     return manifest
-
-
-def _build_on_ray(store: Store, request: IndexRequest, cluster: ClusterOptions) -> IndexManifest:
-    """Build the files of an index on a cluster; there is one for each shard, if nothing else is asked for."""
-    from sentcli.search.on_ray import filling_on_ray
-
-    request = replace(request, file_rows=request.file_rows or store.manifest.shard_rows)
-    files = -(-len(store.blocks) // (request.file_rows or 1))
-    with open_cluster(cluster, most=files, on_cpu=True) as (_, workers):
-        return _build(store, replace(request, fill=filling_on_ray(workers)))
 
 
 def check_indexes(folder: Path) -> Outcome:

@@ -71,18 +71,15 @@ class DatabaseOptions:
 def recall_table(kind: str, measured: dict[str, Any]) -> Table:
     """Return recall and speed at each search parameter that was tried."""
     parameter, recall = measured["parameter"] or "search", f"recall@{measured['k']}"
-    rows = [
-        {
-            parameter: f"{point['effort'] or ''}{' (used)' if point == measured['chosen'] else ''}",
-            recall: point["recall"],
-            "queries/s": point["queries_per_second"],
-        }
-        for point in measured["points"]
-    ]
-    rows.append({parameter: "exact", recall: 1.0, "queries/s": measured["exact_queries_per_second"]})
+    rows: list[list[Any]] = []
+    for point in measured["points"]:
+        effort = f"{point['effort'] or ''}{' (used)' if point == measured['chosen'] else ''}"
+        rows.append([effort, point["recall"], point["queries_per_second"]])
+    rows.append(["exact", 1.0, measured["exact_queries_per_second"]])
     notes = [f"Recall against exact search of {measured['queries']} {measured['of']}."]
     if measured["chosen"]["queries_per_second"] < measured["exact_queries_per_second"]:
         notes.append(
             "Exact search is faster at this number of rows, and misses none: no index is needed (--index flat)."
         )
-    return Table.of_rows(kind, rows, formats={recall: ".4f", "queries/s": ",.0f"}, notes=notes)
+    formats = {recall: ".4f", "queries/s": ",.0f"}
+    return Table(kind, [parameter, *formats], rows, formats=formats, notes=notes)

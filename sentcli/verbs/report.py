@@ -114,11 +114,13 @@ def report(
       sentcli report seed-*.json minilm.json -o report.html --group "SimCSE=seed-*.json"
     """  # noqa: D301
     from sentcli.evaluation.score_files import read_scores
+    from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.io.atomic import check_output
     from sentcli.pages.page import Style
     from sentcli.pages.score_page import Choices, score_page, write_score_page
     from sentcli.pages.systems import Pattern
     from sentcli.pages.write import check_suffix
+    from sentcli.verbs.sts_eval import score_similarity
 
     reported = Reported("report")
     files, runs, model_names = _sort(names)
@@ -135,13 +137,15 @@ def report(
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
     rows = shared.read_rows(texts, text_field)[0] if texts is not None else {}
     models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
-    if data is not None:
-        scores += _sts_scores(models, data, scoring)
+    if data is not None and models:
+        tasks = shared.sts_tasks(data)
+        published = scoring.published(SIMILARITY, tasks)
+        of_models = Evaluation([score_similarity(model, tasks) for model in models])
+        scores += of_models.compared(published, SIMILARITY).models
     of_runs, summary = _run_sections(runs) if runs else ([], ())
     more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
     labels += _short_names(model_names, scores, [*groups, *labels])
-    style = Style(choices.bold, choices.intervals)
-    page_choices = Choices(choices.title, tuple(groups), tuple(labels), style, summary)
+    page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals), summary)
     write_score_page(scores, output, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, output))}")
     reported.scores = scores
@@ -178,18 +182,6 @@ def _short_names(models: Sequence[str], scores: Sequence[ModelScores], patterns:
     paths = {score.model for score in scores if short.get(score.model, score.model) != score.model}
     labelled = {score.model for score in scores if any(pattern.matches(score) for pattern in patterns)}
     return [Pattern("--name", short[model], glob.escape(model)) for model in sorted(paths - labelled)]
-
-
-def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
-    """Score models on the seven STS tasks, as `sts_eval` does."""
-    from sentcli.evaluation.score_kinds import SIMILARITY
-    from sentcli.verbs.sts_eval import score_similarity
-
-    if not models:
-        return []
-    tasks = shared.sts_tasks(data)
-    published = scoring.published(SIMILARITY, tasks)
-    return Evaluation([score_similarity(model, tasks) for model in models]).compared(published, SIMILARITY).models
 
 
 def _model_sections(
@@ -271,10 +263,8 @@ def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[st
         for name, values in results.items()
     ]
     unfinished = [name for name, config in configs.items() if not config]
-    notes = (
-        "Spearman correlations are times 100.",
-        *([f"Not finished: {', '.join(unfinished)}."] if unfinished else []),
-    )
+    notes = ["Spearman correlations are times 100."]
+    notes += [f"Not finished: {', '.join(unfinished)}."] if unfinished else []
     places = ".2f" if set(measures.values()) == {STSB_DEV[1]} else ".4f"
     formats = {RESULTS[key]: ",.0f" if key in WHOLE_NUMBERS else places for key in (*WHOLE_NUMBERS, *DEV)}
     scored = {name: values["best"] for name, values in results.items() if values.get("best") is not None}
@@ -298,12 +288,8 @@ def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, An
     steps, scores = metrics.column(key) if key else ([], [])
     if scores:
         best = max(range(len(scores)), key=scores.__getitem__)
-        so_far |= {
-            "start": scores[0],
-            "best": scores[best],
-            "best_step": steps[best],
-            "metric": str(key)[len("dev_") :],
-        }
+        so_far |= {"start": scores[0], "best": scores[best], "best_step": steps[best]}
+        so_far["metric"] = str(key).removeprefix("dev_")
     return so_far
 
 

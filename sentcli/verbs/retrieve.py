@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from annotated_doc import Doc
@@ -53,30 +52,6 @@ def retrieve(
       sentcli retrieve --beir data/scifact --from-run a.trec --from-run b.trec
       sentcli retrieve -m minilm --in-domain downstream/STS/STSBenchmark/sts-test.csv
     """  # noqa: D301
-    _check_combination(model or [], sets, pairs, corpus, search, options)
-    if sets.beir:
-        from sentcli.verbs.retrieve_sets import score_sets
-
-        return score_sets(model or [], sets, search, options, scoring, overwrite=overwrite, json_file=json)
-    if pairs.in_domain is not None:
-        from sentcli.verbs.retrieve_sets import score_pairs
-
-        return score_pairs(model or [], pairs, search, options, scoring)
-    if scoring.against:
-        raise InputError("--against goes with --beir or --in-domain: hits have no scores")
-    keep_all = corpus.hits is None or json is not None
-    return search_corpus(CorpusSearch(model or [], corpus, search, options), overwrite=overwrite, keep_all=keep_all)
-
-
-def _check_combination(
-    models: Sequence[str],
-    sets: SetOptions,
-    pairs: PairOptions,
-    corpus: CorpusOptions,
-    search: SearchOptions,
-    options: LoadOptions,
-) -> None:
-    """Refuse options that do not go together."""
     inputs = {"--beir": sets.beir, "--corpus": corpus.corpus, "--in-domain": pairs.in_domain}
     chosen = [name for name, value in inputs.items() if value]
     if len(chosen) != 1:
@@ -89,13 +64,21 @@ def _check_combination(
         raise InputError("--language goes with --search bm25, rrf or weighted")
     if search.dense_weight is not None and "weighted" not in search.ways:
         raise InputError("--dense-weight goes with --search weighted")
-    of_model: list[tuple[str, object]] = [
-        ("-m", models or None),
-        ("--index", search.index),
-        ("--similarity", search.similarity),
-    ]
-    of_model += [("--query-prompt", search.query_prompt), ("--doc-prompt", search.doc_prompt)]
-    of_model += [("--query-length", search.query_length), ("--max-length", options.max_length)]
-    of_model += [("--pooling", options.pooling)]
-    if not search.by_vectors and (wrong := [flag for flag, value in of_model if value is not None]):
+    of_model: dict[str, object] = {"-m": model or None, "--index": search.index, "--similarity": search.similarity}
+    of_model |= {"--query-prompt": search.query_prompt, "--doc-prompt": search.doc_prompt}
+    of_model |= {"--query-length": search.query_length, "--max-length": options.max_length}
+    of_model["--pooling"] = options.pooling
+    if not search.by_vectors and (wrong := [flag for flag, value in of_model.items() if value is not None]):
         raise InputError(f"--search bm25 needs no model; {wrong[0]} does not go with it")
+    if sets.beir:
+        from sentcli.verbs.retrieve_sets import score_sets
+
+        return score_sets(model or [], sets, search, options, scoring, overwrite=overwrite, json_file=json)
+    if pairs.in_domain is not None:
+        from sentcli.verbs.retrieve_sets import score_pairs
+
+        return score_pairs(model or [], pairs, search, options, scoring)
+    if scoring.against:
+        raise InputError("--against goes with --beir or --in-domain: hits have no scores")
+    keep_all = corpus.hits is None or json is not None
+    return search_corpus(CorpusSearch(model or [], corpus, search, options), overwrite=overwrite, keep_all=keep_all)

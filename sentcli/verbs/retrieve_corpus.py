@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     Query = tuple[str | None, str]
     """The id of a query, if it has one, and its text."""
+    Found = tuple[str | None, str, dict[str, list[Hit]]]
+    """The id and the text of a query, and its hits by the way of searching."""
 
 EMPTY = re.compile(r"\bis\s+null\b", re.IGNORECASE)
 QUERIES_AT_A_TIME = 4096
@@ -40,9 +42,13 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
         overwrite: replace a file of hits.
         keep_all: return all hits, even if they are written to a file.
     """
+    from sentcli.io.sources import open_source
+
     options = asked.corpus
     _check_usage(asked, overwrite=overwrite)
-    queries = _queries(options)
+    queries: list[Query] = [(None, text) for text in options.query or []]
+    if options.queries is not None:
+        queries += read_queries(open_source(options.queries, options.query_format))
     outcome = Hits("retrieve", "bm25")
     outcome.ran_on("cpu", "fp32")
     results: list[dict[str, Any]] = []
@@ -53,31 +59,27 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
             corpus, facts = corpus.prepare(asked.search, encoder, options.rescore)
             _describe(outcome, asked.search, encoder, facts, len(corpus))
             if options.like:
-                queries = _rows_with(corpus, options.like)
+                rows = corpus.documents(options.like)
+                if missing := [key for key in options.like if key not in rows]:
+                    raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
+                queries = [(key, rows[key].text) for key in dict.fromkeys(options.like)]
             prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
             outcome.written, outcome.queries = options.hits is not None, len(queries)
-            results = _results(corpus, queries, asked, encoder, prompt, outcome, keep_all=keep_all)
+            starts = range(0, len(queries), QUERIES_AT_A_TIME)
+            blocks = (queries[start : start + QUERIES_AT_A_TIME] for start in starts) if asked.has_queries else _typed()
+            found = _found(corpus, blocks, asked, encoder, prompt)
+            results = _results(found, asked, outcome, keep_all=keep_all)
     outcome.finish(results, outcome.tables)
     return outcome
 
 
-def _results(
-    corpus: Corpus,
-    queries: Sequence[Query],
-    asked: CorpusSearch,
-    encoder: SentenceEncoder | None,
-    prompt: str,
-    outcome: Hits,
-    *,
-    keep_all: bool,
-) -> list[dict[str, Any]]:
+def _results(found: Iterator[Found], asked: CorpusSearch, outcome: Hits, *, keep_all: bool) -> list[dict[str, Any]]:
     """Search for all queries, write or print their hits, and return those of all, or of the first ones."""
     several, target, asks = len(asked.search.ways) > 1, asked.corpus.hits, not asked.has_queries
     results: list[dict[str, Any]] = []
-    blocks = _typed() if asks else _blocks(queries)
-    counting = nullcontext(lambda count: None) if asks else console.counting("searching", len(queries))
+    counting = nullcontext(lambda count: None) if asks else console.counting("searching", outcome.queries)
     with counting as progress, _lines(target) as lines:
-        for number, (key, text, hits_by_way) in enumerate(_found(corpus, blocks, asked, encoder, prompt)):
+        for number, (key, text, hits_by_way) in enumerate(found):
             for way, hits in hits_by_way.items():
                 facts = {**({} if key is None else {"id": key}), "query": text, **({"search": way} if several else {})}
                 result = {**facts, "hits": [hit.to_dict() for hit in hits]}
@@ -94,12 +96,8 @@ def _results(
 
 
 def _found(
-    corpus: Corpus,
-    blocks: Iterable[Sequence[Query]],
-    asked: CorpusSearch,
-    encoder: SentenceEncoder | None,
-    prompt: str,
-) -> Iterator[tuple[str | None, str, dict[str, list[Hit]]]]:
+    corpus: Corpus, blocks: Iterable[Sequence[Query]], asked: CorpusSearch, encoder: SentenceEncoder | None, prompt: str
+) -> Iterator[Found]:
     """Yield the id and the text of each query, and its hits by the way of searching."""
     from sentcli.search.corpus import search as search_rows
 
@@ -118,28 +116,11 @@ def _found(
             yield key, text, dict(zip(search.ways, of_query, strict=True))
 
 
-def _blocks(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
-    """Yield queries that are encoded and searched together."""
-    return (queries[start : start + QUERIES_AT_A_TIME] for start in range(0, len(queries), QUERIES_AT_A_TIME))
-
-
 def _typed() -> Iterator[Sequence[Query]]:
     """Yield the queries that are typed at the terminal, up to an empty line or the end of the input."""
     console.note("type a query; an empty line ends")
     while text := console.ask("query: "):
         yield [(None, text)]
-
-
-def _rows_with(corpus: Corpus, ids: Sequence[str]) -> list[Query]:
-    """Return the ids and texts of rows as queries.
-
-    Raises:
-        InputError: for an id that is not there.
-    """
-    rows = corpus.documents(ids)
-    if missing := [key for key in ids if key not in rows]:
-        raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
-    return [(key, rows[key].text) for key in dict.fromkeys(ids)]
 
 
 def _selected(corpus: Corpus, options: CorpusOptions, outcome: Hits) -> Corpus:
@@ -195,16 +176,6 @@ def _check_usage(asked: CorpusSearch, *, overwrite: bool) -> None:
         from sentcli.io.atomic import check_output
 
         check_output(Path(str(options.hits)), overwrite=overwrite)
-
-
-def _queries(options: CorpusOptions) -> list[tuple[str | None, str]]:
-    """Return the ids and texts of the queries; those of ``--query`` have no id."""
-    from sentcli.io.sources import open_source
-
-    queries: list[tuple[str | None, str]] = [(None, text) for text in options.query or []]
-    if options.queries is not None:
-        queries += read_queries(open_source(options.queries, options.query_format))
-    return queries
 
 
 def read_queries(source: Source) -> list[tuple[str, str]]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sentcli.search.options import SearchOptions
     from sentcli.verbs.options import PairOptions, SetOptions
 
+ModelAndWay = tuple[EvaluatedModel, Way]
+"""A model and a way of searching with it; for BM25 the model is one without a name."""
 DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""
 MOST_PARTS = 1024
@@ -136,9 +138,9 @@ def _search(
     settings, ways = bench.settings, bench.settings.ways
     no_model = EvaluatedModel(None, rerun=models[0].rerun)
     searches = list(dict.fromkeys((no_model if way == "bm25" else model, way) for model in models for way in ways))
-    files: dict[tuple[EvaluatedModel, Way], dict[str, Path]] = {}
+    files: dict[ModelAndWay, dict[str, Path]] = {}
     if target is not None:
-        files = _run_files(target, bench, searches, other_files, several=len(models) > 1, overwrite=overwrite)
+        files = _run_files(target, bench, searches, other_files, overwrite=overwrite)
     all_scores = []
     for model, way in searches:
         encoding_model = None if way == "bm25" else model
@@ -155,14 +157,8 @@ def _search(
 
 
 def _run_files(
-    target: Path,
-    bench: Bench,
-    searches: Sequence[tuple[EvaluatedModel, Way]],
-    other_files: Sequence[Path],
-    *,
-    several: bool,
-    overwrite: bool,
-) -> dict[tuple[EvaluatedModel, Way], dict[str, Path]]:
+    target: Path, bench: Bench, searches: Sequence[ModelAndWay], other_files: Sequence[Path], *, overwrite: bool
+) -> dict[ModelAndWay, dict[str, Path]]:
     """Return the file of the run of each search and set: `target` if there is a single run, else a file in that folder.
 
     Raises:
@@ -170,9 +166,10 @@ def _run_files(
             same path, or if a TREC run cannot hold an id.
     """
     single = len(searches) * len(bench.searches) == 1
+    several = len({model for model, way in searches if way != "bm25"}) > 1
     check_output(target, overwrite=overwrite, folder=not single)
     runs_by_path: dict[Path, str] = {}
-    files: dict[tuple[EvaluatedModel, Way], dict[str, Path]] = {}
+    files: dict[ModelAndWay, dict[str, Path]] = {}
     for model, way in searches:
         for name in bench.searches:
             model_part = [model.name] if several and way != "bm25" else []

@@ -65,20 +65,41 @@ def sts_eval(
       sentcli sts-eval -m minilm --pairs AFS
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
-    from sentcli.evaluation import significance
+    from sentcli.data import located
+    from sentcli.evaluation import relatedness, significance, sts
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
 
     draws = significance.DRAWS if intervals else 0
-    own_subsets = _own_subsets(pairs or [], pair_fields)
-    chosen = _tasks(data, own_subsets, names(tasks), split, aggregation, regression=regression, draws=draws)
+    own_subsets: dict[str, list[Pairs]] = {}
+    for file in pairs or []:
+        own_tasks = sts.read_pairs(file, pair_fields)
+        if repeated := next((name for name in own_tasks if name in own_subsets), None):
+            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
+        own_subsets |= own_tasks
+    wanted = names(tasks)
+    if data is None and not own_subsets:
+        raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
+    if data is None and (wanted or split != "test"):
+        raise InputError("--tasks and --split are of --data")
+    folder = located(data) if data is not None else None
+    chosen: list[Task]
+    if regression:
+        if folder is None or own_subsets or split != "test":
+            raise InputError("--regression trains on the training split of --data and scores its test split")
+        chosen = list(relatedness.load_tasks(folder, wanted or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
+        options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
+    else:
+        subsets_by_task = sts.load_tasks(folder, wanted, split) if folder is not None else {}
+        if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
+            raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
+        by_task = {**subsets_by_task, **own_subsets}
+        chosen = [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in by_task.items()]
     published = scoring.published(SIMILARITY, [task.name for task in chosen])
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
         raise InputError(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
         )
-    if regression:
-        options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
     scores = [score_model(evaluated, chosen, "sts-eval", protocol) for evaluated in scoring.models(model, options)]
@@ -105,47 +126,3 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
         "split": split,
         "interval_draws": draws,
     }
-
-
-def _own_subsets(files: Sequence[str], pair_fields: str | None) -> dict[str, list[Pairs]]:
-    """Read the user's own tables, each of which is a task."""
-    from sentcli.evaluation import sts
-
-    subsets_by_task: dict[str, list[Pairs]] = {}
-    for file in files:
-        own_tasks = sts.read_pairs(file, pair_fields)
-        if repeated := next((name for name in own_tasks if name in subsets_by_task), None):
-            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
-        subsets_by_task |= own_tasks
-    return subsets_by_task
-
-
-def _tasks(
-    data: Path | None,
-    own_subsets: Mapping[str, Sequence[Pairs]],
-    names: list[str] | None,
-    split: Split,
-    aggregation: Aggregation,
-    *,
-    regression: bool,
-    draws: int,
-) -> list[Task]:
-    """Read the tasks of a SentEval folder, and add the user's own."""
-    from sentcli.data import located
-    from sentcli.evaluation import relatedness, sts
-    from sentcli.evaluation.score_kinds import SIMILARITY
-
-    if data is None and not own_subsets:
-        raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    if data is None and (names or split != "test"):
-        raise InputError("--tasks and --split are of --data")
-    data = located(data) if data is not None else None
-    if regression:
-        if data is None or own_subsets or split != "test":
-            raise InputError("--regression trains on the training split of --data and scores its test split")
-        return list(relatedness.load_tasks(data, names or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
-    subsets_by_task = sts.load_tasks(data, names, split) if data is not None else {}
-    if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
-        raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
-    subsets_by_task |= {name: list(subsets) for name, subsets in own_subsets.items()}
-    return [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in subsets_by_task.items()]

@@ -285,8 +285,7 @@ def train(
         )
         trackers = logging.log_to or []
         if sweep.points:
-            results = several.results or output / "results.jsonl"
-            return run_many(request, sweep, results, trackers, cluster)
+            return run_many(request, sweep, several.results or output / "results.jsonl", trackers, cluster)
         return run_one(request, trackers)
 
 

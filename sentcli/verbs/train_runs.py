@@ -47,13 +47,9 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     training_view.summary(result, request.output)
     recipe = request.recipe
     if recipe is not None and recipe.published and request.model == recipe.model:
-        of_single_sets = tuple(PREFIXES.values())
-        usual = {
-            name: score
-            for name, score in recipe.published.items()
-            if name in AVERAGES.values() or not name.startswith(of_single_sets)
-        }
-        scores = ", ".join(f"{name} {score.value:.2f}" for name, score in usual.items())
+        of_sets = tuple(PREFIXES.values())
+        usual = [name for name in recipe.published if name in AVERAGES.values() or not name.startswith(of_sets)]
+        scores = ", ".join(f"{name} {recipe.published[name].value:.2f}" for name in usual)
         console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
@@ -107,12 +103,7 @@ def run_many(
 
 
 def _run_on_ray(
-    planned: list[SweepRun],
-    results: Path,
-    view: SweepView,
-    cluster: ClusterOptions,
-    device: str,
-    asha: Asha | None,
+    planned: list[SweepRun], results: Path, view: SweepView, cluster: ClusterOptions, device: str, asha: Asha | None
 ) -> SweepResult:
     """Make the runs on a cluster, after comparing the start models on its nodes."""
     from sentcli.encoder.on_nodes import require_same_weights
@@ -147,10 +138,8 @@ class SweepView:
     def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
         """Print scores and, as often as for one run, the terms of the loss."""
         now, is_step = time.monotonic(), "loss" in line
-        is_due = (
-            line["step"] % training_view.LOG_EVERY == 0 or now - self.said.setdefault(run.name, now) > console.EVERY
-        )
-        if is_step and not is_due:
+        every = line["step"] % training_view.LOG_EVERY == 0
+        if is_step and not every and now - self.said.setdefault(run.name, now) <= console.EVERY:
             return
         self.said[run.name] = now
         hidden = ("step", "best", "learning_rate", "grad_norm", "sentences_per_second")

@@ -142,8 +142,7 @@ def summary(result: TrainResult, output: Path) -> None:
     if result.eval_seconds:
         evaluating = result.eval_seconds / (result.eval_seconds + result.train_seconds)
         scores += f"; {evaluating:.0%} of the time went into evaluations"
-        hint = " (--dev-limit scores a sample)" if evaluating > MOST_EVALUATION and result.dev is not None else ""
-        scores += hint
+        scores += " (--dev-limit scores a sample)" if evaluating > MOST_EVALUATION and result.dev is not None else ""
     if result.held_out_perplexity is not None:
         scores += f"; held-out perplexity {result.held_out_perplexity:.2f}"
     if result.held_out_spearman is not None:
@@ -183,8 +182,7 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
         rows.append([*settings(summary.point), ", ".join(shown), *(_mean_and_sd(summary, key) for key in columns)])
     for mean in held_out_means(summaries):
         of_all = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
-        cells = [of_all.get(key, "") for key in columns]
-        rows.append([*settings({**mean.point, "hold_out": "mean"}), "", *cells])
+        rows.append([*settings({**mean.point, "hold_out": "mean"}), "", *[of_all.get(key, "") for key in columns]])
     return Table(title, [*head, "seeds", *columns.values()], rows)
 
 

@@ -1,7 +1,7 @@
 """Every value of every structured file set to every kind of value: an exit code and one message, whatever it is.
 
-The slow tests try some cases of each file, every value of it first. SENTCLI_LEAVES=1000000 tries all 35,000, which takes
-about an hour on two cores.
+The slow tests try some cases of each file, every value of it first. SENTCLI_LEAVES=1000000 tries all 35,000, which
+takes about an hour on two cores.
 """
 
 import json

@@ -250,16 +250,13 @@ def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) ->
         )
         for name, model_pairs in pairs.items()
     )
-    kinds = {"positives": "positives", "negatives": "negatives"}
     note = ": their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
-    data, panels = _clouds(pairs, kinds, 0, (COSINE, NATS))
+    data, panels = _clouds(pairs, {"positives": "positives", "negatives": "negatives"}, 0, (COSINE, NATS))
     title = "Cosine against attention mutual information"
+    figure = Figure("cosine-mi", title, panels, data, about, CENTROIDS + note)
     sections = [
         Section("Positives and negatives", (inputs.description,), _pairs_table(pairs), file="pairs"),
-        Section(
-            "Cosine against mutual information",
-            figure=Figure("cosine-mi", title, panels, data, about, CENTROIDS + note),
-        ),
+        Section("Cosine against mutual information", figure=figure),
     ]
     if inputs.trees is None:
         return sections
@@ -360,9 +357,8 @@ def _clouds(
         for number, (series, cloud) in enumerate(data[data["panel"] == panel].groupby("series", sort=False)):
             i = first + number // 2  # the series are a kind, its centroid, the other kind and its centroid
             centroid: Any = style.CENTRE | {"color": style.colour(i), "marker": style.marker(i)}
-            axes.scatter(
-                cloud["x"], cloud["y"], label=series, **(centroid if number % 2 else style.dots(i, len(cloud)))
-            )
+            look = centroid if number % 2 else style.dots(i, len(cloud))
+            axes.scatter(cloud["x"], cloud["y"], label=series, **look)
         axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
 
     return data, {panel: partial(draw, panel) for panel in data["panel"].unique()}

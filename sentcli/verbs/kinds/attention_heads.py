@@ -147,5 +147,4 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     quoted = f"\N{LEFT DOUBLE QUOTATION MARK}{sentence['text']}\N{RIGHT DOUBLE QUOTATION MARK}"
     note = f"Weights that dropout removed in either view are left out. The sentence: {quoted}"
     panels = {part.place: partial(draw, part, count) for part, count in zip(slices, counts, strict=True)}
-    heads = len({part.head for part in slices})
-    return Figure(file, title, panels, pd.concat(parts), about, note, columns=heads)
+    return Figure(file, title, panels, pd.concat(parts), about, note, columns=len({part.head for part in slices}))

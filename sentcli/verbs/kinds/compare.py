@@ -233,8 +233,7 @@ class ComparedNeighbours:
         marked = [
             [short_text(self.texts[i]) + (" (in both)" if i in both else "") for i in numbers] for numbers in near
         ]
-        ranks = range(1, self.compared.k + 1)
-        lines = list(zip(ranks, marked[0], cosines[0], marked[1], cosines[1], strict=True))
+        lines = list(zip(range(1, self.compared.k + 1), marked[0], cosines[0], marked[1], cosines[1], strict=True))
         columns = ["rank", *(column for name in self.names for column in (name, f"cosine in {name}"))]
         title = f"Neighbours of: {short_text(self.texts[row], 90)}"
         return Section(title, table=Table(title, columns, lines, wide=self.names), level=3, folded=True)

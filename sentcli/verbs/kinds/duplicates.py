@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.io.readers import ReadOptions
     from sentcli.search.pairs import SimilarPairs
     from sentcli.search.rows import Document, RowsInMemory, RowsOnDisk
     from sentcli.search.searcher import Searcher
@@ -92,7 +94,8 @@ def duplicates(
             else f"{corpus} holds vectors; -m goes with texts"
         )
     report = Outcome("analyze", model or (stored.origin.model if stored is not None else ""))
-    rows, searcher, evaluated = _opened(corpus, stored, model, options, load, index, rerun=rerun)
+    evaluated = shared.models([model], load, rerun=rerun)[0] if model is not None else None
+    rows, searcher = _opened(corpus, stored, options, index, evaluated)
     count = len(rows)
     if count < shared.LEAST:
         raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST}")
@@ -135,14 +138,11 @@ def _check_number(searcher: Searcher, least: float) -> None:
 def _opened(
     corpus: str,
     stored: Store | VectorFile | None,
-    model: str | None,
-    options: Any,
-    load: LoadOptions,
+    options: ReadOptions,
     index: str | None,
-    *,
-    rerun: bool,
-) -> tuple[RowsInMemory | RowsOnDisk, Searcher, Any]:
-    """Return the rows, the search over their vectors, and the model that encoded them now, if one did."""
+    model: EvaluatedModel | None,
+) -> tuple[RowsInMemory | RowsOnDisk, Searcher]:
+    """Return the rows, and the search over their vectors; those of a file of texts are made now, by the model."""
     import numpy as np
 
     from sentcli.search.rows import read_rows
@@ -150,13 +150,13 @@ def _opened(
     from sentcli.search.store import Store
 
     if isinstance(stored, Store):
-        return stored.rows, stored.open_index(index, "cosine").searcher, None
+        return stored.rows, stored.open_index(index, "cosine").searcher
     if stored is not None:
-        return stored.rows, build(index or "flat", stored.blocks), None
-    (evaluated,) = shared.models([str(model)], load, rerun=rerun)
+        return stored.rows, build(index or "flat", stored.blocks)
+    assert model is not None
     rows = read_rows([corpus], options)
     texts = list(rows.texts())
-    return rows, build(index or "flat", np.asarray(shared.vectors_of(evaluated, texts).of(texts))), evaluated
+    return rows, build(index or "flat", np.asarray(shared.vectors_of(model, texts).of(texts)))
 
 
 def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:
@@ -222,11 +222,10 @@ class Duplicates:
     def results(self) -> dict[str, Any]:
         """Return the numbers, and the first pairs, as JSON."""
         sizes = self.groups["group"].value_counts()
-        equal = int((self.listed["text1"] == self.listed["text2"]).sum())
         return {
             "rows": self.count,
             "pairs": len(self.listed),
-            "pairs_of_equal_text": equal,
+            "pairs_of_equal_text": int((self.listed["text1"] == self.listed["text2"]).sum()),
             "groups": len(sizes),
             "rows_in_groups": len(self.groups),
             "redundant_rows": len(self.groups) - len(sizes),
@@ -239,52 +238,35 @@ class Duplicates:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
         from sentcli.verbs.kinds.compare import short_text
 
-        formats = {"cosine": ".4f"}
-        shown = self.listed.assign(**{key: self.listed[key].map(short_text) for key in ("text1", "text2")})
         wide = ("text1", "text2")
+        shown = self.listed.assign(**{key: self.listed[key].map(short_text) for key in wide})
         shown = shown[self.listed["text1"] != self.listed["text2"]]
-        first, last = shown.head(self.top), shown.tail(self.top).iloc[::-1]
-        equal = self.equal.assign(text=self.equal["text"].map(short_text)).head(self.top)
-        groups = [
+        pairs: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": wide}
+        first = Table.of_frame("Most similar pairs", shown.head(self.top), **pairs)
+        last = Table.of_frame("Least similar pairs", shown.tail(self.top).iloc[::-1], **pairs)
+        texts = self.equal.assign(text=self.equal["text"].map(short_text)).head(self.top)
+        equal = Table.of_frame("Equal texts", texts, wide=("text",))
+        rows = [
             [number, len(part), ", ".join(part["id"].head(5)), short_text(part["text"].iloc[0])]
             for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
         ]
-        group_note = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
+        note_on_groups = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
         columns = ("group", "rows", "first ids", "first text")
-        return [
-            Section("Numbers", (note,), self._numbers(recall), file="numbers"),
-            Section("Similarity of the nearest row", figure=self._figure()),
-            Section(
-                "Equal texts",
-                table=Table.of_frame("Equal texts", equal, wide=("text",)),
-                file="equal",
-                rows=self.equal,
-            ),
-            Section(
-                "Most similar pairs",
-                table=Table.of_frame("Most similar pairs", first, formats=formats, wide=wide),
-                file="pairs",
-                rows=self.listed,
-            ),
-            Section(
-                "Least similar pairs",
-                table=Table.of_frame("Least similar pairs", last, formats=formats, wide=wide),
-            ),
-            Section(
-                "Largest groups",
-                table=Table("Largest groups", columns, groups, notes=(group_note,), wide=("first text",)),
-                file="groups",
-                rows=self.groups,
-            ),
-        ]
-
-    def _numbers(self, recall: float | None) -> Table:
+        groups = Table("Largest groups", columns, rows, notes=(note_on_groups,), wide=("first text",))
         numbers = {key.replace("_", " "): value for key, value in self.results().items() if key != "most_similar"}
         notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
         if recall is not None:
             numbers["recall"] = recall
             notes.append("Recall: share of the pairs of random rows by exact search that the index found, too.")
-        return Table.of_rows("Near duplicates", [numbers], formats={"recall": ".3f"}, notes=notes)
+        table = Table.of_rows("Near duplicates", [numbers], formats={"recall": ".3f"}, notes=notes)
+        return [
+            Section("Numbers", (note,), table, file="numbers"),
+            Section("Similarity of the nearest row", figure=self._figure()),
+            Section(equal.title, table=equal, file="equal", rows=self.equal),
+            Section(first.title, table=first, file="pairs", rows=self.listed),
+            Section(last.title, table=last),
+            Section(groups.title, table=groups, file="groups", rows=self.groups),
+        ]
 
     def _figure(self) -> Figure:
         import numpy as np

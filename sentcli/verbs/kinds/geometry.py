@@ -112,8 +112,7 @@ def geometry(
             console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
     evaluated = {labels[name]: run for name, run in runs.items() if run.evaluations}
     if evaluated:
-        curves = training_curves(evaluated)
-        page_sections.append(Section("While training", figure=curves))
+        page_sections.append(Section("While training", figure=training_curves(evaluated)))
     return shared.write("geometry", output, page_sections, reports)
 
 
@@ -206,7 +205,14 @@ def sections(rows: dict[str, dict[str, Any]], inputs: GeometryInputs) -> list[Se
     if len(aligned):
         page_sections.append(Section("Alignment against uniformity", figure=_scatter(aligned)))
     page_sections.append(Section("Spectrum", figure=_spectrum(frame)))
-    return [*page_sections, Section("Hubs", table=_hubs(rows), file="hubs")]
+    hubs = {name: results["hubness"] for name, results in rows.items()}
+    counts = [[name, hub["skewness"], 100 * hub["antihubs"], hub["largest"]] for name, hub in hubs.items()]
+    note = (
+        f"Of how many others a text is one of the {next(iter(hubs.values()))['k']} nearest: skewness of the counts, "
+        "share of texts that are no neighbour of any other, and the largest count."
+    )
+    table = Table("Hubs", ["model", "skewness", "antihubs %", "greatest hub"], counts, notes=(note,))
+    return [*page_sections, Section("Hubs", table=table, file="hubs")]
 
 
 def _table(frame: pd.DataFrame) -> Table:
@@ -231,24 +237,6 @@ def _table(frame: pd.DataFrame) -> Table:
     formats = {"STS average": ".2f", "effective rank": ".1f", "first direction %": ".1f"}
     title = "Geometry of the vectors"
     return Table.of_frame(title, shown.drop(columns=absent), formats=formats, number=".4f", notes=(note,))
-
-
-def _hubs(rows: dict[str, dict[str, Any]]) -> Table:
-    hubs = {name: results["hubness"] for name, results in rows.items()}
-    shown = [
-        {
-            "model": name,
-            "skewness": each["skewness"],
-            "antihubs %": 100 * each["antihubs"],
-            "greatest hub": each["largest"],
-        }
-        for name, each in hubs.items()
-    ]
-    note = (
-        f"Of how many others a text is one of the {next(iter(hubs.values()))['k']} nearest: skewness of the counts, "
-        "share of texts that are no neighbour of any other, and the largest count."
-    )
-    return Table.of_rows("Hubs", shown, notes=(note,))
 
 
 def _scatter(frame: pd.DataFrame) -> Figure:
@@ -305,8 +293,7 @@ def _spectrum(frame: pd.DataFrame) -> Figure:
     for row in frame.itertuples():
         values = pd.Series(row.singular_values)
         shares = values / values[0] if values[0] > 0 else values
-        part = pd.DataFrame({"series": row.model, "x": shares.index + 1, "y": shares})
-        parts.append(part[shares > 1e-4])
+        parts.append(pd.DataFrame({"series": row.model, "x": shares.index + 1, "y": shares})[shares > 1e-4])
         words.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(values)}")
     title = "Singular values of the centred vectors"
     data = pd.concat(parts).assign(panel=title)

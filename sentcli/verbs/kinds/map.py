@@ -173,9 +173,15 @@ class Maps:
         sections = [Section("Maps", (note,), figure=_figure(self)), numbers]
         if len(self.maps) > 1:
             sections.append(Section("Shared neighbours", table=_shared(self), file="shared-neighbours"))
+        heads = {"number": "cluster", "size": "texts", "example": "nearest to its centre"}
+        words = (
+            "Name: the words that set the cluster apart, by class-based tf-idf (Grootendorst, 2022); English function "
+            "words are left out."
+        )
         for i, (name, map_) in enumerate(self.maps.items(), 1):
-            title = f"Clusters of {name}"
-            sections.append(Section(title, table=_clusters(title, map_), file=f"clusters-{i}", folded=True))
+            frame, title = map_.clusters.drop(columns="words").rename(columns=heads), f"Clusters of {name}"
+            table = Table.of_frame(title, frame, notes=(words,), wide=("name", "nearest to its centre"))
+            sections.append(Section(title, table=table, file=f"clusters-{i}", folded=True))
         return sections
 
 
@@ -284,13 +290,3 @@ def _shared(maps: Maps) -> Table:
     )
     formats = dict.fromkeys(names, ".1f")
     return Table("Neighbours that models share", ["model", *names], rows, formats=formats, notes=(note,))
-
-
-def _clusters(title: str, map_: Map) -> Table:
-    heads = {"number": "cluster", "size": "texts", "example": "nearest to its centre"}
-    frame = map_.clusters.drop(columns="words").rename(columns=heads)
-    note = (
-        "Name: the words that set the cluster apart, by class-based tf-idf (Grootendorst, 2022); English function "
-        "words are left out."
-    )
-    return Table.of_frame(title, frame, notes=(note,), wide=("name", "nearest to its centre"))

@@ -97,8 +97,14 @@ def objectives(
     poolings = dict.fromkeys(r.protocol["pooling"] for r in reports.values() if "pooling" in r.protocol)
     if len(poolings) > 1:
         console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
-    note = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
-    sections = [*term_sections({short[name]: run for name, run in terms.items()}), *_group_sections(spectra, note)]
+    sections = term_sections({short[name]: run for name, run in terms.items()})
+    if spectra:
+        note = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
+        sections += [
+            Section("Whitening groups", (note,), table=_groups_table(spectra), file="groups"),
+            Section("Eigenvalues of the whitening groups", figure=_groups_figure(spectra)),
+            Section("Every group", table=_every_group(spectra), file="every-group", folded=True),
+        ]
     return shared.write("objectives", output, sections, list(reports.values()))
 
 
@@ -138,8 +144,7 @@ def _terms_table(runs: dict[str, LossTerms]) -> Table:
         "Share: norm of the weighted term's gradient at the encoder over the sum of these norms, the mean of the steps "
         "where training measured it (--set share_every). Terms are unweighted: means of the first and the last tenth."
     )
-    frame = pd.DataFrame(rows)
-    return Table.of_frame("Terms of the loss", frame, formats=formats, number=".3g", notes=(note,))
+    return Table.of_frame("Terms of the loss", pd.DataFrame(rows), formats=formats, number=".3g", notes=(note,))
 
 
 def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
@@ -185,17 +190,6 @@ def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
         }
     drawn = style.line_panels(data, panels, list(runs), whole=True)
     return Figure("loss-terms", "Terms of the loss over the steps", drawn, data, "; ".join(about))
-
-
-def _group_sections(spectra: dict[str, GroupSpectra], note: str) -> list[Section]:
-    """Return tables and figure of the whitening groups of models by their short names."""
-    if not spectra:
-        return []
-    return [
-        Section("Whitening groups", (note,), table=_groups_table(spectra), file="groups"),
-        Section("Eigenvalues of the whitening groups", figure=_groups_figure(spectra)),
-        Section("Every group", table=_every_group(spectra), file="every-group", folded=True),
-    ]
 
 
 def _groups_table(spectra: dict[str, GroupSpectra]) -> Table:

@@ -223,12 +223,7 @@ class FirstRow:
 
 
 def read_rows(
-    file: str,
-    text_field: str = "text",
-    limit: int | None = None,
-    *,
-    whole: bool = False,
-    id_field: str | None = None,
+    file: str, text_field: str = "text", limit: int | None = None, *, whole: bool = False, id_field: str | None = None
 ) -> tuple[dict[str, FirstRow], int]:
     """Read the distinct texts of a file that are not blank, in the order of the file.
 
@@ -299,8 +294,7 @@ def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, lis
     if (data is None) == (pairs is None):
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     if pairs is not None:
-        tasks = sts.read_pairs(pairs)
-        return {Path(pairs).stem: [subset for subsets in tasks.values() for subset in subsets]}
+        return {Path(pairs).stem: [subset for subsets in sts.read_pairs(pairs).values() for subset in subsets]}
     assert data is not None
     return sts.load_tasks(located(data), ["STSBenchmark"], split)
 

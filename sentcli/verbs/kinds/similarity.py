@@ -127,11 +127,8 @@ class GoldPairs:
         bins = gold.bins(cosines, self.gold, self.edges)
         differences = gold.rank_difference(cosines, self.gold)
         columns = ("sentence1", "sentence2", "gold", "cosine", "rank_difference")
-        pairs = list(
-            zip(
-                self.first, self.second, *(values.tolist() for values in (self.gold, cosines, differences)), strict=True
-            )
-        )
+        numbers = [values.tolist() for values in (self.gold, cosines, differences)]
+        pairs = list(zip(self.first, self.second, *numbers, strict=True))
         least, most = (
             [dict(zip(columns, pairs[i], strict=True)) for i in rows]
             for rows in gold.disagreements(differences, self.top)
@@ -162,18 +159,28 @@ class GoldPairs:
         measured = [pd.DataFrame(results["bins"]).assign(model=name) for name, results in self.results.items()]
         bins = pd.concat(measured).assign(bin=self.bin_names * len(measured))
         bins = bins.astype({"mean": float, "deviation": float})
+        shown = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
+        note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
+        binned = Table.of_frame("Cosine by gold score", shown, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
         note = f"{len(self.gold):,} pairs of {self.name}, gold scores {self.gold.min():g} to {self.gold.max():g}."
         sections = [
             Section("Correlation with gold scores", (note,), self._correlations(), file="correlations"),
             Section("What the cosine follows", table=self._follows(), file="follows"),
             Section("Cosine against gold score", figure=self._scatter(bins)),
             Section("Densities by gold score", figure=self._ridge(bins)),
-            Section("Cosine by gold score", table=_binned(bins), file="bins"),
+            Section("Cosine by gold score", table=binned, file="bins"),
         ]
+        columns = ("first sentence", "second sentence", "gold", "cosine", "rank difference")
+        formats = {"cosine": ".3f", "rank difference": "+.3f"}
+        notes = (
+            "Rank difference: rank of the cosine less rank of the gold score, from 0 to 1; above 0 the model holds the "
+            "sentences for more alike than people do.",
+        )
         for i, (name, results) in enumerate(self.results.items(), 1):
             for kind in ("least", "most"):
                 title = f"{kind.capitalize()} agreed with by {name}"
-                table = _agreed(title, results[f"{kind}_agreed"])
+                rows = [list(row.values()) for row in results[f"{kind}_agreed"]]
+                table = Table(title, columns, rows, formats=formats, notes=notes, wide=columns[:2])
                 sections.append(Section(title, table=table, file=f"{kind}-agreed-{i}", folded=True))
         return sections
 
@@ -256,7 +263,11 @@ class GoldPairs:
             for i, (name, height) in enumerate(zip(self.bin_names, heights, strict=True)):
                 area = {"x": at, "height": scale * height, "low": float(i)}
                 parts.append(pd.DataFrame({"panel": model, "series": f"gold {name}", **area}))
-            about.append(f"{model}: {_spread(bins[bins['model'] == model])}")
+            spread = ", ".join(
+                f"gold {row.bin}: {row.mean:.2f}" + (f" ± {row.deviation:.2f}" if pd.notna(row.deviation) else "")
+                for row in bins[(bins["model"] == model) & (bins["pairs"] > 0)].itertuples()
+            )
+            about.append(f"{model}: {spread}")
         data = pd.concat(parts)
 
         def draw(model: str, axes: Axes) -> None:
@@ -272,30 +283,3 @@ class GoldPairs:
         panels = {model: partial(draw, model) for model in self.cosines}
         title = "Densities of cosine by gold score"
         return Figure("similarity-density", title, panels, data, "; ".join(about), note)
-
-
-def _spread(bins: pd.DataFrame) -> str:
-    """Return mean and standard deviation of each bin as text."""
-    import pandas as pd
-
-    return ", ".join(
-        f"gold {row.bin}: {row.mean:.2f}" + (f" ± {row.deviation:.2f}" if pd.notna(row.deviation) else "")
-        for row in bins[bins["pairs"] > 0].itertuples()
-    )
-
-
-def _binned(bins: pd.DataFrame) -> Table:
-    shown = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
-    note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
-    return Table.of_frame("Cosine by gold score", shown, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
-
-
-def _agreed(title: str, listed: list[dict[str, Any]]) -> Table:
-    columns = ("first sentence", "second sentence", "gold", "cosine", "rank difference")
-    note = (
-        "Rank difference: rank of the cosine less rank of the gold score, from 0 to 1; above 0 the model holds the "
-        "sentences for more alike than people do."
-    )
-    formats = {"cosine": ".3f", "rank difference": "+.3f"}
-    rows = [list(row.values()) for row in listed]
-    return Table(title, columns, rows, formats=formats, notes=(note,), wide=columns[:2])

@@ -77,7 +77,13 @@ def low_shot(
         sections.append(Section(title, figure=_low_shot_figure(points, score, published_scores)))
         sections.append(Section(f"{title}, by system", table=table, file=f"{file}-table"))
         if baseline is not None:
-            over = _distances(table, score, baseline)
+            base = next(row for row in table.rows if row[0] == baseline)
+            differences = [
+                [*row[:2], *(None if None in (x, y) else x - y for x, y in zip(row[2:], base[2:], strict=True))]
+                for row in table.rows
+            ]
+            formats = dict.fromkeys(table.columns[2:], "+.2f")
+            over = Table(f"{table.title}, over {baseline}", table.columns, differences, formats=formats)
             sections.append(Section(f"{title}, over {baseline}", table=over, file=f"{file}-over"))
     if published_scores is not None:
         table = _published(published_scores)
@@ -121,9 +127,19 @@ def sweep(
         raise InputError(f"no setting has several values in the {len(runs)} runs that are otherwise alike")
     sections = []
     for key, points in points_by_key.items():
-        words, name = key.replace("_", " "), f"sweep-{_slug(key)}"
+        words, name, scores = key.replace("_", " "), f"sweep-{_slug(key)}", _scored(points)
         sections.append(Section(f"Sweep of {words}", figure=_sweep_figure(key, points, name)))
-        sections.append(Section(f"Scores over {words}", table=_over_setting(key, points), file=f"{name}-table"))
+        shown = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(_shown))
+        shown["runs"] = shown["runs"].where(points[scores].notna().any(axis=1), 0)
+        deviations = {
+            (i, _short(score)): float(sd)
+            for score in scores
+            for i, sd in enumerate(points[f"{score}_sd"])
+            if sd == sd  # not NaN
+        }
+        shown = shown.rename(columns={"value": words, **{score: _short(score) for score in scores}})
+        table = Table.of_frame(f"Scores over {words}", shown, deviations=deviations)
+        sections.append(Section(table.title, table=table, file=f"{name}-table"))
     reports = [_report("sweep", runs, points, {"x": key}) for key, points in points_by_key.items()]
     summary = [line for key, points in points_by_key.items() for line in _summary(points, key)]
     return shared.write("sweep", output, sections, reports, summary)
@@ -261,31 +277,6 @@ def _by_size(points: pd.DataFrame, score: str) -> Table:
         deviations |= {(i, f"{size:,}"): float(sd) for size, sd in own[f"{score}_sd"].dropna().items()}
     columns = ["system", "runs", *(f"{size:,}" for size in sizes)]
     return Table(f"{_label(score)}, by number of training sentences", columns, rows, deviations=deviations)
-
-
-def _distances(table: Table, score: str, baseline: str) -> Table:
-    """Return the table of the scores minus those of a baseline."""
-    base = next(row for row in table.rows if row[0] == baseline)
-    rows = [
-        [*row[:2], *(None if None in (x, y) else x - y for x, y in zip(row[2:], base[2:], strict=True))]
-        for row in table.rows
-    ]
-    title = f"{_label(score)}, by number of training sentences, over {baseline}"
-    return Table(title, table.columns, rows, formats=dict.fromkeys(table.columns[2:], "+.2f"))
-
-
-def _over_setting(key: str, points: pd.DataFrame) -> Table:
-    scores, words = _scored(points), key.replace("_", " ")
-    shown = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(_shown))
-    shown["runs"] = shown["runs"].where(points[scores].notna().any(axis=1), 0)
-    deviations = {
-        (i, _short(score)): float(sd)
-        for score in scores
-        for i, sd in enumerate(points[f"{score}_sd"])
-        if sd == sd  # not NaN
-    }
-    heads = {"value": words, **{score: _short(score) for score in scores}}
-    return Table.of_frame(f"Scores over {words}", shown.rename(columns=heads), deviations=deviations)
 
 
 def _published(published: pd.DataFrame) -> Table:
