@@ -149,9 +149,8 @@ def load_backbone(
     try:
         if state is None:
             return model_class(config)
-        state = {
-            key: value for key, value in state.items() if not key.startswith("mlp.")
-        }  # SimCSE's head, see cls-head
+        # without SimCSE's head, see cls-head
+        state = {key: value for key, value in state.items() if not key.startswith("mlp.")}
         model, report = model_class.from_pretrained(
             None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32
         )
