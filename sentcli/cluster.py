@@ -71,8 +71,7 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
             return
         if address != "local":
             _join_on_trial(address)
-        printing = patch.object(ray._private.worker, "print_to_stdstream", _in_detail, create=True)
-        stack.enter_context(printing)
+        stack.enter_context(patch.object(ray._private.worker, "print_to_stdstream", _in_detail, create=True))
         stack.callback(ray.shutdown)
         with _undisturbed(ray):
             try:

@@ -220,12 +220,9 @@ class _Maker:
 
     def _build(self, keep: Collection[str] = ()) -> None:
         """Make ``model.onnx``; with int8, the layers named in `keep` stay in fp32."""
-        if self.kind == "written":
-            self._write(keep)
-        else:
+        if self.kind != "written":
             self._trace(keep)
-
-    def _write(self, keep: Collection[str]) -> None:
+            return
         spec, module, token_types = self.model.spec, self.model.torch_module, self.model.tokenizer.has_type_ids
         recorded = graph.Graph(self.graph_precision, token_types=token_types, keep=keep, reduce_range=self.reduce_range)
         states = transformer.write(recorded, module.backbone, first_token_only=spec.modules[0].first_token_suffices)
