@@ -50,10 +50,6 @@ def parse_devices(text: str) -> list[str]:
     return names
 
 
-class _StoppedError(SentcliError):
-    """Ends an encoding in a thread when the engine is closed."""
-
-
 @dataclass(frozen=True)
 class Engine:
     """Encodes the texts of blocks in the background."""
@@ -88,7 +84,7 @@ def open_thread(encode: EncodeTexts, options: dict[str, Any], progress: Progress
 
     def advance(added: EncodeStats) -> None:
         if stopped.is_set():
-            raise _StoppedError("stopped")
+            raise SentcliError("stopped")  # ends the encoding, whose result nobody waits for
         progress(added)
 
     try:

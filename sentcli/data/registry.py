@@ -108,8 +108,7 @@ class DataSet:
 @cache
 def registry() -> dict[str, DataSet]:
     """Return all data sets by name."""
-    with (models_folder() / "datasets.toml").open("rb") as handle:
-        tables: dict[str, dict[str, Any]] = tomllib.load(handle)
+    tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "datasets.toml").read_text("utf-8"))
     sets: dict[str, DataSet] = {}
     for name, table in tables.items():
         if "part_of" in table:

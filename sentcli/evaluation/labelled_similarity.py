@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,10 +33,8 @@ class ScoredTask(TableTask):
         low, high = self.ends
         return f"{len(self.table):,} scored pairs, scores from {low:g} to {high:g}"
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """Every sentence."""
-        return [*self.table.texts[0], *self.table.texts[1]]
+    texts = TableTask.all_texts
+    """Every sentence."""
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -71,10 +68,8 @@ class BinaryTask(TableTask):
         """The number of pairs."""
         return f"{len(self.table):,} 0/1 pairs, {int(self._positive.sum()):,} of them 1"
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """Every sentence."""
-        return [*self.table.texts[0], *self.table.texts[1]]
+    texts = TableTask.all_texts
+    """Every sentence."""
 
     @property
     def _positive(self) -> npt.NDArray[np.bool_]:
