@@ -178,12 +178,7 @@ def _own_ray(cpus: int) -> Iterator[dict[str, Any]]:
     folder = tempfile.mkdtemp(prefix="sentcli-ray-", dir=place if place.is_dir() else None)
     try:
         with patch.dict(os.environ, settings):
-            yield {
-                "include_dashboard": False,
-                "num_cpus": cpus,
-                "_node_ip_address": "127.0.0.1",
-                "_temp_dir": folder,
-            }
+            yield {"include_dashboard": False, "num_cpus": cpus, "_node_ip_address": "127.0.0.1", "_temp_dir": folder}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

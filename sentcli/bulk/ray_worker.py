@@ -111,10 +111,7 @@ class ShardWorker:
                 "dimension": backend.dimension,
                 "batch_tokens": backend.default_batch_tokens,
             },
-            bytes_depend_on={
-                **bytes_depend_on(backend.device),
-                "onnxruntime": library_version("onnxruntime"),
-            },
+            bytes_depend_on={**bytes_depend_on(backend.device), "onnxruntime": library_version("onnxruntime")},
         )
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:

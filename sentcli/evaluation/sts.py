@@ -38,11 +38,7 @@ SUBSETS = {
 }
 SPLITS = {
     "STSBenchmark": {"train": "sts-train.csv", "dev": "sts-dev.csv", "test": "sts-test.csv"},
-    "SICKRelatedness": {
-        "train": "SICK_train.txt",
-        "dev": "SICK_trial.txt",
-        "test": "SICK_test_annotated.txt",
-    },
+    "SICKRelatedness": {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"},
 }
 STSB_TRAIN = Path("STS") / "STSBenchmark" / SPLITS["STSBenchmark"]["train"]
 """The path in a SentEval ``downstream`` folder."""
