@@ -138,8 +138,8 @@ class ShardWorker:
         Raises:
             InputError: for a row that cannot be encoded, or if this node does not see the directory.
         """
-        ray = cluster.require_ray()
         try:
+            ray = cluster.require_ray()
             if folder not in self.folders:
                 try:
                     self.folders[folder] = join_folder(folder, settings.part.manifest)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.evaluation.probe import SEED, Fitted, Fold, Grid, Rows, Step, with_ones
+from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Grid, Rows, Step, with_ones
 from sentcli.evaluation.transfer_tasks import Examples
 
 GRID = tuple(2.0**power for power in range(-2, 4))
@@ -59,28 +59,33 @@ class LbfgsTrainer:
 
     def train(self, grid: Grid, finished: Step) -> Fitted:
         """Train as many at a time as fit into memory."""
-        import torch
-
         weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
         folds_at_a_time = max(MOST_SCORES // (len(grid.x) * grid.classes * grid.runs), 1)
         for start in range(0, len(grid.folds), folds_at_a_time):
             part = range(start, min(start + folds_at_a_time, len(grid.folds)))
-            problems = _Problems(grid.of(part))
-            solved = torch.zeros(len(problems), problems.width * problems.columns)
-            for numbers, weight in _lbfgs(problems, self.max_iter):
-                solved[numbers] = weight
-                finished(len(numbers))
-            solved = solved.view(len(part), grid.runs, problems.width, problems.columns)
-            if problems.columns == 1:  # two classes need the weights of one
-                solved = torch.cat([torch.zeros_like(solved), solved], dim=3)
-            weights[part] = solved.numpy()
+            weights[part] = _minimised(grid.of(part), self.max_iter, finished)
         for number, fold in enumerate(grid.folds):
             if len(fold.dev):
                 x = grid.x[fold.dev]
                 scores = np.einsum("nd,rdc->rnc", x, weights[number, :, :-1]) + weights[number, :, -1:]
                 accuracy[number] = (scores.argmax(axis=2) == grid.y[fold.dev]).mean(axis=1)
         return Fitted(weights, accuracy)
+
+
+def _minimised(grid: Grid, max_iter: int, finished: Step) -> Floats:
+    """Return the weights of the minima ``[folds, penalties, dim + 1, classes]``."""
+    import torch
+
+    problems = _Problems(grid)
+    solved = torch.zeros(len(problems), problems.width * problems.columns)
+    for numbers, weight in _lbfgs(problems, max_iter):
+        solved[numbers] = weight
+        finished(len(numbers))
+    weights = solved.view(len(grid.folds), grid.runs, problems.width, problems.columns)
+    if problems.columns == 1:  # two classes need the weights of one
+        weights = torch.cat([torch.zeros_like(weights), weights], dim=3)
+    return weights.numpy()
 
 
 class _Problems:
