@@ -23,9 +23,7 @@ def model_card(config: dict[str, Any], start: Path) -> str:
         scores = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
     if results.get("held_out_perplexity") is not None:
         scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
-    sections = {name: part for name, part in config["method"].items() if isinstance(part, dict)}
-    of_method = [(f"{name}.{key}", value) for name, part in sections.items() for key, value in part.items()]
-    rows = "\n".join(f"| {name} | {value} |" for name, value in [*of_method, *settings.items()])
+    rows = "\n".join(f"| {name} | {value} |" for name, value in [*_flat(config["method"]), *settings.items()])
     first = config.get("first_stage")
     before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
     head = ""
@@ -107,3 +105,9 @@ def _licence(folder: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return licence if isinstance(licence, str) else None
+
+
+def _flat(method: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the settings of a method's sections with their values, named ``section.setting``."""
+    sections = [(name, part) for name, part in method.items() if isinstance(part, dict)]
+    return [(f"{section}.{name}", value) for section, part in sections for name, value in part.items()]
