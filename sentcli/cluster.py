@@ -71,8 +71,7 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
             return
         if address != "local":
             _join_on_trial(address)
-        printing = patch.object(ray._private.worker, "print_to_stdstream", _in_detail, create=True)
-        stack.enter_context(printing)
+        stack.enter_context(patch.object(ray._private.worker, "print_to_stdstream", _in_detail, create=True))
         stack.callback(ray.shutdown)
         with _undisturbed(ray):
             try:
@@ -179,12 +178,7 @@ def _own_ray(cpus: int) -> Iterator[dict[str, Any]]:
     folder = tempfile.mkdtemp(prefix="sentcli-ray-", dir=place if place.is_dir() else None)
     try:
         with patch.dict(os.environ, settings):
-            yield {
-                "include_dashboard": False,
-                "num_cpus": cpus,
-                "_node_ip_address": "127.0.0.1",
-                "_temp_dir": folder,
-            }
+            yield {"include_dashboard": False, "num_cpus": cpus, "_node_ip_address": "127.0.0.1", "_temp_dir": folder}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

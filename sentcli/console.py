@@ -65,8 +65,7 @@ def stderr() -> Console:
 
 def output() -> Console:
     """Return the console for results: standard output, unless that carries data."""
-    file = sys.stderr if state.data_on_stdout else sys.stdout
-    console = Console(file=file, highlight=False)
+    console = Console(file=sys.stderr if state.data_on_stdout else sys.stdout, highlight=False)
     if not console.is_terminal:
         console.width = 120
     return console

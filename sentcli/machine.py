@@ -28,11 +28,10 @@ def library_version(name: str) -> str | None:
 
 def environment(device: str | None, precision: str | None, seed: int | None = None) -> dict[str, Any]:
     """Return versions, hardware, device, precision and seed; None stands for one that was not used."""
-    versions = {name: installed for name in LIBRARIES if (installed := library_version(name))}
     return {
         "sentcli": __version__,
         "python": platform.python_version(),
-        **versions,
+        **{name: installed for name in LIBRARIES if (installed := library_version(name))},
         "platform": platform.platform(),
         "processor": processor(),
         "cpu_count": os.cpu_count(),

@@ -47,8 +47,7 @@ def models_folder() -> Path:
 @cache
 def zoo() -> dict[str, ZooEntry]:
     """Return all entries by short name."""
-    with (models_folder() / "encoders.toml").open("rb") as handle:
-        tables: dict[str, dict[str, Any]] = tomllib.load(handle)
+    tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "encoders.toml").read_text("utf-8"))
     return {name: ZooEntry(name=name, **table) for name, table in tables.items()}
 
 

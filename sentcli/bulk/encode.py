@@ -190,17 +190,9 @@ def encode_files(
                 counts = write_blocks(reader, engine, writer, output, settings, progress)
         if counts.rows != writer.expected:
             raise SentcliError(f"the input has changed while it was read: {writer.expected} rows, then {counts.rows}")
-    rows_before = writer.first_row + writer.rows_before
-    return EncodeSummary(
-        output=output,
-        rows=rows_before + counts.rows,
-        dimension=plan.dimension,
-        rows_before=rows_before,
-        nulls_skipped=inputs.survey.nulls,
-        counts=counts,
-        damaged=writer.damaged,
-        seconds=time.perf_counter() - began,
-    )
+    rows_before, nulls = writer.first_row + writer.rows_before, inputs.survey.nulls
+    rows, seconds = rows_before + counts.rows, time.perf_counter() - began
+    return EncodeSummary(output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds)
 
 
 class BlockWriter(Protocol):

@@ -50,10 +50,6 @@ def parse_devices(text: str) -> list[str]:
     return names
 
 
-class _StoppedError(SentcliError):
-    """Ends an encoding in a thread when the engine is closed."""
-
-
 @dataclass(frozen=True)
 class Engine:
     """Encodes the texts of blocks in the background."""
@@ -88,7 +84,7 @@ def open_thread(encode: EncodeTexts, options: dict[str, Any], progress: Progress
 
     def advance(added: EncodeStats) -> None:
         if stopped.is_set():
-            raise _StoppedError("stopped")
+            raise SentcliError("stopped")  # ends the encoding, whose result nobody waits for
         progress(added)
 
     try:
@@ -222,21 +218,18 @@ def encoded(
         for block in reader:
             if block.shard != shard:
                 shard, seen = block.shard, {}
-            underway.append(_send(block, seen, engine))
+            # only texts that the shard has not had before are encoded; `seen` has their numbers by their hashes
+            first, encodings = len(seen), (text.encode("utf-8", "surrogatepass") for text in block.texts)
+            keys = (hashlib.blake2b(text, digest_size=16).digest() for text in encodings)
+            numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
+            first_rows = np.unique(numbers[numbers >= first], return_index=True)[1]
+            new = np.flatnonzero(numbers >= first)[first_rows].tolist()
+            future = engine.submit([block.texts[row] for row in new])
+            underway.append(_Underway(block, numbers, first, new, future))
             if len(underway) > engine.ahead:
                 yield _receive(underway.popleft(), spool, on_long)
         while underway:
             yield _receive(underway.popleft(), spool, on_long)
-
-
-def _send(block: Block, seen: dict[bytes, int], engine: Engine) -> _Underway:
-    """Submit the texts of a block that the shard has not had before; `seen` has their numbers by their hashes."""
-    first = len(seen)
-    keys = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in block.texts)
-    numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
-    first_rows = np.unique(numbers[numbers >= first], return_index=True)[1]
-    new = np.flatnonzero(numbers >= first)[first_rows].tolist()
-    return _Underway(block, numbers, first, new, engine.submit([block.texts[row] for row in new]))
 
 
 def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block, Vectors, Counts]:

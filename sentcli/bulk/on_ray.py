@@ -50,8 +50,7 @@ def open_workers(found: list[Node], workers: Workers, model: str, load: dict[str
     Raises:
         SentcliError: if the nodes differ, or the model cannot be loaded.
     """
-    path = require_same_weights(found, model)
-    pool = RayWorkers(workers, model, {"model": path, **load})
+    pool = RayWorkers(workers, model, {"model": require_same_weights(found, model), **load})
     try:
         pool.start()
         yield pool
@@ -205,10 +204,12 @@ class _Making:
 
     def run(self, shards: Iterator[_Shard]) -> Counts:
         """Make all shards, and return the counts over their rows."""
-        more = True
+        writer, more = self.writer, True
         while more or self.waiting or self.pool.busy:
             while self.waiting and self.pool.idle:
-                self._submit(self.pool.idle.pop(), self.waiting.popleft())
+                actor, given = self.pool.idle.pop(), self.waiting.popleft()
+                where = writer.folder.full_name, writer.shard_place(given.number), writer.shard_plan(given.number)
+                self.pool.busy[actor.make.remote(*where, self.settings, given.blocks)] = actor, given
             if more and len(self.waiting) < self.pool.workers.count:
                 shard = next(shards, None)
                 more = shard is not None
@@ -236,11 +237,6 @@ class _Making:
         self.waiting = deque(shard for shard in self.waiting if shard.number < last)
         return not self.waiting and all(shard.number > last for _, shard in self.pool.busy.values())
 
-    def _submit(self, actor: Any, shard: _Shard) -> None:
-        writer, number = self.writer, shard.number
-        where = writer.folder.full_name, writer.shard_place(number), writer.shard_plan(number)
-        self.pool.busy[actor.make.remote(*where, self.settings, shard.blocks)] = actor, shard
-
     def _wait(self, seconds: float) -> None:
         """Take what the workers have done, and ask them now and then how far they are."""
         pool, now = self.pool, time.monotonic()
@@ -256,14 +252,12 @@ class _Making:
             if reference in pool.starting:
                 pool.started(reference)
             elif reference in pool.asked:
-                self._answered(reference, pool.asked.pop(reference))
+                shard = pool.asked.pop(reference)
+                if any(shard is busy for _, busy in pool.busy.values()):
+                    with suppress(self.ray.exceptions.RayError):  # its worker has died, which its shard will tell
+                        self._show(shard, self.ray.get(reference))
             else:
                 self._made(reference, *pool.busy.pop(reference))
-
-    def _answered(self, reference: Any, shard: _Shard) -> None:
-        if any(shard is busy for _, busy in self.pool.busy.values()):
-            with suppress(self.ray.exceptions.RayError):  # its worker has died, which its shard will tell
-                self._show(shard, self.ray.get(reference))
 
     def _show(self, shard: _Shard, stats: EncodeStats) -> None:
         """Advance the bar to what has been encoded of a shard."""

@@ -111,10 +111,7 @@ class ShardWorker:
                 "dimension": backend.dimension,
                 "batch_tokens": backend.default_batch_tokens,
             },
-            bytes_depend_on={
-                **bytes_depend_on(backend.device),
-                "onnxruntime": library_version("onnxruntime"),
-            },
+            bytes_depend_on={**bytes_depend_on(backend.device), "onnxruntime": library_version("onnxruntime")},
         )
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
@@ -142,32 +139,27 @@ class ShardWorker:
             InputError: for a row that cannot be encoded, or if this node does not see the directory.
         """
         try:
-            return self._make(folder, place, plan, settings, rows)
+            ray = cluster.require_ray()
+            if folder not in self.folders:
+                try:
+                    self.folders[folder] = join_folder(folder, settings.part.manifest)
+                except SentcliError as error:
+                    error.args = (f"node {socket.gethostname()}: {error}",)
+                    raise
+            output = self.folders[folder]
+            assert self.encoder is not None
+            self.done = EncodeStats()
+            reader = (ray.get(reference) for reference in rows)
+            with (
+                ShardWriter(output, place, plan) as writer,
+                open_thread(self.encoder.encode_distinct, settings.encoding, self._advance) as engine,
+            ):
+                counts = write_blocks(reader, engine, writer, str(output.path), settings, self._advance)
+                if not writer.full:
+                    raise SentcliError(f"the input has changed while it was read: {plan.rows} rows, then {counts.rows}")
+                return writer.publish(), counts, self.done
         except OSError as error:
             raise SentcliError(f"node {socket.gethostname()}: {error}") from error
-
-    def _make(
-        self, folder: str, place: ShardPlace, plan: OutputPlan, settings: EncodeSettings, rows: list[Any]
-    ) -> tuple[Shard, Counts, EncodeStats]:
-        ray = cluster.require_ray()
-        if folder not in self.folders:
-            try:
-                self.folders[folder] = join_folder(folder, settings.part.manifest)
-            except SentcliError as error:
-                error.args = (f"node {socket.gethostname()}: {error}",)
-                raise
-        output = self.folders[folder]
-        assert self.encoder is not None
-        self.done = EncodeStats()
-        reader = (ray.get(reference) for reference in rows)
-        with (
-            ShardWriter(output, place, plan) as writer,
-            open_thread(self.encoder.encode_distinct, settings.encoding, self._advance) as engine,
-        ):
-            counts = write_blocks(reader, engine, writer, str(output.path), settings, self._advance)
-            if not writer.full:
-                raise SentcliError(f"the input has changed while it was read: {plan.rows} rows, then {counts.rows}")
-            return writer.publish(), counts, self.done
 
     def _advance(self, added: EncodeStats) -> None:
         with self.lock:  # the engine has a thread of its own

@@ -146,9 +146,8 @@ class _Source:
                 largest = self.size
             if problem := self.pin.mismatch(self.part):
                 discard(self.part)
-                raise (_Broken if begun else _Refused)(
-                    problem
-                )  # the bytes of an earlier download may be the wrong ones
+                # the bytes of an earlier download may be the wrong ones
+                raise (_Broken if begun else _Refused)(problem)
         except (_Refused, _Broken):
             self._tell(0)
             raise

@@ -41,8 +41,7 @@ class FetchResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        state = "fetched" if self.files else "present"
-        return {**vars(self), "folder": str(self.folder), "state": state}
+        return {**vars(self), "folder": str(self.folder), "state": "fetched" if self.files else "present"}
 
 
 def get(
@@ -222,18 +221,16 @@ class _Fetch:
                 packed = file.unpack == "gz"
                 target = self.work / (f"{file.path}.gz" if packed else file.path)
                 source = self._download(client, file.sources, target, Pin() if packed else pin, counts=not summed)
-                fetched = self._gunzipped(file, target, pin, source) if packed else _part(target)
+                fetched = _part(target)
+                if packed:
+                    finish(fetched, target)
+                    fetched = self.work / f"{file.path}.unpacked"
+                    fetched.unlink(missing_ok=True)
+                    gunzip(target, fetched)
+                    if wrong := pin.mismatch(fetched):
+                        raise SentcliError(f"{file.path} of {shown(source)}: {wrong}")
                 self._keep({file.path: fetched}, source, fetched.stat().st_size)
                 self._note_first_use(file.path, pin, [file])
-
-    def _gunzipped(self, file: File, packed: Path, pin: Pin, source: str) -> Path:
-        unpacked = self.work / f"{file.path}.unpacked"
-        unpacked.unlink(missing_ok=True)
-        finish(_part(packed), packed)
-        gunzip(packed, unpacked)
-        if wrong := pin.mismatch(unpacked):
-            raise SentcliError(f"{file.path} of {shown(source)}: {wrong}")
-        return unpacked
 
     def _download(
         self, client: httpx2.Client, sources: Sequence[str], target: Path, pin: Pin, *, counts: bool = True

@@ -101,7 +101,9 @@ def verify(
     prefix = f"{dataset.folder}/"
     recorded = {key.removeprefix(prefix): entry for key, entry in read(folder).items() if key.startswith(prefix)}
     expected = {file.path: file.pin for file in dataset.files}
-    expected |= {path: Pin() for path in recorded if path not in expected and _extra(dataset, path)}
+    optional = [pattern for archive in dataset.archives for pattern in archive.also]
+    others = [path for path in recorded if path not in expected]
+    expected |= {path: Pin() for path in others if any(map(PurePosixPath(path).match, optional))}
     checks = []
     for path, pin in expected.items():
         entry, place = recorded.get(path), folder / dataset.folder / path
@@ -109,11 +111,6 @@ def verify(
             checks.append(_check(dataset.name, place, entry.pin if entry is not None and not pin.checks else pin))
         finished(1)
     return checks
-
-
-def _extra(dataset: DataSet, path: str) -> bool:
-    """Tell whether a recorded file is one of the optional files in an archive of this set."""
-    return any(PurePosixPath(path).match(pattern) for archive in dataset.archives for pattern in archive.also)
 
 
 def _check(name: str, path: Path, pin: Pin) -> FileCheck:

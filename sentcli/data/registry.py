@@ -108,11 +108,19 @@ class DataSet:
 @cache
 def registry() -> dict[str, DataSet]:
     """Return all data sets by name."""
-    with (models_folder() / "datasets.toml").open("rb") as handle:
-        tables: dict[str, dict[str, Any]] = tomllib.load(handle)
+    tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "datasets.toml").read_text("utf-8"))
     sets: dict[str, DataSet] = {}
     for name, table in tables.items():
-        sets[name] = _part(name, table, sets) if "part_of" in table else _whole(name, table)
+        if "part_of" in table:
+            whole = sets[table["part_of"]]
+            files = tuple(file for file in whole.files if any(fnmatch(file.path, pattern) for pattern in table["only"]))
+            facts = {key: table[key] for key in ("title", "licence", "note")}
+            sets[name] = replace(whole, name=name, files=files, **facts)
+        else:
+            bases: dict[str, str] = table.pop("bases", {})
+            files = tuple(_file(entry, bases) for entry in table.pop("files"))
+            archives = tuple(_archive(entry) for entry in table.pop("archives", []))
+            sets[name] = DataSet(name=name, files=files, archives=archives, **table)
     return sets
 
 
@@ -150,20 +158,6 @@ def redirected(dataset: DataSet, source: str) -> DataSet:
         )
     files = tuple(replace(file, sources=()) for file in dataset.files)
     return replace(dataset, files=files, archives=(replace(dataset.archives[0], sources=(source,)),))
-
-
-def _whole(name: str, table: dict[str, Any]) -> DataSet:
-    bases: dict[str, str] = table.pop("bases", {})
-    files = tuple(_file(entry, bases) for entry in table.pop("files"))
-    archives = tuple(_archive(entry) for entry in table.pop("archives", []))
-    return DataSet(name=name, files=files, archives=archives, **table)
-
-
-def _part(name: str, table: dict[str, Any], known: dict[str, DataSet]) -> DataSet:
-    whole = known[table["part_of"]]
-    files = tuple(file for file in whole.files if any(fnmatch(file.path, pattern) for pattern in table["only"]))
-    facts = {key: table[key] for key in ("title", "licence", "note")}
-    return DataSet(name=name, kind=whole.kind, folder=whole.folder, files=files, archives=whole.archives, **facts)
 
 
 def _file(entry: dict[str, Any], bases: dict[str, str]) -> File:

@@ -104,11 +104,15 @@ def rank(
     copies = np.bincount(corpus, minlength=len(vectors.vectors))
     queries, gold = first[pairs.positive], second[pairs.positive]
     ranks = _ranks(prepared(vectors.vectors, similarity), queries, gold, copies, exclude)
-    return ranks, _best(queries, gold, copies, exclude)
+    # the copies of the query's text alone can make the best possible rank greater than 1
+    copies_before = {"own": copies[queries] - 1, "s2-only": copies[queries]}.get(exclude, np.zeros_like(queries))
+    best = np.where(queries == gold, 1, 1 + copies_before)
+    excluded = (queries == gold) & (exclude == "equal-text")
+    return np.where(excluded, 0, ranks), np.where(excluded, 0, best)
 
 
 def _ranks(vectors: Vectors, queries: Integers, gold: Integers, copies: Integers, exclude: str) -> Integers:
-    """Return the rank of each second sentence ``[queries]``, or 0 if it is excluded.
+    """Return the rank of each second sentence ``[queries]``, as if it were not excluded.
 
     Args:
         vectors: of the distinct texts ``[texts, dim]``.
@@ -130,19 +134,7 @@ def _ranks(vectors: Vectors, queries: Integers, gold: Integers, copies: Integers
         if exclude.startswith("equal-text"):
             before[row, query] = 0
         ranks[block] = 1 + before @ copies_as_floats - (own if exclude == "own" else 0)
-    return np.where(_excluded(queries, gold, exclude), 0, ranks)
-
-
-def _best(queries: Integers, gold: Integers, copies: Integers, exclude: str) -> Integers:
-    """Return the best possible ranks, which the copies of the query's text alone can make greater than 1."""
-    copies_before = {"own": copies[queries] - 1, "s2-only": copies[queries]}.get(exclude, np.zeros_like(queries))
-    best: Integers = np.where(queries == gold, 1, 1 + copies_before)
-    return np.where(_excluded(queries, gold, exclude), 0, best)
-
-
-def _excluded(queries: Integers, gold: Integers, exclude: str) -> npt.NDArray[np.bool_]:
-    same: npt.NDArray[np.bool_] = queries == gold
-    return same & (exclude == "equal-text")
+    return ranks
 
 
 def _among(ranks: Integers, k: int) -> npt.NDArray[np.bool_]:

@@ -62,6 +62,5 @@ class LabelsTask(TableTask):
         majority = max(self._classes.values()) / len(self.table)
         facts = {"classes": len(self._classes), "majority": majority, "penalties": trained.facts["penalties"]}
         facts |= {"truncated": trained.facts["truncated"]}
-        answered = self.answered(trained.correct)
-        score = TaskScore(self.name, LABELS.name, metrics, ("accuracy",), facts, **answered)
+        score = TaskScore(self.name, LABELS.name, metrics, ("accuracy",), facts, **self.answered(trained.correct))
         return told(score, self.kind, len(self.table))

@@ -75,8 +75,7 @@ class SetTask:
 
     def score(self, model: EvaluatedModel, vectors: TextVectors) -> TaskScore:
         """Search the set anew, since the model may have learnt since the last time."""
-        search = SetSearch(self.data, SEARCH)
-        task = RetrievalTask(self.name, search, "dense", SEARCH.protocol("dense", model))
+        task = RetrievalTask(self.name, SetSearch(self.data, SEARCH), "dense", SEARCH.protocol("dense", model))
         score = replace(task.score(model, vectors), task=self.name)
         if not self.draws:
             score = replace(score, draws={}, intervals={})
@@ -222,10 +221,7 @@ def _triplets(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTa
 
 def _labels(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
     counts = Counter(map(str, table.values or []))
-    if len(counts) == 1:
-        raise DataError(
-            table.name, f"all {len(table):,} labels are {next(iter(counts))!r}: there is nothing to tell apart"
-        )
+    _different(table, list(map(repr, counts)))
     label, fewest = min(counts.items(), key=lambda item: item[1])
     if fewest < LEAST_OF_A_CLASS:
         line = table.lines[list(map(str, table.values or [])).index(label)]

@@ -148,6 +148,5 @@ class TripletsTask(TableTask):
             "zero_vectors": queries.zero(distinct) + documents.zero(others),
         }
         metrics = {"accuracy": float(correct.mean()), "margin": float(margin.mean())}
-        answered = self.answered(correct)
-        score = TaskScore(self.name, TRIPLETS.name, metrics, ("accuracy",), facts, **answered)
+        score = TaskScore(self.name, TRIPLETS.name, metrics, ("accuracy",), facts, **self.answered(correct))
         return told(score, self.kind, len(correct))

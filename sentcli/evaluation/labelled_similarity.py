@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,10 +33,8 @@ class ScoredTask(TableTask):
         low, high = self.ends
         return f"{len(self.table):,} scored pairs, scores from {low:g} to {high:g}"
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """Every sentence."""
-        return [*self.table.texts[0], *self.table.texts[1]]
+    texts = TableTask.all_texts
+    """Every sentence."""
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -71,10 +68,8 @@ class BinaryTask(TableTask):
         """The number of pairs."""
         return f"{len(self.table):,} 0/1 pairs, {int(self._positive.sum()):,} of them 1"
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """Every sentence."""
-        return [*self.table.texts[0], *self.table.texts[1]]
+    texts = TableTask.all_texts
+    """Every sentence."""
 
     @property
     def _positive(self) -> npt.NDArray[np.bool_]:
@@ -98,21 +93,17 @@ class BinaryTask(TableTask):
             "truncated": vectors.truncated(self.texts),
             "zero_vectors": vectors.zero(self.texts),
         }
-        sampled = self._sampled(predicted, positive) if self.draws else {}
-        if self.draws and not sampled:
-            facts["interval"] = None
+        sampled: dict[str, Any] = {}
+        if self.draws:
+            draws = precision.average_precision_draws(predicted, positive, self.draws, stream=self.stream)
+            ends = precision.average_precision_interval(predicted, positive, draws)
+            if ends is not None:
+                sampled = {"draws": {"average_precision": draws}, "intervals": {"average_precision": ends}}
+            else:  # nothing is to be compared
+                facts["interval"], least = None, precision.LEAST_OF_A_CLASS
+                console.note(f"{self.name}: fewer than {least} pairs with a label, so its score has no interval")
         score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), facts, **sampled)
         return told(score, self.kind, len(predicted))
-
-    def _sampled(self, predicted: Floats, positive: npt.NDArray[np.bool_]) -> dict[str, Any]:
-        """Return samples and interval of the average precision; where there is none, nothing is to be compared."""
-        draws = precision.average_precision_draws(predicted, positive, self.draws, stream=self.stream)
-        ends = precision.average_precision_interval(predicted, positive, draws)
-        if ends is None:
-            least = precision.LEAST_OF_A_CLASS
-            console.note(f"{self.name}: fewer than {least} pairs with a label, so its score has no interval")
-            return {}
-        return {"draws": {"average_precision": draws}, "intervals": {"average_precision": ends}}
 
 
 def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:

@@ -95,14 +95,8 @@ class TableTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        return [
-            "evaluate",
-            self.kind,
-            self.name,
-            self.draws,
-            self.protocol,
-            digest([self.table.texts, self.table.values]),
-        ]
+        content = digest([self.table.texts, self.table.values])
+        return ["evaluate", self.kind, self.name, self.draws, self.protocol, content]
 
     @property
     def protocol(self) -> dict[str, Any]:

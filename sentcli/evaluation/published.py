@@ -151,8 +151,7 @@ def compare(
             "difference": mean - score,
             "within": None if interval is None else interval[0] <= score <= interval[1],
         }
-    source = system.source_of(tasks, kind)
-    return {"name": system.name, "title": system.title, "source": source, "tasks": tasks}
+    return {"name": system.name, "title": system.title, "source": system.source_of(tasks, kind), "tasks": tasks}
 
 
 def _further_seeds(values: list[float]) -> tuple[float, float]:

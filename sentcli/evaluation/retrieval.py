@@ -61,8 +61,7 @@ class SetFacts:
 @cache
 def known_sets() -> dict[str, SetFacts]:
     """Return the facts of all known sets by name, in the order of the papers."""
-    with (models_folder() / "retrieval.toml").open("rb") as handle:
-        tables: dict[str, dict[str, Any]] = tomllib.load(handle)
+    tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "retrieval.toml").read_text("utf-8"))
     sets = {}
     for name, table in tables.items():
         lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}

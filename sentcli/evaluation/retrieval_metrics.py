@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -65,27 +64,18 @@ def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
 
     ranks = cutoffs(top_k)
     findable = {query: hits for query, hits in run.items() if any(s > 0 for s in qrels[query].values())}
-    with _quiet():
-        parts = EvaluateRetrieval.evaluate(qrels, run, ranks, ignore_identical_ids=False)
-        reciprocal = EvaluateRetrieval.evaluate_custom(qrels, run, ranks, metric="mrr")
-        capped = EvaluateRetrieval.evaluate_custom(qrels, findable, ranks, metric="r_cap")
-    merged = {name: value for part in (*parts, reciprocal, capped) for name, value in part.items()}
-    return {_name(name): float(value) for name, value in merged.items()}
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep BEIR from logging, and remove the handler that it adds to the root logger for all libraries."""
+    # BEIR is kept from logging, and the handler that it adds to the root logger for all libraries is removed
     logging.getLogger("beir").setLevel(logging.WARNING)
     handlers = logging.root.handlers[:]
     try:
-        yield
+        parts = EvaluateRetrieval.evaluate(qrels, run, ranks, ignore_identical_ids=False)
+        reciprocal = EvaluateRetrieval.evaluate_custom(qrels, run, ranks, metric="mrr")
+        capped = EvaluateRetrieval.evaluate_custom(qrels, findable, ranks, metric="r_cap")
     finally:
         logging.root.handlers[:] = handlers
-
-
-def _name(beir: str) -> str:
-    return beir.lower().replace("p@", "precision@") if beir.startswith("P@") else beir.lower()
+    merged = {name: value for part in (*parts, reciprocal, capped) for name, value in part.items()}
+    names = {name: f"precision{name[1:]}" if name.startswith("P@") else name.lower() for name in merged}
+    return {names[name]: float(value) for name, value in merged.items()}
 
 
 def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:

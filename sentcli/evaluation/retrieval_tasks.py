@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -130,29 +130,23 @@ class SetSearch:
         k = RECALL_AT if by_index else self._count
         exact = TopK(queries, k, similarity=self.settings.similarity, device=device)
         documents: list[Vectors] = []
-        for vectors, block_truncated in self._vectors(model, prompts["document_prompt"], progress):
-            truncated += block_truncated
+        for block in self.data.blocks():
+            length = self.data.facts.document_length
+            encoded = model.encode(block, progress, prompt=prompts["document_prompt"], length=length)
+            _count_repeated(block, progress)
+            truncated += encoded.truncated(block)
+            vectors = encoded.of(block)
             exact.add(vectors)
             if by_index:
                 documents.append(vectors)
         if not by_index:
-            index = None if self.settings.index is None else "exact"
-            return DenseSearch(self._without_own(exact.best()), truncated, index=index)
-        return self._by_index(queries, np.concatenate(documents), exact.best(), truncated)
-
-    def _vectors(self, model: EvaluatedModel, prompt: str, progress: Progress) -> Iterator[tuple[Vectors, int]]:
-        """Yield the vectors of each block of documents ``[block, dim]``, and the number of texts that were cut."""
-        for texts in self.data.blocks():
-            encoded = model.encode(texts, progress, prompt=prompt, length=self.data.facts.document_length)
-            _count_repeated(texts, progress)
-            yield encoded.of(texts), encoded.truncated(texts)
-
-    def _by_index(self, queries: Vectors, documents: Vectors, exact: Neighbours, truncated: int) -> DenseSearch:
+            described = None if self.settings.index is None else "exact"
+            return DenseSearch(self._without_own(exact.best()), truncated, index=described)
         from sentcli.search.searcher import build
 
-        index = build(str(self.settings.index), documents, self.settings.similarity)
+        index = build(str(self.settings.index), np.concatenate(documents), self.settings.similarity)
         hits = index.search(queries, self._count)
-        return DenseSearch(self._without_own(hits), truncated, _overlap(hits, exact), index.described())
+        return DenseSearch(self._without_own(hits), truncated, _overlap(hits, exact.best()), index.described())
 
     def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
         """Search in one way."""
@@ -305,14 +299,12 @@ class Bench:
 
     def __init__(self, collections: Sequence[Collection], settings: SearchSettings) -> None:
         self.collections, self.settings = collections, settings
-        self.searches = {name: SetSearch(data, settings) for name, data in self._sets()}
+        self.searches: dict[str, SetSearch] = {}
         """The search of each set; a forum is named as ``cqadupstack/android``."""
-
-    def _sets(self) -> Iterator[tuple[str, RetrievalSet]]:
-        for collection in self.collections:
+        for collection in collections:
             several = bool(collection.facts.forums) and len(collection.members) > 1
             for name, data in collection.members.items():
-                yield (f"{collection.name}/{name}" if several else collection.name), data
+                self.searches[f"{collection.name}/{name}" if several else collection.name] = SetSearch(data, settings)
 
     def tasks(self, way: Way, model: EvaluatedModel | None, on_run: OnRun | None = None) -> list[RetrievalTask]:
         """Return the sets as tasks for a model, or for BM25, which needs none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 
@@ -108,9 +109,9 @@ IN_DOMAIN = ScoreKind(
     sampled="queries",
     average="",
 )
-BINARY = ScoreKind(
+_of_own_data = partial(ScoreKind, command="evaluate", average="plain", scale=100, digits=4)
+BINARY = _of_own_data(
     name="binary",
-    command="evaluate",
     title="0/1 pairs",
     metric="Average precision",
     columns={
@@ -122,13 +123,9 @@ BINARY = ScoreKind(
         "threshold": "its threshold",
     },
     sampled="pairs",
-    average="plain",
-    scale=100,
-    digits=4,
 )
-PAIRS = ScoreKind(
+PAIRS = _of_own_data(
     name="pairs",
-    command="evaluate",
     title="Positives among all others",
     metric="MRR@10",
     columns={
@@ -138,24 +135,16 @@ PAIRS = ScoreKind(
         **{f"recall@{k}": f"recall@{k}" for k in (1, 5, 10)},
     },
     sampled="anchors",
-    average="plain",
-    scale=100,
-    digits=4,
 )
-TRIPLETS = ScoreKind(
+TRIPLETS = _of_own_data(
     name="triplets",
-    command="evaluate",
     title="Triplets",
     metric="Accuracy",
     columns={"items": "triplets", "negatives": "negatives", "accuracy": "accuracy", "margin": "mean margin"},
     sampled="triplets",
-    average="plain",
-    scale=100,
-    digits=4,
 )
-LABELS = ScoreKind(
+LABELS = _of_own_data(
     name="labels",
-    command="evaluate",
     title="Labelled texts",
     metric="Accuracy",
     columns={
@@ -166,9 +155,6 @@ LABELS = ScoreKind(
         "dev_accuracy": "dev accuracy",
     },
     sampled="texts",
-    average="plain",
-    scale=100,
-    digits=4,
 )
 KINDS = {
     kind.name: kind

@@ -98,8 +98,7 @@ def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, strea
     require_finite(predicted + gold)
     first, second = _Ranks(predicted), _Ranks(gold)
     samples = drawn_counts(len(gold), draws, stream)
-    correlations = [_correlation(counts, first(counts), second(counts)) for counts in samples]
-    return 100 * np.concatenate(correlations)
+    return 100 * np.concatenate([_correlation(counts, first(counts), second(counts)) for counts in samples])
 
 
 def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:

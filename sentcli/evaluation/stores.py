@@ -156,7 +156,10 @@ class VectorStore:
         prompt = encoder.prompt_text(prompt=prompt)
         vectors = np.empty((len(texts), encoder.dimension), np.float32)
         beyond = np.zeros(len(texts), np.int64)
-        hashes = _hashes(texts, prompt)
+        # the prompt is the key of the hashes and not joined with the texts, since some models do not pool it
+        key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest() if prompt else b""
+        encodings = (text.encode("utf-8", "surrogatepass") for text in texts)
+        hashes = [hashlib.blake2b(text, digest_size=16, key=key).digest() for text in encodings]
         file = _VectorFile(cache_folder(VECTORS) / f"{self.key[:32]}.db", self.limit)
         is_cached = np.zeros(len(texts), bool) if self.fresh else file.read(hashes, vectors, beyond)
         if progress is not None and is_cached.any():
@@ -172,12 +175,6 @@ class VectorStore:
                 file.write([hashes[row] for row in rows], encoded)
         file.close()
         return Encoded(vectors, beyond, tokens)
-
-
-def _hashes(texts: Sequence[str], prompt: str) -> list[bytes]:
-    """Return a hash of each text; the prompt is its key and not joined with it, since some models do not pool it."""
-    key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest() if prompt else b""
-    return [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest() for text in texts]
 
 
 def size_limit() -> int:
@@ -224,21 +221,18 @@ class _VectorFile:
         """Fill the rows of cached vectors, and return which rows these are ``[n]``."""
         is_cached = np.zeros(len(hashes), bool)
         row_of_hash = {text_hash: row for row, text_hash in enumerate(hashes)}
-        for text_hash, blob, tokens_beyond in self._select(hashes):
-            vector = np.frombuffer(blob, np.float32)
-            if len(vector) == vectors.shape[1]:
-                row = row_of_hash[text_hash]
-                vectors[row], beyond[row], is_cached[row] = vector, tokens_beyond, True
-        return is_cached
-
-    def _select(self, hashes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
+        if self.connection is None:
+            return is_cached
         with self._close_on_error():
             for start in range(0, len(hashes), LOOKED_UP):
                 block = hashes[start : start + LOOKED_UP]
-                if self.connection is not None:
-                    marks = ",".join("?" * len(block))
-                    query = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({marks})"
-                    yield from self.connection.execute(query, block)
+                query = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({','.join('?' * len(block))})"
+                for text_hash, blob, tokens_beyond in self.connection.execute(query, block):
+                    vector = np.frombuffer(blob, np.float32)
+                    if len(vector) == vectors.shape[1]:
+                        row = row_of_hash[text_hash]
+                        vectors[row], beyond[row], is_cached[row] = vector, tokens_beyond, True
+        return is_cached
 
     def write(self, hashes: Sequence[bytes], encoded: Encoded) -> None:
         """Write vectors, after deleting the oldest files to make room; nothing happens if there is not enough room."""

@@ -38,11 +38,7 @@ SUBSETS = {
 }
 SPLITS = {
     "STSBenchmark": {"train": "sts-train.csv", "dev": "sts-dev.csv", "test": "sts-test.csv"},
-    "SICKRelatedness": {
-        "train": "SICK_train.txt",
-        "dev": "SICK_trial.txt",
-        "test": "SICK_test_annotated.txt",
-    },
+    "SICKRelatedness": {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"},
 }
 STSB_TRAIN = Path("STS") / "STSBenchmark" / SPLITS["STSBenchmark"]["train"]
 """The path in a SentEval ``downstream`` folder."""
@@ -241,7 +237,10 @@ def correlations(
     sizes = [len(values) for _, _, values in subsets]
     headline = AGGREGATIONS[aggregation].metric
     parts = [(predicted, gold)] if aggregation == "all" else [(values, scores) for _, values, scores in subsets]
-    sampled = {headline: _draws(parts, draws, sizes if aggregation == "wmean" else None)} if draws else {}
+    sampled = {}
+    if draws:
+        by_part = [significance.spearman_draws(*part, draws, stream=i) for i, part in enumerate(parts)]
+        sampled[headline] = np.average(by_part, axis=0, weights=sizes if aggregation == "wmean" else None)
     return TaskScore(
         task=task,
         kind=SIMILARITY.name,
@@ -256,14 +255,6 @@ def correlations(
         intervals={metric: significance.interval(values) for metric, values in sampled.items()},
         draws=sampled,
     )
-
-
-def _draws(parts: Sequence[tuple[Floats, Floats]], draws: int, weights: Sequence[int] | None) -> Floats:
-    """Return the correlations of samples of each part, averaged over the parts ``[draws]``."""
-    by_part = [
-        significance.spearman_draws(predicted, gold, draws, stream=i) for i, (predicted, gold) in enumerate(parts)
-    ]
-    return np.average(by_part, axis=0, weights=weights)
 
 
 @dataclass(frozen=True)

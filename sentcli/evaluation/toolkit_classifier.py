@@ -123,7 +123,8 @@ class _Together:
             for _ in range(self.settings.epoch_size):
                 self._epoch()
             epochs += self.settings.epoch_size
-            right, weights, going_before = self._right(), self._split_weights(), int(going.sum())
+            right, going_before = self._right(), int(going.sum())
+            weights = self.weight.view(len(self.weight), self.runs, self.classes, -1).transpose(2, 3).numpy().copy()
             for place, fold in enumerate(self.active.tolist()):
                 better = going[fold] & (right[place] > best[fold])
                 best[fold][better] = right[place][better]
@@ -161,11 +162,6 @@ class _Together:
             guess = scores.view(self.runs, self.classes, len(dev)).argmax(dim=1)
             right.append((guess == self.one_hot[dev].argmax(dim=1)).sum(dim=1))
         return torch.stack(right).numpy()
-
-    def _split_weights(self) -> Floats:
-        """Return a copy of the weights ``[active folds, penalties, dim + 1, classes]``."""
-        by_penalty = self.weight.view(len(self.weight), self.runs, self.classes, -1)
-        return by_penalty.transpose(2, 3).numpy().copy()
 
     def _remove_stopped(self, going: npt.NDArray[np.bool_]) -> None:
         """Remove the folds whose classifiers have all stopped."""

@@ -80,47 +80,34 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
         finished: is called with the number of classifiers that have been trained since the last call.
     """
     x, y = features(task, vectors), labels(task)
-    tested = (
-        _nested(trainer, task, x["all"], y["all"], finished)
-        if task.kind == "folds"
-        else _split(trainer, task, x, y, finished)
-    )
-    metrics = {"accuracy": tested.accuracy, "dev_accuracy": tested.dev_accuracy}
+    train, test, run = ("all", "all", _nested) if task.kind == "folds" else ("train", "test", _split)
+    accuracy, dev_accuracy, penalties, predicted = run(trainer, task, x, y, finished)
+    metrics = {"accuracy": accuracy, "dev_accuracy": dev_accuracy}
+    correct = predicted == y[test]
     if task.f1:
         from sklearn.metrics import f1_score
 
-        metrics["f1"] = 100 * float(f1_score(y["test"], tested.predicted))
+        metrics["f1"] = 100 * float(f1_score(y["test"], predicted))
     return TaskScore(
         task=task.name,
         kind=TRANSFER.name,
         metrics=metrics,
         headline=("accuracy",),
         facts={
-            "penalties": tested.penalties,
-            "train": tested.train,
-            "test": len(tested.correct),
+            "penalties": penalties,
+            "train": len(y[train]),
+            "test": len(correct),
             "truncated": vectors.truncated(task.texts),
         },
-        intervals={"accuracy": significance.accuracy_interval(tested.correct)},
-        correct=tested.correct,
+        intervals={"accuracy": significance.accuracy_interval(correct)},
+        correct=correct,
     )
 
 
-@dataclass(frozen=True)
-class _Tested:
-    """The results of classifiers on test examples; accuracies are times 100."""
-
-    accuracy: float
-    dev_accuracy: float
-    """The accuracy by which the penalties were chosen."""
-    penalties: list[float]
-    """The chosen penalty of each outer fold: the weight of L2, or scikit-learn's C, which is stronger if smaller."""
-    train: int
-    """The number of training examples."""
-    predicted: Rows
-    """The predicted classes of the test examples, in the toolkit's order."""
-    correct: npt.NDArray[np.bool_]
-    """Whether each prediction is right."""
+_Tested = tuple[float, float, list[float], Rows]
+"""The results of classifiers: their accuracy on the test examples and that by which the penalties were chosen, both
+times 100; the chosen penalty of each outer fold, the weight of L2 or scikit-learn's C, which is stronger if smaller;
+and the predicted classes of the test examples, in the toolkit's order."""
 
 
 def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step) -> _Tested:
@@ -140,11 +127,11 @@ def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, 
         grid = trainer.train(Grid(*both, task.classes, [fold], [penalties]), finished)
         chosen, dev_accuracy = best(grid.accuracy)
         predicted = grid.predict(0, chosen, x["test"])
-    correct = predicted == test
-    return _Tested(100 * float(correct.mean()), dev_accuracy, [penalties[chosen]], len(train), predicted, correct)
+    return 100 * float((predicted == test).mean()), dev_accuracy, [penalties[chosen]], predicted
 
 
-def _nested(trainer: Trainer, task: Examples, x: Floats, y: Rows, finished: Step) -> _Tested:
+def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[str, Rows], finished: Step) -> _Tested:
+    x, y = xs["all"], ys["all"]
     penalties = trainer.penalties(task)
     outer = split(y, trainer.folds)
     inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in split(y[rows], trainer.folds)]
@@ -159,7 +146,7 @@ def _nested(trainer: Trainer, task: Examples, x: Floats, y: Rows, finished: Step
     correct = predicted == y
     accuracy = float(np.mean([100 * correct[test].mean() for _, test in outer]))
     dev_accuracy = float(np.mean([accuracy for _, accuracy in choices]))
-    return _Tested(accuracy, dev_accuracy, chosen, len(y), predicted, correct)
+    return accuracy, dev_accuracy, chosen, predicted
 
 
 def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:

@@ -181,23 +181,19 @@ class WhiteningLayers(nn.Module):
         """Whiten ``[N, d]``."""
         settings, width = self.settings, rows.shape[-1]
         if settings.kind in ("zca", "pca"):
-            return self._whiten_all(rows)
+            keep, mean = settings.statistics_momentum, rows.mean(dim=0)
+            centred = rows - mean
+            mean = keep * self.running_mean + (1 - keep) * mean
+            covariance = keep * self.running_covariance + (1 - keep) * (centred.T @ centred / len(rows))
+            self.running_mean, self.running_covariance = mean.detach(), covariance.detach()
+            matrix = (zca if settings.kind == "zca" else pca)(covariance, settings.eps, detach=settings.detach)
+            return (rows - mean) @ matrix
         order = self.permutation(width).to(rows.device)
         return shuffled_group_whitening(rows, settings.groups(width), order, settings.eps, detach=settings.detach)
 
     def permutation(self, width: int) -> Tensor:
         """Return the order of the columns for one chunk, the same in all processes."""
         return same(torch.randperm(width)) if self.settings.kind == "shuffled-group" else torch.arange(width)
-
-    def _whiten_all(self, rows: Tensor) -> Tensor:
-        settings, keep = self.settings, self.settings.statistics_momentum
-        mean = rows.mean(dim=0)
-        centred = rows - mean
-        mean = keep * self.running_mean + (1 - keep) * mean
-        covariance = keep * self.running_covariance + (1 - keep) * (centred.T @ centred / len(rows))
-        self.running_mean, self.running_covariance = mean.detach(), covariance.detach()
-        matrix = (zca if settings.kind == "zca" else pca)(covariance, settings.eps, detach=settings.detach)
-        return (rows - mean) @ matrix
 
 
 HEADS: dict[str, type[Head]] = {

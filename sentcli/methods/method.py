@@ -62,11 +62,8 @@ class Method:
         if self.fit is not None:
             return {"fit": self.fit}
         parts = {"head": self.head, "views": self.views, "cnn": self.cnn, "twin": self.twin}
-        return {
-            **self.objectives,
-            **{name: part for name, part in parts.items() if part is not None},
-            "settings": self.settings,
-        }
+        chosen = {name: part for name, part in parts.items() if part is not None}
+        return {**self.objectives, **chosen, "settings": self.settings}
 
     def with_section(self, name: str, value: Any) -> Method:
         """Return the method with one section replaced."""

@@ -107,8 +107,7 @@ class WhiteningFit(Bounded):
             raise InputError(
                 f"whitening {width} dimensions needs more than {width} different sentences, not {len(set(sentences))}"
             )
-        vectors = encoder.encode(sentences)
-        matrix, bias = whitening_transform(vectors, self.dimensions)
+        matrix, bias = whitening_transform(encoder.encode(sentences), self.dimensions)
         return encoder.with_dense(matrix, bias)
 
 

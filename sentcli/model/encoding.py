@@ -118,7 +118,11 @@ class LoadedModel:
         beyond = np.zeros(len(texts), np.int64)
         total = 0
         order = batching.longest_first(np.fromiter(map(len, texts), np.int64, len(texts)))
-        for rows, tokens in self._tokenized([texts[i] for i in order], prompt, pieces=on_long == "chunk-mean"):
+        ordered = [texts[i] for i in order]
+        chunks = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
+        pieced = on_long == "chunk-mean"
+        ahead = batching.one_ahead(lambda rows: self.tokenizer(ordered[rows], prompt, pieces=pieced), chunks)
+        for rows, tokens in zip(chunks, ahead, strict=True):
             beyond[order[rows]] = tokens.beyond
             if on_long == "error" and tokens.truncated:
                 number = int(order[rows][np.flatnonzero(tokens.beyond)].min())
@@ -138,12 +142,6 @@ class LoadedModel:
                 f"{self.backend.precision}"
             )
         return Encoded(vectors, beyond, total)
-
-    def _tokenized(self, texts: list[str], prefix: str, *, pieces: bool) -> Iterator[tuple[slice, Tokens]]:
-        """Tokenise chunk by chunk, one chunk ahead of the caller, and yield the rows and the tokens of each."""
-        chunks = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
-        tokens = batching.one_ahead(lambda rows: self.tokenizer(texts[rows], prefix, pieces=pieces), chunks)
-        yield from zip(chunks, tokens, strict=True)
 
     def _joined(self, pieces: Vectors, tokens: Tokens) -> Vectors:
         """Return the mean of each text's pieces, weighted by their numbers of tokens without special tokens."""
@@ -171,7 +169,8 @@ class LoadedModel:
         if self.backend.streams == 1:
             yield from ((batch, run(batch)) for batch in batches)
             return
-        pool = _threads_of(self.backend)
+        # the threads live as long as the backend
+        pool = _pools.setdefault(self.backend, ThreadPoolExecutor(self.backend.streams, thread_name_prefix="encode"))
         ahead = [(batch, pool.submit(run, batch)) for batch in batches]
         try:
             for batch, future in ahead:
@@ -184,8 +183,3 @@ class LoadedModel:
 _pools: WeakKeyDictionary[Backend, ThreadPoolExecutor] = WeakKeyDictionary()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)  # a child has none of the threads
-
-
-def _threads_of(backend: Backend) -> ThreadPoolExecutor:
-    """Return the threads that run batches, which live as long as the backend."""
-    return _pools.setdefault(backend, ThreadPoolExecutor(backend.streams, thread_name_prefix="encode"))

@@ -34,11 +34,7 @@ class FirstTokenForward:
         first = hidden[:, :1]
         query, key, value = (
             project(states).unflatten(-1, (-1, self_attn.attention_head_size)).transpose(1, 2)
-            for project, states in (
-                (self_attn.query, first),
-                (self_attn.key, hidden),
-                (self_attn.value, hidden),
-            )
+            for project, states in ((self_attn.query, first), (self_attn.key, hidden), (self_attn.value, hidden))
         )
         mask = attention_mask if attention_mask is None or attention_mask.shape[2] == 1 else attention_mask[:, :, :1]
         dropout = self_attn.dropout.p if self_attn.training else 0.0

@@ -61,9 +61,6 @@ class OnnxBackend:
         self.streams = usable_cores() if device == "cpu" else 1
         self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         self.inputs = [argument.name for argument in self.session.get_inputs()]
-        self._check(folder)
-
-    def _check(self, folder: Path) -> None:
         outputs = self.session.get_outputs()
         unknown = {"input_ids", "attention_mask"} ^ {*self.inputs} - {"token_type_ids"}
         if unknown or [output.name for output in outputs] != ["sentence_embedding"]:

@@ -100,17 +100,14 @@ class OpenVinoBackend:
             own.request = self.compiled.create_infer_request()
         vectors = self._infer(own.request, batch)
         if own.batches % CHECK_EVERY == 0:
-            self._check(self._infer(own.request, self._known))
+            away = np.linalg.norm(self._infer(own.request, self._known) - self._expected, axis=1)
+            if (away > TOLERANCES[self.precision] * np.linalg.norm(self._expected, axis=1)).any():
+                raise SentcliError(
+                    "openvino gave another vector for the same tokens than at first, so that none can be trusted: use "
+                    "--backend onnx or torch, and report it with 'sentcli doctor'"
+                )
         own.batches += 1
         return vectors
-
-    def _check(self, vectors: npt.NDArray[np.float32]) -> None:
-        away = np.linalg.norm(vectors - self._expected, axis=1)
-        if (away > TOLERANCES[self.precision] * np.linalg.norm(self._expected, axis=1)).any():
-            raise SentcliError(
-                "openvino gave another vector for the same tokens than at first, so that none can be trusted: use "
-                "--backend onnx or torch, and report it with 'sentcli doctor'"
-            )
 
     def _infer(self, request: Any, batch: Batch) -> npt.NDArray[np.float32]:
         try:

@@ -22,6 +22,7 @@ MIN_LENGTH = 3
 class ModelOptions:
     """How the folder of a model is read."""
 
+    # their help stands in the types, because verbs read the docstring of the class below, which inherits them
     pooling: Annotated[
         str | None,
         Doc(
@@ -39,21 +40,20 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class LoadOptions(ModelOptions):
-    """How the folder of a model is read, and what runs it."""
+    """How the folder of a model is read, and what runs it.
 
-    backend: Annotated[
-        Backend,
-        Doc("What runs the model: auto takes the fastest that gives the same vectors and says which."),
-    ] = "auto"
-    precision: Annotated[
-        Precision,
-        Doc(
-            "auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware "
-            "computes in them."
-        ),
-    ] = "auto"
-    device: Annotated[str, Doc("auto, cpu, cuda, cuda:1, mps.")] = "auto"
-    allow_cpu_fallback: Annotated[bool, Doc("Take the CPU if --device is not there, instead of an error.")] = False
+    Attributes:
+        backend: What runs the model: auto takes the fastest that gives the same vectors and says which.
+        precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware
+            computes in them.
+        device: auto, cpu, cuda, cuda:1, mps.
+        allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
+    """
+
+    backend: Backend = "auto"
+    precision: Precision = "auto"
+    device: str = "auto"
+    allow_cpu_fallback: bool = False
 
     def __post_init__(self) -> None:
         one_of("backend", self.backend, get_args(Backend))

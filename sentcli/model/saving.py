@@ -52,15 +52,9 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
         (folder / path).mkdir()
         part.write(folder / path, width, built)
     write_json(folder / "modules.json", entries)
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": spec.max_length, "do_lower_case": spec.lowercase},
-    )
-    versions = {
-        "sentence_transformers": "2.2.0",
-        "transformers": version("transformers"),
-        "pytorch": version("torch"),
-    }
+    text_settings = {"max_seq_length": spec.max_length, "do_lower_case": spec.lowercase}
+    write_json(folder / "sentence_bert_config.json", text_settings)
+    versions = {"sentence_transformers": "2.2.0", "transformers": version("transformers"), "pytorch": version("torch")}
     write_json(
         folder / "config_sentence_transformers.json",
         {"__version__": versions, "prompts": spec.prompts, "default_prompt_name": spec.default_prompt},

@@ -140,14 +140,7 @@ def load_tokenizer(folder: Path) -> Any:
     """Load the transformers tokenizer of a folder."""
     from transformers import AutoTokenizer
 
-    names = (
-        "tokenizer.json",
-        "vocab.txt",
-        "vocab.json",
-        "spiece.model",
-        "sentencepiece.bpe.model",
-        "tokenizer.model",
-    )
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
     if not any((folder / name).exists() for name in names):
         raise InputError(f"{folder} holds no tokenizer: looked for {', '.join(names)}")
     try:

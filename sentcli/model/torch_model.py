@@ -119,7 +119,16 @@ def build(
     state = None if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
     backbone = load_backbone(spec.folder, state, notice)
     state = state or {}
-    modules = [_build_module(m, width, spec, state) for m, width in zip(spec.modules, spec.widths, strict=True)]
+    modules = []
+    for part, width in zip(spec.modules, spec.widths, strict=True):
+        module = BuiltModule(part, width, spec.layers)
+        weights = part.stored_weights(spec.folder, state)
+        if weights is not None:
+            try:
+                module.load_state_dict(weights)
+            except RuntimeError as error:
+                raise InputError(f"{part.folder or spec.folder}: the weights do not fit: {one_line(error)}") from error
+        modules.append(module)
     return TorchEncoder(backbone, modules).float().eval()
 
 
@@ -149,9 +158,8 @@ def load_backbone(
     try:
         if state is None:
             return model_class(config)
-        state = {
-            key: value for key, value in state.items() if not key.startswith("mlp.")
-        }  # SimCSE's head, see cls-head
+        # without SimCSE's head, see cls-head
+        state = {key: value for key, value in state.items() if not key.startswith("mlp.")}
         model, report = model_class.from_pretrained(
             None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32
         )
@@ -180,14 +188,3 @@ def _listed(keys: Collection[str]) -> str:
     first = ", ".join(sorted(keys)[:3])
     more = ", ..." if len(keys) > 3 else ""
     return f"{len(keys)} tensor{'s' * (len(keys) > 1)} ({first}{more}) {'are' if len(keys) > 1 else 'is'}"
-
-
-def _build_module(spec: ModuleSpec, width: int, encoder: EncoderSpec, state: dict[str, Tensor]) -> BuiltModule:
-    module = BuiltModule(spec, width, encoder.layers)
-    weights = spec.stored_weights(encoder.folder, state)
-    if weights is not None:
-        try:
-            module.load_state_dict(weights)
-        except RuntimeError as error:
-            raise InputError(f"{spec.folder or encoder.folder}: the weights do not fit: {one_line(error)}") from error
-    return module

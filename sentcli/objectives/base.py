@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -105,17 +105,15 @@ class Views:
             return self
         rows = self.matched.nonzero().squeeze(1)
         views = len(self.pooled)
-        return Views(
-            {name: ids.view(views, -1, ids.shape[1])[:, rows].flatten(0, 1) for name, ids in self.inputs.items()},
-            self.encoder,
-            self.second,
-            self.head,
-            self.projected[:, rows],
-            self.pooled[:, rows],
-            self.tokens[:, rows] if self.tokens.ndim > 1 else self.tokens,
-            {layer: weights[:, rows] for layer, weights in self.attentions.items()},
-            None if self.labels is None else self.labels[rows],
-            paired=self.paired,
+        return replace(
+            self,
+            inputs={n: ids.view(views, -1, ids.shape[1])[:, rows].flatten(0, 1) for n, ids in self.inputs.items()},
+            projected=self.projected[:, rows],
+            pooled=self.pooled[:, rows],
+            tokens=self.tokens[:, rows] if self.tokens.ndim > 1 else self.tokens,
+            attentions={layer: weights[:, rows] for layer, weights in self.attentions.items()},
+            labels=None if self.labels is None else self.labels[rows],
+            matched=None,
         )
 
 

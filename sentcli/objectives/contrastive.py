@@ -140,12 +140,7 @@ def multi_positive_info_nce(views: Tensor, temperature: float = 0.05, **options:
 
 
 def nt_xent(
-    first: Tensor,
-    second: Tensor,
-    temperature: float = 0.04,
-    *,
-    texts: Tensor | None = None,
-    cross_device: bool = False,
+    first: Tensor, second: Tensor, temperature: float = 0.04, *, texts: Tensor | None = None, cross_device: bool = False
 ) -> Tensor:
     """InfoNCE in which every row of both views is an anchor: 1 positive, 2B - 2 negatives from both views.
 

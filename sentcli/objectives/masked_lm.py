@@ -101,20 +101,15 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     hidden, words = hidden[chosen], labels[chosen]  # only the chosen positions, which are few
     size = max(1, SCORES // len(head.bias))
     parts = zip(torch.split(hidden, size), torch.split(words, size), strict=True)
-    losses = [_summed_loss(head, *part, backbone) for part in parts]
-    return torch.stack(losses).sum() / chosen.sum().clamp(min=1)
 
-
-def _summed_loss(head: LMHead, hidden: Tensor, words: Tensor, backbone: Any) -> Tensor:
-    """Return the summed cross-entropy of words ``[N]``; the backward pass computes their scores anew."""
-
-    def loss(hidden: Tensor) -> Tensor:
+    def loss(hidden: Tensor, words: Tensor) -> Tensor:
         return functional.cross_entropy(head(hidden, backbone), words, reduction="sum")
 
-    if not torch.is_grad_enabled():
-        return loss(hidden)
-    summed: Tensor = checkpoint(loss, hidden, use_reentrant=False, preserve_rng_state=False)
-    return summed
+    if torch.is_grad_enabled():  # the backward pass computes the scores of the words anew
+        losses = [checkpoint(loss, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]
+    else:
+        losses = [loss(*part) for part in parts]
+    return torch.stack(losses).sum() / chosen.sum().clamp(min=1)
 
 
 def chosen_states(

@@ -220,12 +220,9 @@ class _Maker:
 
     def _build(self, keep: Collection[str] = ()) -> None:
         """Make ``model.onnx``; with int8, the layers named in `keep` stay in fp32."""
-        if self.kind == "written":
-            self._write(keep)
-        else:
+        if self.kind != "written":
             self._trace(keep)
-
-    def _write(self, keep: Collection[str]) -> None:
+            return
         spec, module, token_types = self.model.spec, self.model.torch_module, self.model.tokenizer.has_type_ids
         recorded = graph.Graph(self.graph_precision, token_types=token_types, keep=keep, reduce_range=self.reduce_range)
         states = transformer.write(recorded, module.backbone, first_token_only=spec.modules[0].first_token_suffices)
@@ -348,7 +345,15 @@ class _Maker:
         Returns:
             The names of the layers in fp32, none if the export never agrees, and the last verification.
         """
-        order = self._by_sensitivity()
+        names = self.linear_names
+        self.say(f"measuring what quantising each of {len(names)} layers does")
+        step = max(len(self.texts) // SENSITIVITY_TEXTS, 1)
+        texts, expected = self.texts[::step], self.expected[::step]
+        loss = {}  # of the mean cosine, by quantising each layer alone
+        for name in names:
+            self._build([other for other in names if other != name])
+            loss[name] = 1 - verify.agreement(expected, verify.encode(self.opened(), texts))[2]
+        order = sorted(names, key=lambda name: -loss[name])
         count, verification = 1, worst
         while not verification.passed and count < len(order):
             self.say(f"{verification.complaint}: keeping {count} of {len(order)} layers in fp32")
@@ -356,18 +361,6 @@ class _Maker:
             verification = self._verify()
             kept, count = order[:count], 2 * count
         return (kept if verification.passed else []), verification
-
-    def _by_sensitivity(self) -> list[str]:
-        """Return the layers in the order of how much quantising each of them alone lowers the mean cosine."""
-        names = self.linear_names
-        self.say(f"measuring what quantising each of {len(names)} layers does")
-        step = max(len(self.texts) // SENSITIVITY_TEXTS, 1)
-        texts, expected = self.texts[::step], self.expected[::step]
-        loss = {}
-        for name in names:
-            self._build([other for other in names if other != name])
-            loss[name] = 1 - verify.agreement(expected, verify.encode(self.opened(), texts))[2]
-        return sorted(names, key=lambda name: -loss[name])
 
 
 def _seconds(model: LoadedModel, texts: list[str]) -> float:

@@ -103,9 +103,8 @@ def compare(
         sts_b: the scores on STS-B, as in `Verification`.
     """
     results = [encode(export, texts)]
-    if (
-        precision != "int8"
-    ):  # its activations are quantised for each batch, so that padding changes the vectors a little
+    # the activations of int8 are quantised for each batch, so that padding changes the vectors a little
+    if precision != "int8":
         results.append(encode(export, texts, PADDED_TOKENS))
     differences, least, means = zip(*(agreement(expected, vectors) for vectors in results), strict=True)
     lowest, mean = min(least), min(means)

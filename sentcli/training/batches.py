@@ -100,14 +100,11 @@ class BatchMaker:
         numbers = range(number * self.accumulate, (number + 1) * self.accumulate)
         batches = [self.order.batch(i) for i in numbers]
         if self.group_by_length:
-            batches = self._by_length(batches)
+            # redistribute the rows of these batches by the length of their texts in characters, the shortest first
+            rows = sorted((row for batch in batches for row in batch), key=lambda row: len(self.corpus.sentences[row]))
+            ends = np.cumsum([len(batch) for batch in batches]).tolist()
+            batches = [rows[end - len(batch) : end] for end, batch in zip(ends, batches, strict=True)]
         return [self._make(i, rows) for i, rows in zip(numbers, batches, strict=True)]
-
-    def _by_length(self, batches: list[list[int]]) -> list[list[int]]:
-        """Redistribute the rows of these batches by the length of their texts in characters, the shortest first."""
-        rows = sorted((row for batch in batches for row in batch), key=lambda row: len(self.corpus.sentences[row]))
-        ends = np.cumsum([len(batch) for batch in batches])
-        return [rows[end - len(batch) : end] for end, batch in zip(ends.tolist(), batches, strict=True)]
 
     def _make(self, number: int, rows: list[int]) -> Batch:
         rng = np.random.default_rng([self.order.seed, VIEW_STREAM, number])

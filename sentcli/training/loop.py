@@ -190,8 +190,7 @@ class Gradients:
         self, batch: Inputs, scale: float, measure: bool
     ) -> tuple[Tensor, dict[str, Tensor], dict[str, float]]:
         """Encode all views, compute the losses, and backpropagate through everything at once."""
-        views = self.model.encode_views(*unpacked(batch))
-        loss, terms = self.model.losses(views)
+        loss, terms = self.model.losses(self.model.encode_views(*unpacked(batch)))
         shares = self._shares(terms, self.encoder) if measure else {}
         self._backward(loss, scale)
         return loss, terms, shares
@@ -222,8 +221,7 @@ class Gradients:
         assert gradient is not None
         for (encoder, rows, numbers), state in zip(parts, states, strict=True):
             set_random_states(state, self.device)
-            again = self.model.vectors(encoder, rows)
-            again.backward(gradient[numbers])  # type: ignore[no-untyped-call]
+            self.model.vectors(encoder, rows).backward(gradient[numbers])  # type: ignore[no-untyped-call]
         set_random_states(after, self.device)
         return loss, terms, shares
 

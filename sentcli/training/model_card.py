@@ -83,19 +83,14 @@ def _metadata(config: dict[str, Any], start: Path) -> str:
                 metric_value=dev.best,
             )
         ]
+    tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "sentcli", config["method"]["name"]]
     return ModelCardData(
         base_model=entry.source if entry is not None else None if Path(name).exists() else name,
         license=licence if licence is None or " " not in licence else "other",
         datasets=[entry["file"] for entry in config["data"]] or None,
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
-        tags=[
-            "sentence-transformers",
-            "feature-extraction",
-            "sentence-similarity",
-            "sentcli",
-            config["method"]["name"],
-        ],
+        tags=tags,
         model_name=f"{config['method']['name']} on {Path(name).name}" if results else None,
         eval_results=results,
     ).to_yaml()

@@ -172,18 +172,6 @@ class Judge:
             self.ends(run, step, score)
 
 
-def _scores_of(run: SweepRun) -> list[tuple[int, float]]:
-    """Return the steps of a run with their scores on the first dev set, as far as its metrics are there.
-
-    Raises:
-        DataError: for a damaged line.
-    """
-    path = run.request.output / METRICS
-    lines = parsed(path.read_bytes() if path.is_file() else b"", path)
-    scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
-    return [(step, score) for step, score in scores if isinstance(score, int | float)]
-
-
 class _Reporting:
     """The observer of a run that reports its scores to a `Judge`.
 
@@ -201,8 +189,16 @@ class _Reporting:
         self.had_before()
 
     def had_before(self) -> None:
-        """Report the scores in the metrics of the run."""
-        require_ray().get(self.judge.take.remote(self.run.name, _scores_of(self.run)))
+        """Report the scores on the first dev set, as far as the metrics of the run are there.
+
+        Raises:
+            DataError: for a damaged line.
+        """
+        path = self.run.request.output / METRICS
+        lines = parsed(path.read_bytes() if path.is_file() else b"", path)
+        scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
+        numbers = [(step, score) for step, score in scores if isinstance(score, int | float)]
+        require_ray().get(self.judge.take.remote(self.run.name, numbers))
 
     def step(self, info: StepInfo) -> None:
         """Do nothing."""

@@ -123,7 +123,7 @@ def read_classes(files: Sequence[str], *, fields: str | None = None, subset: Sub
     kept = [[pair for pair in of_file if pair[0].strip()] for of_file in pairs]
     paths = [(Path(name).name, open_source(name).path) for name in files]
     blank = sum(map(len, pairs)) - sum(map(len, kept))
-    corpus = _as_columns([pair for of_file in kept for pair in of_file], files, paths, [*map(len, kept)], blank, subset)
+    corpus = _as_columns(kept, files, paths, blank, subset)
     (classes,) = corpus.partners
     numbers = {label: float(number) for number, label in enumerate(sorted(set(classes)))}
     if len(numbers) < 2:
@@ -147,8 +147,8 @@ def read_anchors(
     Raises:
         DataError: if a negative equals its positive, or the files have different numbers of negatives.
     """
-    kept: list[tuple[str, ...]] = []
-    row_counts, paths, taken, blank, width = [], [], [], 0, 0
+    kept: list[list[tuple[str, ...]]] = []
+    paths, taken, blank, width = [], [], 0, 0
     for name in files:
         layout = layout_of([name], fields, kind)
         if layout is not None and layout.kind not in ("pairs", "triplets"):
@@ -161,17 +161,16 @@ def read_anchors(
         if len(table.texts) != width:
             message = f"{len(table.texts) - 2} columns of negatives, but {width - 2} in {files[0]}"
             raise DataError(name, f"{message}; the tables of one training need the same columns")
-        before = len(kept)
+        kept.append([])
         for number, texts in enumerate(zip(*table.texts, strict=True)):
             if not all(text.strip() for text in texts):
                 blank += 1
             elif texts[1] in texts[2:]:
                 raise table.error(number, f"{table.columns[texts.index(texts[1], 2)]} is equal to {table.columns[1]}")
             else:
-                kept.append(texts)
-        row_counts.append(len(kept) - before)
+                kept[-1].append(texts)
         paths.append((Path(name).name, open_source(name).path))
-    return replace(_as_columns(kept, files, paths, row_counts, blank, subset), taken=tuple(taken))
+    return replace(_as_columns(kept, files, paths, blank, subset), taken=tuple(taken))
 
 
 def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
@@ -182,34 +181,34 @@ def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Sub
         text_field: the column of a table that holds the texts.
         subset: which of the pairs are trained on.
     """
-    pairs: list[tuple[str, ...]] = []
-    row_counts, paths = [], []
+    pairs: list[list[tuple[str, ...]]] = []
+    paths = []
     for name in files:
-        source, before, last = open_source(name), len(pairs), ""
+        source, last = open_source(name), ""
+        pairs.append([])
         for row in rows(source, ReadOptions(text_field=text_field, on_null="empty")):
             text = row.text.strip() if row is not None else ""
             if last and text:
-                pairs.append((last, text))
+                pairs[-1].append((last, text))
             last = text
-        row_counts.append(len(pairs) - before)
         paths.append((Path(name).name, source.path))
-    return _as_columns(pairs, files, paths, row_counts, 0, subset)
+    return _as_columns(pairs, files, paths, 0, subset)
 
 
 def _as_columns(
-    rows: Sequence[tuple[str, ...]],
+    by_file: Sequence[Sequence[tuple[str, ...]]],
     files: Sequence[str],
     paths: list[tuple[str, Path]],
-    row_counts: list[int],
     blank: int,
     subset: Subset | None,
 ) -> TrainingSentences:
-    """Return the chosen rows as columns, with the facts of their files."""
+    """Return the chosen ones of the rows of each file as columns, with the facts of the files."""
+    rows = [row for of_file in by_file for row in of_file]
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(files)}")
     chosen = (subset or Subset()).rows(len(rows))
     anchors, *partners = (list(column) for column in zip(*(rows[i] for i in chosen), strict=True))
-    return TrainingSentences(anchors, file_facts(paths, row_counts, chosen), blank, tuple(partners))
+    return TrainingSentences(anchors, file_facts(paths, [*map(len, by_file)], chosen), blank, tuple(partners))
 
 
 def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:

@@ -139,17 +139,7 @@ def prepare(request: TrainRequest) -> Prepared:
         notes += _pooling_notes(request, method, encoder)
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
-    return Prepared(
-        request=request,
-        method=method,
-        encoder=encoder,
-        model=model,
-        tokenizer=tokenizer,
-        start_fingerprint=fingerprint,
-        inputs=inputs,
-        held_out_text=held_out_text,
-        notes=tuple(notes),
-    )
+    return Prepared(request, method, encoder, model, tokenizer, fingerprint, inputs, held_out_text, tuple(notes))
 
 
 def seed_everything(seed: int) -> None:
@@ -195,8 +185,7 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
     special = frozenset(tokenizer.all_special_ids)
     vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
-    length = method.settings.max_length
-    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension, length)
+    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension, method.settings.max_length)
     return TrainingModel(method, parts).to(encoder.backend.device)
 
 

@@ -132,9 +132,8 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     dev, request = prepared.inputs.dev, prepared.request
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
-    if (
-        request.resume and not request.overwrite and (request.output / WEIGHTS).exists()
-    ):  # refused by the folder if it is another run's
+    if request.resume and not request.overwrite and (request.output / WEIGHTS).exists():
+        # refused by the folder if it is another run's
         finished = _folder(prepared)
         assert finished.results is not None
         return _finished(prepared, finished, TrainResult.from_dict(finished.results))

@@ -159,7 +159,9 @@ class RunFolder:
         if resume and (self.path / RUN).exists():
             identity = _read(self.path / RUN)
             environment = identity.pop(ENVIRONMENT, {})
-            _refuse_difference(path, identity, self.identity)
+            if differences := _differences(identity, json.loads(json.dumps(self.identity))):
+                more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+                raise InputError(f"--resume: {path} holds another run: {'; '.join(differences[:SHOWN])}{more}")
             self._resume()
             differences = _differences(environment, {key: self.environment.get(key) for key in environment})
             if differences and self.checkpoint is not None:
@@ -334,13 +336,6 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, InputError) as error:
         message = f"{path} is missing or damaged, so --resume cannot go on; choose another -o, or --overwrite"
         raise InputError(message) from error
-
-
-def _refuse_difference(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Refuse to resume a run with another identity; the message says what differs."""
-    if differences := _differences(old, json.loads(json.dumps(new))):
-        more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
-        raise InputError(f"--resume: {path} holds another run: {'; '.join(differences[:SHOWN])}{more}")
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -159,7 +159,12 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
     for run in planned:
         gc.collect()  # the model of the previous run is part of a reference cycle
         try:
-            record = _run(run, results, observer)
+            starts = partial(observer.starts, run)
+            record, is_new = make_record(run, lambda key: agree(read_results(results).get(key)), starts)
+            if is_new:
+                append_record(results, record)
+            else:
+                observer.skipped(run)
         except LockedError:
             outcome.elsewhere.append(run.name)
         except SentcliError as error:
@@ -170,16 +175,6 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
         else:
             outcome.records.append({**record, "run": run.name, "point": run.point})  # another sweep may have run it
     return outcome
-
-
-def _run(run: SweepRun, results: Path, observer: SweepObserver) -> dict[str, Any]:
-    """Return the record of a run from the file of results, or run it and add its record."""
-    record, is_new = make_record(run, lambda key: agree(read_results(results).get(key)), partial(observer.starts, run))
-    if is_new:
-        append_record(results, record)
-    else:
-        observer.skipped(run)
-    return record
 
 
 def make_record(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentcli.errors import InputError
-from sentcli.evaluation.transfer_tasks import Examples, load_tasks
+from sentcli.evaluation.transfer_tasks import load_tasks
 from sentcli.training.data import Subset, TrainingSentences
 from sentcli.training.pairs import read_pairs
 
@@ -43,15 +43,11 @@ def read_task_text(
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
     else:
         names = [part.strip() for part in name.split(",") if part.strip()]
-        texts = [text for task in load_tasks(Path(data[0]), names) for text in _sentences(task)]
+        parts = [task.splits.get("all") or task.splits["train"] for task in load_tasks(Path(data[0]), names)]
+        texts = [text for examples in parts for example in examples for text in example.texts]
     sentences = list(dict.fromkeys(text for text in texts if text.strip()))
     if name != PAIRS:
         sentences.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
     chosen = [sentences[row] for row in (subset or Subset()).rows(len(sentences))]
     whole = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
     return TrainingSentences(chosen, ({"file": f"text of {name}", "sha256": whole, "sentences": len(chosen)},), 0)
-
-
-def _sentences(task: Examples) -> list[str]:
-    examples = task.splits.get("all") or task.splits["train"]
-    return [text for example in examples for text in example.texts]
