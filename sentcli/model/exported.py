@@ -130,6 +130,6 @@ def tokenizer_digest(folder: Path) -> str:
     """Return the SHA-256 of the tokenizer files of a folder, separated by spaces."""
     names = (
         *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json"),
-        *("special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model"),
+        *("special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model"),
     )
     return " ".join(file_digest(folder / name) for name in names if (folder / name).exists())
