@@ -75,7 +75,7 @@ def test_doctor(run):
     done = run("doctor", "--json", "-", check=0)
     results = json.loads(done.stdout)["results"]
     assert results["versions"]["sentcli"] == __version__
-    extras = {"cluster", "cpu", "gpu", "openvino", "minilm", "maps", "milvus", "remote", "track", "trees", "dev"}
+    extras = {"cluster", "cpu", "gpu", "openvino", "minilm", "milvus", "remote", "track", "trees", "dev"}
     assert extras == set(results["extras"])
     assert "cpu" in results["devices"]
     assert "Models by short name" in done.stderr
