@@ -71,7 +71,7 @@ READERS = [
         ("onnx/export.json", "onnx/config.json", "onnx/modules.json", "onnx/1_Pooling/config.json",
          "onnx/sentence_bert_config.json", "onnx/config_sentence_transformers.json", "onnx/tokenizer.json"),
     ),
-    Reader("encode two.txt -m onnx -o out.npy", ("onnx/model.onnx",), forked=True),
+    Reader("encode two.txt -m onnx -o out.npy", ("onnx/model.onnx",), forked=True, most=15),
     Reader(
         "encode --check vectors", ("vectors/manifest.json", "vectors/vectors-00000.npy", "vectors/rows-00000.parquet")
     ),
@@ -91,7 +91,7 @@ READERS = [
     ),
     Reader(
         "retrieve --corpus vectors -m bert --backend torch --query cat --index hnsw",
-        ("vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",), forked=True,
+        ("vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",), forked=True, most=15,
     ),
     Reader("retrieve --corpus one.parquet -m bert --backend torch --query cat", ("one.parquet",)),
     Reader("retrieve --corpus one.safetensors -m bert --backend torch --query cat", ("one.safetensors",)),
