@@ -208,6 +208,7 @@ def test_the_check_finds_what_does_not_exist(line):
         check_command_line(line)
 
 
+@pytest.mark.slow
 def test_the_question_of_the_first_page_finds_how_to_resume(invoke, minilm, tmp_path):
     subprocess.run([sys.executable, ROOT / "demo" / "prepare.py", tmp_path], check=True, capture_output=True)
     page = (ROOT / "docs" / "start" / "search.md").read_text("utf-8")

@@ -75,6 +75,7 @@ def test_all_that_decides_vectors_reaches_the_workers(two_nodes, encode, source,
     assert contents(tmp_path / "one") == contents(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_directory_is_replaced_when_the_workers_are_done(two_nodes, encode, source, tmp_path):
     out, other = tmp_path / "out", tmp_path / "other.txt"
     other.write_text("".join(f"the old cat {i}\n" for i in range(70)))

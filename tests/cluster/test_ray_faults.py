@@ -99,6 +99,7 @@ def processes_of_ray():
     return {number for number, line in lines.items() if b"sentcli-ray-" in line}
 
 
+@pytest.mark.slow
 def test_killed_workers_cost_their_shards(two_nodes, encode, many, plain, tmp_path):
     out = tmp_path / "out"
     with killing(out, "vectors-00005.npy", "vectors-00017.npy"):

@@ -133,6 +133,7 @@ def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
     assert message_of(again).count("finished before") == len(lines["out"])
 
 
+@pytest.mark.slow
 def test_a_damaged_log_is_named_where_its_scores_are_compared(train, tmp_path):
     rows = "the cat,the dog,0.9\nthe house,a river,0.1\nthe man,the woman,0.8\nred bird,small tree,0.2\n" * 3
     (tmp_path / "dev.csv").write_text(f"sentence1,sentence2,score\n{rows}")

@@ -159,6 +159,7 @@ def test_dev_score_of_minilm_cls(minilm, data):
     assert result["STSBenchmark"].value == pytest.approx(79.73, abs=0.03)
 
 
+@pytest.mark.slow
 def test_sts_benchmark_equals_sentence_transformers_evaluator(minilm, data):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator

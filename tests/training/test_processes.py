@@ -159,6 +159,7 @@ def test_what_fails_in_one_process_ends_the_other(tmp_path, tiny_bert, text):
     assert "".join(said).count("error:") == 1 and "step 1: the loss is nan" in "".join(said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
 def test_the_documented_launchers(tmp_path, tiny_bert, text, launcher):
     binary = Path(sys.executable).parent / launcher

@@ -87,6 +87,7 @@ def test_a_grid_runs_every_point_once_and_never_again(invoke, tiny_bert, text, t
     assert "settings.max_length is 8 and was 32" in " ".join(other.stderr.split())
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_goes_on(invoke, tiny_bert, text, tmp_path, grid, monkeypatch):
     from sentcli.training import run as runs
 
