@@ -119,7 +119,7 @@ def _annotation(argument: Argument) -> Any:
         return Annotated[argument.type, typer.Argument(**settings)]
     if flag.lists is not None:
         settings |= {"callback": _list_callback(flag.lists), "is_eager": True}
-    name = flag.name or f"--{argument.name.replace('_', '-')}"
+    name = argument.long
     if bool in alternatives(argument.type) and argument.default is not False:
         name = f"{name}/--no-{name[2:]}"
     return Annotated[argument.type, typer.Option(name, *([flag.short] if flag.short else []), **settings)]

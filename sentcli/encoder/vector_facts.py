@@ -72,8 +72,8 @@ class VectorFacts:
 
     def made_smaller(self) -> dict[str, Any]:
         """Return how the vectors were made smaller, for protocols; nothing if they were not."""
-        smaller = {"output_dtype": self.output_dtype, "truncate_dim": self.truncate_dim}
-        return smaller if smaller != {"output_dtype": "float32", "truncate_dim": None} else {}
+        smaller = Smaller(self.output_dtype, self.truncate_dim)
+        return smaller.described() if smaller != Smaller() else {}
 
     def differences(self, other: VectorFacts) -> list[str]:
         """Return what keeps vectors of other facts from being put beside these; the name of a model may differ."""

@@ -37,10 +37,14 @@ class Argument:
     """The parameter of the function whose dataclass has this argument as a field."""
 
     @property
+    def long(self) -> str:
+        """The long name on the command line, such as ``--top-k``."""
+        return self.flag.name or f"--{self.name.replace('_', '-')}"
+
+    @property
     def option(self) -> str:
-        """The name on the command line: ``--top-k``, ``-m``, or that of an argument without one."""
-        long = f"--{(self.flag.name or self.name).strip('-').replace('_', '-')}"
-        return self.name.upper() if self.flag.positional else "-m" if self.flag.short == "-m" else long
+        """The name that messages use: ``--top-k``, ``-m``, or that of an argument without one."""
+        return self.name.upper() if self.flag.positional else "-m" if self.flag.short == "-m" else self.long
 
     @property
     def reads_files(self) -> bool:

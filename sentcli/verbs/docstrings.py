@@ -40,11 +40,7 @@ def in_python(
     start = next((start for start in starts if line.startswith(start)), "")
     if not start or {"|", "<", ">"} & set(line.split()):
         return None
-    of_flag = {
-        flag: a
-        for a in arguments
-        for flag in (f"--{(a.flag.name or '--' + a.name).strip('-').replace('_', '-')}", a.flag.short)
-    }
+    of_flag = {flag: a for a in arguments for flag in (a.long, a.flag.short)}
     at_place = next((argument for argument in arguments if argument.flag.positional), None)
     words, values = shlex.split(line[len(start) :]), dict[str, Any]()
     while words:
