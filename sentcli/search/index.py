@@ -20,7 +20,7 @@ from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import Vectors, require_faiss
 from sentcli.search.options import Similarity
-from sentcli.search.searcher import TARGET, sample, tune
+from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
 
 FILE_BYTES = 2**32

@@ -70,7 +70,7 @@ class Chosen(BaseModel, extra="allow"):
 
 
 class Measured(BaseModel, extra="allow"):
-    """What is read of the result of `searcher.tune`."""
+    """What is read of the result of `recall.tune`."""
 
     chosen: Chosen
     k: Annotated[int, Ge(1)] = 10
@@ -104,7 +104,7 @@ class IndexManifest(FaissRecipe):
     efforts: dict[str, Annotated[int, Ge(1), Le(2**31 - 1)]] = field(default_factory=dict)
     """The search parameters."""
     recall: Annotated[dict[str, Any], AfterValidator(_measured)] | None = None
-    """The result of `searcher.tune`, with ``measured_rows``."""
+    """The result of `recall.tune`, with ``measured_rows``."""
     faiss: str = ""
     """The version of faiss that wrote the files."""
     format: Literal[1] = 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.search import ann, exact, index, searcher
+from sentcli.search import ann, exact, index, recall
 from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks
 from sentcli.search.index import IndexManifest, IndexRequest
@@ -98,7 +98,7 @@ def test_queries_of_ones_own_are_measured(directory):
 def test_equal_rows_count_as_each_other():
     same = np.ones((300, 8), np.float32)
     found = build("hnsw", same)
-    curve = searcher.tune(found, searcher.sample(Blocks([same]), "cosine"))
+    curve = recall.tune(found, recall.sample(Blocks([same]), "cosine"))
     assert curve["chosen"]["recall"] == 1.0
 
 
@@ -106,11 +106,11 @@ def test_equal_rows_count_as_each_other():
 def test_the_recall_of_exact_search_is_one_whatever_the_lengths(length):
     vectors = clustered(2000, 16) * np.float32(length)
     found = build("Flat", vectors, "dot")
-    assert searcher.tune(found, searcher.sample(Blocks([vectors]), "dot"))["chosen"]["recall"] == 1.0
+    assert recall.tune(found, recall.sample(Blocks([vectors]), "dot"))["chosen"]["recall"] == 1.0
 
 
 def test_effort_rises_until_the_recall_is_reached_however_slow(directory, monkeypatch):
-    monkeypatch.setattr(searcher, "time", Slow())
+    monkeypatch.setattr(recall, "time", Slow())
     manifest, _ = make(directory, "ivf", target=0.99)
     assert manifest.recall["chosen"]["recall"] >= 0.99
     assert len(manifest.recall["points"]) > 1
