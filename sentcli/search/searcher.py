@@ -176,13 +176,16 @@ class SmallerSearch:
         return Neighbours(np.concatenate(positions), np.concatenate(scores))
 
 
-def build(kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine") -> Searcher:
+def build(
+    kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine", device: str = "cpu"
+) -> Searcher:
     """Return a search over vectors ``[n, dim]`` with an index in memory, tuned on a sample of them.
 
     Args:
         kind: as for `ann.recipe`.
         vectors: the vectors of the corpus.
         similarity: ``cosine`` or ``dot``.
+        device: the device of exact search.
 
     Raises:
         InputError: as for `ann.recipe`, or if there are too few rows for training.
@@ -190,11 +193,11 @@ def build(kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Simi
     blocks = vectors if isinstance(vectors, Blocks) else Blocks([vectors])
     recipe = ann.recipe(kind, len(blocks), blocks.dimension)
     if recipe.kind == ann.FLAT or not len(blocks):
-        return Searcher([], recipe, blocks, similarity)
+        return Searcher([], recipe, blocks, similarity, device)
     index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity)
     index.train(blocks)
     for block in blocks.since(0, BLOCK):
         index.add(block)
-    searcher = Searcher([index], recipe, blocks, similarity)
+    searcher = Searcher([index], recipe, blocks, similarity, device)
     tune(searcher, sample(blocks, similarity))
     return searcher
