@@ -21,7 +21,7 @@ from sentcli.search.exact import search as exact_search
 from sentcli.search.options import SearchOptions, Similarity
 from sentcli.search.rows import Document, Rows, RowsInMemory, counted, matching, positions_of
 from sentcli.search.searcher import Searcher, SmallerSearch
-from sentcli.search.store import Store
+from sentcli.search.store import IndexManifest, Store
 from sentcli.search.vector_file import VectorFile, open_vectors
 
 if TYPE_CHECKING:
@@ -180,15 +180,16 @@ class LocalCorpus:
             self.stored.origin.check_similarity(similarity)
             return searching.build(search.index or "flat", self.stored.blocks, similarity, device), query
         own_prompt = encoder.role_prompt("query")
-        opened = self.stored.open_index(search.index, search.similarity, search.query_prompt, device, own_prompt)
-        if opened.recall is not None:
-            kind = opened.searcher.recipe.kind
-            console.note(f"index {kind}: recall@{opened.k} {opened.recall:.3f} against exact search when it was built")
-        if opened.unindexed:
-            console.note(f"{opened.unindexed} rows were added since the index was built; they are searched exactly")
-        if search.query_prompt is None and opened.query_prompt is not None:
-            query = opened.query_prompt
-        return opened.searcher, query
+        searcher, prompt = self.stored.open_index(
+            search.index, search.similarity, search.query_prompt, device, own_prompt
+        )
+        if isinstance(searcher.recipe, IndexManifest):
+            if measured := searcher.recipe.recall:
+                recall = f"recall@{measured.get('k', 10)} {measured['chosen']['recall']:.3f}"
+                console.note(f"index {searcher.recipe.kind}: {recall} against exact search when it was built")
+            if unindexed := len(self.rows) - searcher.recipe.rows:
+                console.note(f"{unindexed} rows were added since the index was built; they are searched exactly")
+        return searcher, prompt if search.query_prompt is None and prompt is not None else query
 
     def _smaller(
         self, searcher: Searcher, encoder: SentenceEncoder, document: str, rescore: str | None
