@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from sentcli import __version__, verbs
 from sentcli.cli.base import register
-from sentcli.printable import safe
+from sentcli.console import safe
 from sentcli.verbs.kinds import KINDS
 
 USAGE_ERROR: Any = typer.BadParameter.__base__

@@ -8,10 +8,10 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sentcli.console import safe
 from sentcli.pages.figures import Point, inline
 from sentcli.pages.page import RANKED, SECOND, Page, Style, table_notes
 from sentcli.pages.page import environment as templates
-from sentcli.printable import safe
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from sentcli.console import safe
 from sentcli.errors import InputError
 from sentcli.pages.page import RANKED, SECOND, Page, Style, render_template
-from sentcli.printable import safe
 
 SIGNS = {
     "\\": r"\textbackslash{}",

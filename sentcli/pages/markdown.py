@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from sentcli.console import safe
 from sentcli.pages.page import RANKED, Page, Style, render_template
-from sentcli.printable import safe
 
 SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
 """Signs that are markup anywhere in a line."""

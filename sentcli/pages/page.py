@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sentcli.printable import safe
+from sentcli.console import safe
 from sentcli.table import Table
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 from annotated_types import Ge, Le
 
+from sentcli.bounds import Flag
 from sentcli.errors import InputError, nearest
-from sentcli.flags import Flag
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.console import safe
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.printable import safe
 from sentcli.table import Table
 from sentcli.verbs.outcome import Outcome
 

@@ -17,13 +17,13 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.readers import Block
 from sentcli.model.options import LoadOptions
-from sentcli.verbs.index_options import recall_table
+from sentcli.verbs.options import recall_table
 from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
-    from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions
+    from sentcli.verbs.options import DatabaseOptions, IndexOptions, TextOptions
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
 """Returns the vectors ``[n, dim]`` of some rows of a block."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from sentcli import console
 from sentcli.verbs.cluster_work import open_cluster
-from sentcli.verbs.index_options import TextOptions, recall_table
-from sentcli.verbs.options import ClusterOptions
+from sentcli.verbs.options import ClusterOptions, TextOptions, recall_table
 from sentcli.verbs.outcome import Outcome
 from sentcli.verbs.retrieve_corpus import read_queries
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sentcli.console import safe
 from sentcli.errors import InputError
 from sentcli.pages import latex, markdown
 from sentcli.pages.page import Figure, Page, Section, Style
 from sentcli.pages.write import check_suffix, render, write_page
-from sentcli.printable import safe
 from sentcli.table import Table
 
 NASTY = r"""<script>alert("x")</script> a_b%c&d #1 $x$ {y} ~^\z| [q] *s* `t` -- ''u'' !v ?`"""
