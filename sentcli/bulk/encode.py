@@ -295,7 +295,7 @@ def _replace(place: Folder, part: ShardShare) -> None:
     if part.of > 1:
         new = place.successor()
         count = sum(PART.fullmatch(name) is not None for name in new.names())
-        if count < part.of or (joined := read_manifest(new.path)).rows_done < joined.rows_total:
+        if count < part.of or (joined := read_manifest(new)).rows_done < joined.rows_total:
             console.note(
                 f"part {part.number} of {part.of} is in {new}; {place} is replaced when all parts are complete"
             )

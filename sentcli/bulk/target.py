@@ -8,7 +8,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
 from sentcli.io.folder import Folder, open_folder
-from sentcli.io.remote_names import is_remote
+from sentcli.io.places import is_remote
 from sentcli.io.writers import output_kind
 
 
@@ -67,7 +67,8 @@ def holds_dataset(place: Folder, part: ShardShare) -> bool:
 
 def manifest_of(output: str) -> Manifest | None:
     """Return the manifest of a directory that is continued, or of one of its parts; None if there is none."""
-    if output_kind(output) != "directory" or not (folder := open_folder(output).path).is_dir():
+    if output_kind(output) != "directory":
         return None
-    manifests = [path for path in sorted(folder.iterdir()) if path.name == MANIFEST or PART.fullmatch(path.name)]
-    return load_manifest(manifests[0]) if manifests else None
+    folder = open_folder(output)
+    manifests = [name for name in sorted(folder.names()) if name == MANIFEST or PART.fullmatch(name)]
+    return load_manifest(folder, manifests[0]) if manifests else None

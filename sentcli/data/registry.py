@@ -14,7 +14,7 @@ from urllib.parse import quote
 from sentcli.errors import InputError, nearest
 from sentcli.io.cache import cache_folder
 from sentcli.io.digests import file_digest
-from sentcli.io.remote_names import is_remote
+from sentcli.io.places import is_remote
 from sentcli.zoo import models_folder
 
 

@@ -24,8 +24,8 @@ from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
 from sentcli.evaluation.scores import AVERAGE, TaskScore
 from sentcli.io.labelled import PLACES, Kind, LabelledTable, OnEmpty, range_of, read_table
+from sentcli.io.places import is_remote
 from sentcli.io.readers import pair_files
-from sentcli.io.remote_names import in_names, is_remote
 from sentcli.io.sources import expanded, open_source
 
 LEAST_ITEMS = 10
@@ -165,7 +165,7 @@ def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpt
 def _read(path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool) -> LabelledTable:
     """Read a table, check that it has enough rows and no empty cell, and say what it was taken for."""
     table = own_table(path, kind, fields, on_empty="skip" if skip_empty else "error")
-    name = in_names(path)
+    name = table.name
     console.note(f"{name}: {table.taken}")
     if table.skipped:
         console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")

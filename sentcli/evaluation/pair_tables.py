@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.evaluation.files import detokenised, fields, number
+from sentcli.io.formats import records
 from sentcli.io.labelled import COLUMNS, Kind, LabelledTable, columns_of, kinds_of, read_table, tell
-from sentcli.io.sources import Source, open_source, records
+from sentcli.io.sources import Source, open_source
 
 PAIRS: tuple[Kind, ...] = ("scored", "pairs", "binary")
 """The kinds of table that hold pairs, the first that fits is taken."""

@@ -10,20 +10,22 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.atomic import regular
+from sentcli.io.places import Place
 
 Array = npt.NDArray[Any]
 
 
-def mapped_array(path: Path) -> Array:
+def mapped_array(file: Path | Place) -> Array:
     """Map an ``.npy`` file.
 
     Raises:
         FileNotFoundError: if it is missing.
         DataError: if it is no regular file, is no array, or is shorter than its header says.
     """
+    place = Place.of(file)
     try:
-        regular(path)
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        regular(place.path)
+        array = np.load(place.path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
             array.close()
             raise ValueError("it is an .npz file of several arrays")
@@ -31,7 +33,7 @@ def mapped_array(path: Path) -> Array:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, EOFError, TypeError, OverflowError, SyntaxError, RecursionError, KeyError) as error:
-        raise DataError(path, f"not a NumPy array: {one_line(error)}") from error
+        raise DataError(place.name, f"not a NumPy array: {one_line(error)}") from error
 
 
 def read_tensors(path: Path) -> dict[str, Array]:

@@ -28,15 +28,14 @@ class DatasetCheck:
     """How a damaged dataset can be repaired."""
 
 
-def check_dataset(place: Path | Folder) -> DatasetCheck:
+def check_dataset(place: Folder) -> DatasetCheck:
     """Read a whole dataset, and compare every file with its checksum and every shard with the manifest.
 
     The shards of a directory in a store are copied one after the other.
     """
-    place = place if isinstance(place, Folder) else Folder(place)
     if not place.exists:
-        raise InputError(f"no such directory: {place.path}")
-    manifest = read_manifest(place.path)
+        raise InputError(f"no such directory: {place}")
+    manifest = read_manifest(place)
     expected, size = _expected_shards(manifest), 0
     finished = {shard.number for shard in manifest.shards}
     broken = {
@@ -69,7 +68,7 @@ def check_dataset(place: Path | Folder) -> DatasetCheck:
     )
 
 
-def require_whole(checked: DatasetCheck, folder: Path | str) -> None:
+def require_whole(checked: DatasetCheck, folder: object) -> None:
     """Raise an error with the first problems of a check, if there are any."""
     if checked.problems:
         more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""

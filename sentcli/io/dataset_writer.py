@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
@@ -83,7 +82,7 @@ class DatasetWriter:
 
     def __init__(
         self,
-        folder: Path | Folder,
+        folder: Folder,
         plan: OutputPlan,
         shard_rows: int,
         inputs: InputGroup,
@@ -107,8 +106,7 @@ class DatasetWriter:
         Raises:
             InputError: if the existing dataset was made from other inputs or with other settings.
         """
-        self.folder = folder if isinstance(folder, Folder) else Folder(folder)
-        self.plan, self.part = plan, part or ShardShare()
+        self.folder, self.plan, self.part = folder, plan, part or ShardShare()
         self.damaged: list[str] = []
         """What is wrong with each shard that was finished and is damaged now."""
         self.manifest = Manifest(
@@ -146,7 +144,7 @@ class DatasetWriter:
             if append:
                 raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
             return
-        old = dataset.load_manifest(path) if path.exists() else dataset.read_manifest(self.folder.path)
+        old = dataset.load_manifest(self.folder, path.name) if path.exists() else dataset.read_manifest(self.folder)
         self._require_same(old, "settings", "shard_rows")
         same = old.groups[-1].inputs == inputs.inputs
         if not same and not append:

@@ -16,13 +16,13 @@ from pydantic import RootModel
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.io import remote
+from sentcli.io import stores
 from sentcli.io.atomic import require_room
 from sentcli.io.cache import cache_folder
 from sentcli.io.forms import checked
 from sentcli.io.json_files import read_json, write_json
-from sentcli.io.remote import RemoteFile
-from sentcli.io.remote_names import STORES, remember_copy, scheme_of
+from sentcli.io.places import STORES, Place, scheme_of
+from sentcli.io.stores import RemoteFile
 
 
 class Record(RootModel[dict[str, tuple[int | None, str, int | None]]]):
@@ -30,11 +30,9 @@ class Record(RootModel[dict[str, tuple[int | None, str, int | None]]]):
 
 
 @dataclass(frozen=True)
-class FolderCopy:
-    """The copy of a folder of a store."""
+class FolderCopy(Place):
+    """The copy of a folder of a store; its path tells the address, as errors about files in it name them."""
 
-    address: str
-    path: Path
     copied: frozenset[str] = frozenset()
     """The relative names of the files that were copied when it was opened."""
 
@@ -52,13 +50,12 @@ class FolderCopy:
         if scheme_of(address) not in STORES:
             schemes = ", ".join(f"{scheme}://" for scheme in STORES)
             raise InputError(f"{address}: folders are read from object stores ({schemes}) and from this machine")
-        files = _placeable(address, remote.listing(address))
+        files = _placeable(address, stores.listing(address))
         if not files:
             raise InputError(f"no such folder: {address}")
         digest = hashlib.sha256(address.encode()).hexdigest()[:16]
-        path = cache_folder("remote") / f"{remote.local_name(PurePosixPath(address).name)}-{digest}"
+        path = cache_folder("remote") / f"{stores.local_name(address)}-{digest}"
         path.mkdir(parents=True, exist_ok=True)
-        remember_copy(path, address)
         copy = cls(address, path)
         with FileLock(copy._beside("lock")):
             return copy._updated(files)
@@ -95,7 +92,7 @@ class FolderCopy:
 
     def _place(self, name: str) -> Path:
         """Return the path of the copy of a file."""
-        return self.path.joinpath(*map(remote.local_name, PurePosixPath(name).parts))
+        return self.path.joinpath(*map(stores.local_name, PurePosixPath(name).parts))
 
     def _changed_at(self, name: str) -> int | None:
         path = self._place(name)
@@ -116,17 +113,17 @@ class FolderCopy:
             self._place(name).unlink()
         new = [name for name in files if name not in same]
         size = sum(files[name].size or 0 for name in new)
-        require_room(self.path, size, self.address)
-        if size > remote.LARGE:
-            console.note(f"{self.address}: {size / 1e6:,.0f} MB are copied to {self.path} first")
+        require_room(self.path, size, self.name)
+        if size > stores.LARGE:
+            console.note(f"{self.name}: {size / 1e6:,.0f} MB are copied to {self.path} first")
         try:
             for name in new:
                 self._place(name).parent.mkdir(parents=True, exist_ok=True)
-                remote.download(f"{self.address}/{name}", self._place(name), quiet=True)
+                stores.download(f"{self.name}/{name}", self._place(name), quiet=True)
                 same[name] = files[name]
         finally:
             self._note(same)
-        return FolderCopy(self.address, self.path, frozenset(new))
+        return FolderCopy(self.name, self.path, frozenset(new))
 
     def upload(self, below: str, last: tuple[str, ...]) -> None:
         """Copy to the store what has changed here below a folder, and delete there what is gone from changed folders.
@@ -141,15 +138,15 @@ class FolderCopy:
         """
         here = [path.relative_to(self.path) for path in (self.path / below).rglob("*") if path.is_file()]
         names = {path.as_posix() for path in here if not any(part.startswith(".") for part in path.parts)}
-        record, files = self._record(), remote.listing(self.address)
+        record, files = self._record(), stores.listing(self.name)
         changed = sorted(names - record.keys(), key=lambda name: (name.endswith(last), name))
         for name in changed:
-            remote.upload(self.path / name, f"{self.address}/{name}")
+            stores.upload(self.path / name, f"{self.name}/{name}")
         folders = {PurePosixPath(name).parent for name in changed}
         for name in files.keys() - names:
             if PurePosixPath(name).parent in folders:
-                remote.delete(f"{self.address}/{name}")
-        kept = remote.listing(self.address)
+                stores.delete(f"{self.name}/{name}")
+        kept = stores.listing(self.name)
         self._note({name: file for name, file in kept.items() if name in names or name in record})
 
 

@@ -59,7 +59,7 @@ def read_toml(kind: type[Form], file: Path) -> Form:
     return checked(kind, table, file)
 
 
-def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: str) -> Declared:
+def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: str, name: str | None = None) -> Declared:
     """Read a JSON file that sentcli wrote, whose form is a dataclass; numbers stay numbers and texts texts.
 
     Args:
@@ -67,10 +67,12 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
         path: the file.
         missing: the error message if the file is missing.
         remedy: what the user can do about a damaged file; ends the error message.
+        name: of the file in the messages; None takes the path.
 
     Raises:
         InputError: if the file is missing or not valid JSON, or a field is missing or of another type.
     """
+    name = name or str(path)
     try:
         text = contents(path)
         decode(text)
@@ -78,13 +80,13 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
     except FileNotFoundError as error:
         raise InputError(missing) from error
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+        raise InputError(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is damaged (it is not UTF-8 text); {remedy}") from error
+        raise InputError(f"{name} is damaged (it is not UTF-8 text); {remedy}") from error
     except ValidationError as error:
-        raise InputError(f"{path} is damaged ({problem_of(kind, error)}); {remedy}") from error
+        raise InputError(f"{name} is damaged ({problem_of(kind, error)}); {remedy}") from error
     except ValueError as error:
-        raise InputError(f"{path} is damaged ({error}); {remedy}") from error
+        raise InputError(f"{name} is damaged ({error}); {remedy}") from error
 
 
 def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.formats import headless, is_id, kind_of
 from sentcli.io.labelled_kinds import (
     COLUMNS,
     IN_WORDS,
@@ -25,7 +26,7 @@ from sentcli.io.labelled_kinds import (
     tell,
     text_columns,
 )
-from sentcli.io.sources import Source, headless, is_id, kind_of, open_source
+from sentcli.io.sources import Source, open_source
 
 __all__ = ["COLUMNS", "Kind", "LabelledTable", "columns_of", "kinds_of", "read_table", "tell"]
 

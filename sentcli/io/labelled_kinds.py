@@ -16,7 +16,8 @@ from itertools import islice, permutations
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.sources import Source, header, headless, records
+from sentcli.io.formats import header, headless, records
+from sentcli.io.sources import Source
 
 Kind = Literal["scored", "binary", "pairs", "triplets", "retrieval", "labels"]
 COLUMNS: dict[Kind, tuple[str, ...]] = {

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, Column, cast, check_held, kinds_of, merged, name_of
-from sentcli.io.sources import FORMATS, Source, header, headless, is_id, kind_of, lines_and_places, records
+from sentcli.io.formats import header, headless, is_id, kind_of, lines_and_places, records
+from sentcli.io.sources import FORMATS, Source
 
 OnNull = Literal["error", "empty", "skip"]
 

@@ -13,8 +13,9 @@ from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.arrays import mapped_array
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
-from sentcli.io.folder import local_path
+from sentcli.io.folder import local_place
 from sentcli.io.json_files import decode
+from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
 from sentcli.search.exact import Blocks
@@ -39,37 +40,41 @@ AT_A_TIME = 65_536
 class StoredVectors:
     """The vectors of a file."""
 
-    path: Path
+    place: Place
     blocks: Blocks
     origin: Origin
 
     @classmethod
-    def open(cls, path: Path) -> StoredVectors:
+    def open(cls, place: Place) -> StoredVectors:
         """Read the vectors of a ``.npy``, ``.safetensors`` or ``.parquet`` file and what it says about them.
 
         Raises:
             DataError: if the file is damaged or holds something else.
         """
-        read = {".npy": _read_npy, ".safetensors": _read_safetensors, ".parquet": _read_parquet}[path.suffix.lower()]
-        arrays, settings = read(path)
+        read = {".npy": _read_npy, ".safetensors": _read_safetensors, ".parquet": _read_parquet}[
+            place.path.suffix.lower()
+        ]
+        arrays, settings = read(place)
         for array in arrays:
             if array.ndim != 2 or array.dtype.kind not in "fiu":
                 shape = f"an array {array.shape} of {array.dtype}"
-                raise DataError(path, f"{shape}; vectors are numbers [rows, dimensions]")
+                raise DataError(place.name, f"{shape}; vectors are numbers [rows, dimensions]")
             for start in range(0, len(array), AT_A_TIME):
                 part = array[start : start + AT_A_TIME]
                 if not np.isfinite(part).all():
-                    raise DataError(path, "some numbers are not finite")
+                    raise DataError(place.name, "some numbers are not finite")
                 if part.size and max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
                     raise DataError(
-                        path, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
+                        place.name, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
                     )
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
-        origin = Origin.named(str(path), settings)
+        origin = Origin.named(place.name, settings)
         if origin.bits and arrays[0].dtype != np.uint8:
-            raise DataError(path, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite")
-        return cls(path, Blocks(arrays, signs=origin.signs(arrays[0].shape[1])), origin)
+            raise DataError(
+                place.name, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite"
+            )
+        return cls(place, Blocks(arrays, signs=origin.signs(arrays[0].shape[1])), origin)
 
 
 @dataclass(frozen=True)
@@ -90,11 +95,11 @@ class VectorFile:
         return self.vectors.blocks
 
     @classmethod
-    def open(cls, path: Path, texts: str | None, options: ReadOptions, *, to_search: bool = True) -> VectorFile:
+    def open(cls, place: Place, texts: str | None, options: ReadOptions, *, to_search: bool = True) -> VectorFile:
         """Read the vectors of a file and their rows.
 
         Args:
-            path: for which `holds_vectors` is true.
+            place: of a file for which `holds_vectors` is true.
             texts: the file of the texts; None looks for it beside vectors that stand alone.
             options: the columns of a file of texts that says nothing else.
             to_search: whether the vectors have to be comparable with those of queries.
@@ -103,15 +108,15 @@ class VectorFile:
             InputError: if no texts are found, or they are not those of the vectors.
             DataError: if a file is damaged.
         """
-        vectors = StoredVectors.open(path)
+        vectors = StoredVectors.open(place)
         vectors.origin.check_numbers(to_search=to_search)
-        if path.suffix.lower() in ALONE:
+        if place.path.suffix.lower() in ALONE:
             return cls(vectors, _rows_beside(vectors, texts, options))
         if texts is not None:
-            raise InputError(f"{path} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
+            raise InputError(f"{place} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
         if vectors.origin.known:
-            return cls(vectors, RowsOnDisk([path], [len(vectors.blocks)]))
-        return cls(vectors, read_rows([str(path)], options))
+            return cls(vectors, RowsOnDisk([place.path], [len(vectors.blocks)]))
+        return cls(vectors, read_rows([str(place.path)], options))
 
 
 def open_stored(
@@ -128,10 +133,10 @@ def open_stored(
     Raises:
         InputError: if the vectors cannot be used, or `texts` goes with none.
     """
-    path = local_path(name) if name != "-" else Path(name)
-    if not path.is_dir() and holds_vectors(str(path)):
-        return VectorFile.open(path, texts, options, to_search=to_search)
-    stored = Store.open(path, to_search=to_search) if path.is_dir() else None
+    place = local_place(name) if name != "-" else Place(name, Path(name))
+    if not place.path.is_dir() and holds_vectors(place):
+        return VectorFile.open(place, texts, options, to_search=to_search)
+    stored = Store.open(place.path, place.name, to_search=to_search) if place.path.is_dir() else None
     if texts is not None:
         raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
     return stored
@@ -143,19 +148,20 @@ def open_vectors(name: str) -> Store | StoredVectors:
     Raises:
         InputError: if there are none.
     """
-    path = local_path(name)
-    if path.is_dir():
-        return Store.open(path)
-    if not holds_vectors(str(path)):
+    place = local_place(name)
+    if place.path.is_dir():
+        return Store.open(place.path, place.name)
+    if not holds_vectors(place):
         raise InputError(
             f"{name} holds no vectors: give what encode wrote, a directory, .npy, .parquet or .safetensors"
         )
-    return StoredVectors.open(path)
+    return StoredVectors.open(place)
 
 
-def holds_vectors(name: str) -> bool:
+def holds_vectors(name: str | Place) -> bool:
     """Tell whether a file holds vectors: by its suffix, or a Parquet file by its column of vectors."""
-    path = Path(name)
+    place = name if isinstance(name, Place) else Place(name, Path(name))
+    path = place.path
     if path.suffix.lower() in ALONE:
         return True
     if path.suffix.lower() != ".parquet" or not path.is_file():
@@ -163,45 +169,45 @@ def holds_vectors(name: str) -> bool:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with reading(path, "not a readable Parquet file"):
+    with reading(place, "not a readable Parquet file"):
         schema = pq.read_schema(path)
     kind = schema.field(EMBEDDING).type if EMBEDDING in schema.names else pa.null()
     is_list = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
     return is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
-def _read_npy(path: Path) -> tuple[list[Array], dict[str, Any]]:
+def _read_npy(place: Place) -> tuple[list[Array], dict[str, Any]]:
     try:
-        return [mapped_array(path)], {}
+        return [mapped_array(place)], {}
     except FileNotFoundError as error:
-        raise InputError(f"no such file: {path}") from error
+        raise InputError(f"no such file: {place}") from error
 
 
-def _read_safetensors(path: Path) -> tuple[list[Array], dict[str, Any]]:
+def _read_safetensors(place: Place) -> tuple[list[Array], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        regular(path)
-        with safe_open(path, "numpy") as file:
+        regular(place.path)
+        with safe_open(place.path, "numpy") as file:
             names, metadata = list(file.keys()), file.metadata() or {}
             array = file.get_tensor(TENSOR) if TENSOR in names else None
     except FileNotFoundError as error:
-        raise InputError(f"no such file: {path}") from error
+        raise InputError(f"no such file: {place}") from error
     except (SafetensorError, OSError, TypeError) as error:  # TypeError: a type that NumPy does not have
-        raise DataError(path, f"not a readable safetensors file: {one_line(error)}") from error
+        raise DataError(place.name, f"not a readable safetensors file: {one_line(error)}") from error
     if array is None:
         has = ", ".join(names[:5]) or "none"
-        raise DataError(path, f"no tensor {TENSOR!r} of vectors; it has: {has}")
-    return [array], _settings(path, metadata.get("settings"))
+        raise DataError(place.name, f"no tensor {TENSOR!r} of vectors; it has: {has}")
+    return [array], _settings(place, metadata.get("settings"))
 
 
-def _read_parquet(path: Path) -> tuple[list[Array], dict[str, Any]]:
+def _read_parquet(place: Place) -> tuple[list[Array], dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    with reading(path, "not a readable Parquet file"):
-        file = pq.ParquetFile(path)
+    with reading(place, "not a readable Parquet file"):
+        file = pq.ParquetFile(place.path)
         record = (file.schema_arrow.metadata or {}).get(RECORD)
         column = file.read(columns=[EMBEDDING]).column(0)
     arrays: list[Array] = []
@@ -209,27 +215,27 @@ def _read_parquet(path: Path) -> tuple[list[Array], dict[str, Any]]:
     for chunk in column.chunks:
         if chunk.null_count:
             row = first + pc.index(chunk.is_null(), True).as_py() + 1
-            raise DataError(path, f"{EMBEDDING!r} is null", line=row, unit="row")
+            raise DataError(place.name, f"{EMBEDDING!r} is null", line=row, unit="row")
         sizes = pc.unique(pc.list_value_length(chunk)).to_pylist()
         widths = {*sizes, *(array.shape[1] for array in arrays)}
         numbers = pc.list_flatten(chunk)
         if len(widths) > 1 or numbers.null_count:
-            raise DataError(path, f"{EMBEDDING!r} holds lists of {sorted(widths)} numbers, or nulls, not vectors")
+            raise DataError(place.name, f"{EMBEDDING!r} holds lists of {sorted(widths)} numbers, or nulls, not vectors")
         if len(chunk):
             arrays.append(numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), -1))
         first += len(chunk)
     width = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 0
-    return arrays or [np.empty((0, width), np.float32)], _settings(path, record)
+    return arrays or [np.empty((0, width), np.float32)], _settings(place, record)
 
 
-def _settings(path: Path, record: str | bytes | None) -> dict[str, Any]:
+def _settings(place: Place, record: str | bytes | None) -> dict[str, Any]:
     """Return the settings of `encode` in the metadata of a file; an empty dict if there are none."""
     try:
         settings = decode(record) if record else {}
     except ValueError as error:
-        raise DataError(path, f"damaged settings ({one_line(error)}); encode again with --overwrite") from error
+        raise DataError(place.name, f"damaged settings ({one_line(error)}); encode again with --overwrite") from error
     if not isinstance(settings, dict):
-        raise DataError(path, "damaged settings (they are no JSON object); encode again with --overwrite")
+        raise DataError(place.name, "damaged settings (they are no JSON object); encode again with --overwrite")
     return settings
 
 
@@ -238,7 +244,7 @@ def _rows_beside(vectors: StoredVectors, texts: str | None, options: ReadOptions
     origin, count = vectors.origin, len(vectors.blocks)
     names = [texts] if texts is not None else _beside(vectors)
     if origin.inputs:
-        paths = [path for path in map(local_path, names) if path.is_file()]
+        paths = [path for path in (local_place(name).path for name in names) if path.is_file()]
         if list(map(file_digest, paths)) != [file.sha256 for file in origin.inputs]:
             was = " and ".join(file.name for file in origin.inputs)
             raise InputError(
@@ -250,7 +256,7 @@ def _rows_beside(vectors: StoredVectors, texts: str | None, options: ReadOptions
     rows = read_rows(names, options)
     if len(rows) != count:
         files = " and ".join(names)
-        raise InputError(f"{vectors.path} has {count:,} vectors, {files} has {len(rows):,} texts: not the same texts")
+        raise InputError(f"{vectors.place} has {count:,} vectors, {files} has {len(rows):,} texts: not the same texts")
     return rows
 
 
@@ -260,7 +266,7 @@ def _beside(vectors: StoredVectors) -> list[str]:
     Raises:
         InputError: if there are none, or several of the same name.
     """
-    path = vectors.path
+    path = vectors.place.path
     named = [path.parent / file.name for file in vectors.origin.inputs]
     if named and all(file.is_file() for file in named):
         return [str(file) for file in named]

@@ -72,7 +72,7 @@ def get(
     offline: bool = False,
     overwrite: bool = False,
 ) -> Outcome:
-    """Fetch data sets: resumed after a stop, checked, unpacked.
+    """Fetch data sets, checked and unpacked.
 
     What is there is left alone. Sources are asked in turn until one gives the
     right bytes. A file whose checksum nobody has published is pinned at its
@@ -126,7 +126,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
       sentcli data verify
       sentcli data verify scifact --json verify.json
     """  # noqa: D301
-    from sentcli.data import pins
+    from sentcli.data.get import verify
     from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)
@@ -135,19 +135,19 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
     checked = []
     with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as progress:
         for dataset in datasets:
-            checked += pins.verify(dataset, folder, whole=bool(names), finished=progress)
+            checked += verify(dataset, folder, whole=bool(names), finished=progress)
     checked = list({file.path: file for file in reversed(checked)}.values())[::-1]  # sts is a part of senteval
     outcome.finish([file.to_dict() for file in checked])
-    if unknown := sum(file.state == pins.UNKNOWN for file in checked):
+    if unknown := sum(file.state == "no checksum" for file in checked):
         console.note(f"{unknown} files were put there by hand and have no known checksum")
-    if bad := [file for file in checked if file.state in (pins.WRONG, pins.MISSING)]:
+    if bad := [file for file in checked if file.state in ("wrong", "missing")]:
         lines = [f"  {file.path}: {file.problem or file.state}" for file in bad]
         sets = " ".join(dict.fromkeys(file.name for file in bad))
         advice = f"'sentcli data get {sets} --overwrite' fetches them again"
         summary = f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"
         raise outcome.failed("\n".join([summary, *lines]))
     if checked:
-        good = sum(file.state == pins.OK for file in checked)
+        good = sum(file.state == "ok" for file in checked)
         console.note(f"{good} files in {folder} have the right checksums")
     else:
         console.note(f"no file of a data set is in {folder}")
@@ -243,7 +243,7 @@ def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> FetchResult
         with console.transferring(dataset.name) as meter:
             fetched = get(dataset, folder, meter, notice=console.note, **options)
     except (KeyboardInterrupt, SystemExit):
-        console.note(f"{dataset.name} is not finished: the same command continues it")
+        console.note(f"{dataset.name} is not finished: the same command fetches what is missing")
         raise
     if not fetched.files:
         console.note(f"{dataset.name} is there already: {fetched.folder}")

@@ -69,7 +69,7 @@ class Verb:
     def run(self, values: dict[str, Any]) -> Any:
         """Call the function with values for all arguments, and write the files of ``--json`` and ``--report``."""
         from sentcli import console
-        from sentcli.io.remote_names import in_names, public_arguments
+        from sentcli.io.places import public_arguments
 
         values = public_arguments(values)
         common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
@@ -84,7 +84,6 @@ class Verb:
             try:
                 result = self.function(**values)
             except SentcliError as error:
-                error.args = (in_names(str(error)),)
                 if error.outcome is not None:
                     _write_outputs(error.outcome, CommonOptions(common.json))
                 raise

@@ -7,9 +7,10 @@ from xml.sax.saxutils import escape
 import pytest
 
 from sentcli.errors import DataError, MissingExtraError
+from sentcli.io.formats import records
 from sentcli.io.labelled import read_table
 from sentcli.io.readers import ReadOptions, TextCollector, rows
-from sentcli.io.sources import open_source, records
+from sentcli.io.sources import open_source
 
 ROWS = [["question1", "question2", "is_duplicate"], ["an apple; or two", "ein Äpfel", 1], ["a, b", "c", 0]]
 

@@ -160,6 +160,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     """
     import numpy as np
 
+    from sentcli.io.places import Place
     from sentcli.search.store import Store
     from sentcli.search.vector_file import StoredVectors, holds_vectors
 
@@ -172,7 +173,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
             )
         blocks = Store.open(path, to_search=False).blocks
     elif holds_vectors(str(path)):
-        stored = StoredVectors.open(path)
+        stored = StoredVectors.open(Place.of(path))
         stored.origin.check_numbers(to_search=False)
         blocks = stored.blocks
     else:

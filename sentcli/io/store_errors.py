@@ -7,7 +7,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.remote_names import scheme_of, without_secrets
+from sentcli.io.places import scheme_of, without_secrets
 
 Doing = Literal["read", "write"]
 LIBRARIES = (

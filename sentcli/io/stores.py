@@ -1,4 +1,4 @@
-"""Files and folders in object stores, on the hub and on the web: the only place that knows fsspec.
+"""Files and folders in object stores, on the hub and on the web, and their copies here: all that knows fsspec.
 
 What is read is copied to this machine first, and whole: inputs are read twice and have a checksum, Parquet is read from
 its end, and vectors are mapped into memory. A stream would have to be asked for three times, and may change between.
@@ -13,6 +13,7 @@ import atexit
 import hashlib
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -26,16 +27,17 @@ from urllib.parse import quote
 
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io import pace
 from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
-from sentcli.io.remote_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
-from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
+from sentcli.io.places import STORES, Address, Place, scheme_of
+from sentcli.io.store_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
 
 T = TypeVar("T")
 PAUSES = (0.5, 1.0, 2.0)
 """The seconds before each further attempt, after those that the library of a store makes itself."""
 CONNECT, ANSWER = 10, 20
 """The seconds after which a host that does not connect, or does not send, has failed."""
+SLOW_SECONDS, LEAST_BYTES = 60.0, 1000
+"""How long a host may send slowly, and the bytes a second that it has to send on average in that time."""
 LARGE = 10**8
 """A file of more bytes is announced before it is copied."""
 VERSION = (
@@ -43,7 +45,32 @@ VERSION = (
     "last_modified", "Last-Modified",
 )  # fmt: skip
 """The facts by which stores tell that a file is still the same, the best first."""
-_GLOB = ("*", "[")
+
+
+class TooSlowError(Exception):
+    """A host sends fewer bytes than it has to, and would be waited for without end; the message says how many."""
+
+    def __init__(self, sent: str = "") -> None:
+        super().__init__(f"sent {sent or f'no whole headers in {SLOW_SECONDS:,.0f} seconds'}, which is too slow")
+
+
+class Pace:
+    """Watches the bytes of one file as they come."""
+
+    def __init__(self) -> None:
+        self.since, self.then = time.monotonic(), 0
+
+    def check(self, size: int) -> None:
+        """Look at the number of bytes that have come so far, whenever some have.
+
+        Raises:
+            TooSlowError: if in the last `SLOW_SECONDS` fewer came than `LEAST_BYTES` a second.
+        """
+        passed = time.monotonic() - self.since
+        if passed >= SLOW_SECONDS:
+            if size - self.then < LEAST_BYTES * passed:
+                raise TooSlowError(f"{size - self.then:,} bytes in {passed:,.0f} seconds")
+            self.since, self.then = time.monotonic(), size
 
 
 @dataclass(frozen=True)
@@ -100,11 +127,11 @@ def _filesystem(scheme: str) -> Any:
 async def _in_time(request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
     """Return the answer to a request when its headers are there; aiohttp's own limit is for a single read."""
     try:
-        async with asyncio.timeout(pace.SECONDS) as limit:
+        async with asyncio.timeout(SLOW_SECONDS) as limit:
             return await send(request)
     except TimeoutError:
         if limit.expired():
-            raise pace.no_answer() from None
+            raise TooSlowError from None
         raise
 
 
@@ -126,7 +153,7 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
     Raises:
         SentcliError: as for `explained`.
     """
-    address = whole_address(name)
+    address = _whole(name)
     if scheme_of(name) in ("http", "https"):
         address = quote(address, safe="%/:?#[]@!$&'()*+,;=~-._")
     for pause in (*PAUSES, None):
@@ -134,7 +161,7 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
             return request(_filesystem(scheme_of(name)), address)
         except SentcliError:
             raise
-        except pace.TooSlowError as error:
+        except TooSlowError as error:
             raise SentcliError(f"{name}: the host {error}") from None
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
@@ -144,6 +171,10 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
             console.detail(f"{name}: {type(error).__name__}; trying again")
         time.sleep(pause)
     raise AssertionError
+
+
+def _whole(name: str) -> str:
+    return name.whole if isinstance(name, Address) else name
 
 
 def state(name: str) -> RemoteFile:
@@ -169,7 +200,7 @@ def _info(fs: Any, address: str) -> Any:
         return fs.info(address)
     from fsspec.asyn import sync
 
-    return sync(fs.loop, fs._info, address, timeout=pace.SECONDS)
+    return sync(fs.loop, fs._info, address, timeout=SLOW_SECONDS)
 
 
 def listing(folder: str) -> dict[str, RemoteFile]:
@@ -194,7 +225,7 @@ def listing(folder: str) -> dict[str, RemoteFile]:
 
 def is_pattern(name: str) -> bool:
     """Tell whether a name of a store or of the hub may stand for several files."""
-    return scheme_of(name) in (*STORES, "hf") and any(sign in name for sign in _GLOB)
+    return scheme_of(name) in (*STORES, "hf") and ("*" in name or "[" in name)
 
 
 def matching(pattern: str) -> list[str]:
@@ -241,7 +272,7 @@ def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
 def _callback(meter: console.Transfer) -> Any:
     from fsspec.callbacks import Callback
 
-    watch = pace.Pace()
+    watch = Pace()
 
     def show(size: int | None, value: int, **_: Any) -> None:
         watch.check(value)
@@ -264,7 +295,7 @@ def upload(path: Path, name: str) -> None:
 
 def copy(name: str, other: str) -> None:
     """Copy a file within its store."""
-    _ask(name, "write", lambda fs, address: fs.cp_file(address, whole_address(other)))
+    _ask(name, "write", lambda fs, address: fs.cp_file(address, other))
 
 
 def delete(name: str) -> None:
@@ -318,6 +349,11 @@ def scratch() -> Path:
     return Path(tempfile.mkdtemp(dir=_scratch[0][0]))
 
 
+def is_scratch(path: Path) -> bool:
+    """Tell whether a file is in the temporary folder of this process."""
+    return any(path.is_relative_to(folder) for folder, _ in _scratch)
+
+
 def _clear_abandoned() -> None:
     from filelock import FileLock, Timeout
 
@@ -337,31 +373,27 @@ def remove_copies() -> None:
         lock.release()
 
 
-LONGEST_NAME = 200
-"""The most bytes of a name that a copy keeps; most file systems take 255."""
-
-
 def local_name(name: str) -> str:
-    """Return a file name as a copy has it: one that is too long ends with a hash instead, before its suffixes."""
-    if len(name.encode("utf-8", "surrogateescape")) <= LONGEST_NAME:
+    """Return a name as a file name of a copy; one that is too long ends with a hash instead, before its suffixes."""
+    name = re.sub("[:/]+", "-", name)
+    encoded = name.encode("utf-8", "surrogateescape")
+    if len(encoded) <= 200:  # most file systems take 255
         return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
     suffixes = "".join(PurePosixPath(name).suffixes[-2:])
     return f"{name[:40]}-{digest}{suffixes if len(suffixes) <= 40 else ''}"
 
 
-def local_file(name: str) -> Path:
-    """Return a temporary copy of a file; one that has not changed is not copied twice by a process.
+def local_file(name: str) -> Place:
+    """Return a file with a temporary copy as its path; one that has not changed is not copied twice by a process.
 
     Raises:
         InputError: if there is no such file, or no right to read it.
         SentcliError: if the host fails, or the disk has no room.
     """
-    name = public_name(name)
-    file, address = state(name), whole_address(name)
-    if address in _local_files and _local_files[address][0] == file and _local_files[address][1].exists():
-        return _local_files[address][1]
-    path = scratch() / local_name(PurePosixPath(name).name or "download")
-    remember_copy(path, name)
-    _local_files[address] = download(name, path), path
-    return path
+    address = Address(name)
+    file, (known, path) = state(address), _local_files.get(address.whole, (None, Path()))
+    if known != file or not path.exists():
+        path = scratch() / local_name(address)
+        _local_files[address.whole] = download(address, path), path
+    return Place(address, path)
