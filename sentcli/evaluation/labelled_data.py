@@ -14,8 +14,9 @@ from typing import Any
 from sentcli import console
 from sentcli.data import located
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation import pair_tables, significance, sts
+from sentcli.evaluation import significance, sts
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.files import is_stsb, read_stsb_layout
 from sentcli.evaluation.labelled_classes import TRAINER, LabelsTask
 from sentcli.evaluation.labelled_pairs import PairsTask, TripletsTask
 from sentcli.evaluation.labelled_similarity import BinaryTask, ScoredTask
@@ -23,7 +24,7 @@ from sentcli.evaluation.labelled_tasks import LabelledTask, told
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
 from sentcli.evaluation.scores import AVERAGE, TaskScore
-from sentcli.io.labelled import PLACES, Kind, LabelledTable, OnEmpty, range_of, read_table
+from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.places import is_remote
 from sentcli.io.readers import pair_files
 from sentcli.io.sources import expanded, open_source
@@ -157,8 +158,8 @@ def _names(paths: Sequence[str]) -> list[str]:
 def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpty) -> LabelledTable:
     """Read a table of the user, which may have STS-B's layout; the arguments are those of `read_table`."""
     source = open_source(path)
-    if fields is None and kind in (None, "scored") and pair_tables.is_stsb(source):
-        return pair_tables.read_stsb_layout(source)
+    if fields is None and kind in (None, "scored") and is_stsb(source):
+        return read_stsb_layout(source)
     return read_table(source, kind=kind, fields=fields, on_empty=on_empty)
 
 
@@ -170,7 +171,7 @@ def _read(path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool)
     if table.skipped:
         console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")
     if groups := table.contradictions():
-        rows = " and ".join(f"{table.lines[row]}" for row in groups[0][:PLACES])
+        rows = " and ".join(f"{table.lines[row]}" for row in groups[0][:NAMED_ROWS])
         console.warn(f"{name}: {len(groups):,} texts have different labels in several rows, first {table.unit}s {rows}")
     _enough(table.name, len(table), "rows")
     return table

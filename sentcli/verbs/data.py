@@ -178,7 +178,7 @@ def check(
       sentcli data check pairs.xlsx --pair-fields question1,question2,is_duplicate -m minilm --json -
     """  # noqa: D301
     from sentcli.evaluation.labelled_data import own_table
-    from sentcli.io.labelled import PLACES
+    from sentcli.io.labelled import NAMED_ROWS
 
     outcome = Outcome("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
     table = own_table(file, kind, pair_fields, "skip")
@@ -191,8 +191,8 @@ def check(
         "kind": table.kind,
         "columns": list(table.columns),
         "rows": len(table) + table.skipped,
-        "empty_cells": {"count": len(table.empty), "rows": table.skipped, "first": table.empty[:PLACES]},
-        "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:PLACES]]},
+        "empty_cells": {"count": len(table.empty), "rows": table.skipped, "first": table.empty[:NAMED_ROWS]},
+        "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:NAMED_ROWS]]},
         "labels": dict(counts.most_common()),
         "lengths": _lengths([text for column in table.texts for text in column], model),
         "commands": [
@@ -200,9 +200,9 @@ def check(
             f"sentcli train --method {method} -m {encoder} --data {name}{options} -o DIR",
         ],
     }
-    places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:PLACES])
+    places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS])
     differing = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in results["contradictions"]["first"])
-    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in counts.most_common(PLACES))
+    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in counts.most_common(NAMED_ROWS))
     lines = [
         ["read as", table.taken],
         ["rows", results["rows"]],
