@@ -21,7 +21,7 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.io import stores
 from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.cache import cache_folder
-from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, is_own, read_manifest
+from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, ShardShare, is_own, read_manifest
 from sentcli.io.folder_copy import FolderCopy
 from sentcli.io.places import STORES, Place, is_remote, scheme_of
 
@@ -43,6 +43,11 @@ class Folder(Place):
     def names(self) -> list[str]:
         """Return the names of the files and folders in the directory."""
         return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
+
+    def holds(self, part: ShardShare) -> bool:
+        """Tell whether there is a manifest of a part, or for all parts, of any."""
+        names = self.names()
+        return part.manifest in names or (part.of == 1 and any(map(PART.fullmatch, names)))
 
     def check_writable(self, *, overwrite: bool = False) -> None:
         """Refuse a directory that cannot be written; see `check_output`."""

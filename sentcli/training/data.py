@@ -15,7 +15,7 @@ from sentcli.bounds import check
 from sentcli.errors import InputError
 from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.digests import file_digest
-from sentcli.io.readers import ReadOptions, TextCollector
+from sentcli.io.readers import ReadOptions, texts_on_disk
 from sentcli.io.sources import open_source
 
 PAIRED: Literal["seed"] = "seed"
@@ -110,16 +110,14 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
         subset: which of the sentences are trained on.
     """
     subset = subset or Subset()
-    collector = TextCollector(ReadOptions(text_field=text_field), subset.read_limit)
     sources = [open_source(name) for name in files]
-    row_counts = [collector.read(source) for source in sources]
-    texts = collector.texts()
+    texts, row_counts, blank = texts_on_disk(sources, ReadOptions(text_field=text_field), subset.read_limit)
     if not texts:
         raise InputError(f"no sentence to train on in {', '.join(files)}")
     chosen = subset.rows(len(texts))
     paths = [(Path(name).name, source.path) for name, source in zip(files, sources, strict=True)]
     sentences = texts if len(chosen) == len(texts) else texts.select(chosen)
-    return TrainingSentences((sentences,), file_facts(paths, row_counts, chosen), collector.blank)
+    return TrainingSentences((sentences,), file_facts(paths, row_counts, chosen), blank)
 
 
 def repetitions(texts: Sequence[str]) -> int:

@@ -118,12 +118,11 @@ def index(
 @contextmanager
 def _folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     """Yield the folder of the vectors, or what replaces it after the block, when vectors and index are complete."""
-    from sentcli.bulk.target import holds_dataset
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import open_folder
 
     place = open_folder(folder)
-    if not replaced or not holds_dataset(place, ShardShare()):
+    if not replaced or not place.holds(ShardShare()):
         yield folder
         return
     yield place.successor().path
