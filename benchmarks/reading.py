@@ -20,7 +20,7 @@ from sentcli.bulk.encode import read_inputs
 from sentcli.io.dataset import Counts, InputGroup, load_manifest
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
-from sentcli.io.json_files import write_json
+from sentcli.io.forms import write_json
 from sentcli.io.readers import Block, ReadOptions, blocks
 from sentcli.io.writers import OutputPlan
 

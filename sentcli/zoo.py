@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
-from sentcli.io.folder_copy import FolderCopy
+from sentcli.io.copies import FolderCopy
 from sentcli.io.places import is_remote
 
 

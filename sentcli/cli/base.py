@@ -139,7 +139,7 @@ def _list_callback(print_choices: Callable[[], None]) -> Callable[[str | None], 
 
 def _run(work: Callable[[], None]) -> None:
     """Do the work of a command and turn an error into one message and an exit code."""
-    from sentcli.io.stores import remove_copies
+    from sentcli.io.copies import remove_copies
 
     signal.signal(signal.SIGTERM, _terminated)
     try:

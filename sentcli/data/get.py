@@ -23,8 +23,7 @@ from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import NoRoomError, replacing, require_room
 from sentcli.io.digests import file_digest
-from sentcli.io.forms import read_json_form
-from sentcli.io.json_files import write_json
+from sentcli.io.forms import read_json_form, write_json
 
 LOCK_FILE = "datasets.lock.json"
 WORK = ".downloads"

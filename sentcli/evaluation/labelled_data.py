@@ -27,7 +27,7 @@ from sentcli.evaluation.scores import AVERAGE, TaskScore
 from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.places import is_remote
 from sentcli.io.readers import pair_files
-from sentcli.io.sources import expanded, open_source
+from sentcli.io.sources import input_files, open_source
 
 LEAST_ITEMS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
@@ -129,7 +129,7 @@ def load_tasks(
 def _expanded(file: str, kind: Kind | None) -> list[str]:
     """Return the tables in a folder, or the file or the folder in BEIR layout itself."""
     if is_remote(file):
-        return expanded([file])
+        return input_files([file])
     path = Path(file) if Path(file).exists() else located(Path(canonical(file)))
     if not path.is_dir():
         return [str(path)]

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io import stores
+from sentcli.io import copies, stores
 from sentcli.io.atomic import check_output, succeed, successor
-from sentcli.io.cache import cache_folder
+from sentcli.io.copies import FolderCopy
 from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, ShardShare, is_own, read_manifest
-from sentcli.io.folder_copy import FolderCopy
+from sentcli.io.digests import cache_folder
 from sentcli.io.places import STORES, Place, is_remote, scheme_of
 
 
@@ -121,7 +121,7 @@ class RemoteFolder(Folder):
             schemes = ", ".join(f"{scheme}://" for scheme in STORES)
             raise InputError(f"{address}: a directory of vectors lies on a disk or in an object store ({schemes})")
         address = address.rstrip("/")
-        files, path = stores.listing(address), stores.scratch()
+        files, path = stores.listing(address), copies.scratch()
         for name in files:
             if name == MANIFEST or PART.fullmatch(name):
                 stores.download(f"{address}/{name}", path / name)
@@ -243,7 +243,7 @@ def join_folder(name: str, manifest: str) -> Folder:
     """
     if is_remote(name):
         stores.state(f"{name}/{manifest}")
-        return RemoteFolder(name, stores.scratch())
+        return RemoteFolder(name, copies.scratch())
     if not (Path(name) / manifest).exists():
         raise InputError(
             f"{name} is not there: the output has to be in an object store, or on a file system that all nodes share, "
@@ -266,7 +266,7 @@ def local_place(name: str | Path) -> Place:
     if not is_remote(name) or stores.is_pattern(name):
         return Place.of(Path(name))
     if scheme_of(name) not in STORES or not stores.listing(name):
-        return stores.local_file(name)
+        return copies.local_file(name)
     copy = FolderCopy.open(name)
     manifests = [path.name for path in copy.path.iterdir() if path.name == MANIFEST or PART.fullmatch(path.name)]
     for shard in read_manifest(copy).shards if manifests else []:

@@ -19,7 +19,7 @@ from xml.parsers import expat
 
 from sentcli import console
 from sentcli.errors import DataError, required
-from sentcli.io.json_files import DEEPEST, refuse_deep
+from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.sources import BOM, DAMAGED_GZIP, Source
 
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.column_types import TEXT, Column, cast, check_held, kinds_of, merged, name_of
+from sentcli.io.column_types import TEXT, Column, cast, check_held, column_type, kinds_of, name_of
 from sentcli.io.formats import header, headless, is_id, kind_of, lines_and_places, records
 from sentcli.io.sources import FORMATS, Source
 
@@ -166,7 +166,7 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
         if surveyed.rows + surveyed.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
     for name, values in kinds.items():
-        surveyed.column_types[name] = merged(name, columns.get(name), values, options.types)
+        surveyed.column_types[name] = column_type(name, columns.get(name), values, options.types)
     is_text = {name for name, kind in surveyed.column_types.items() if name_of(kind) == TEXT}
     surveyed.casts = {name: kind for name, kind in surveyed.column_types.items() if name in {*columns} - is_text}
     surveyed.found = {name: name_of(surveyed.column_types[name]) for name in columns if name not in options.types}

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io import stores
+from sentcli.io import copies, stores
 from sentcli.io.atomic import SCHEMES
 from sentcli.io.digests import file_digest
 from sentcli.io.places import Place, is_remote
@@ -112,11 +112,11 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         InputError: if there is no such file.
         SentcliError: if a host fails.
     """
-    place = stores.local_file(name) if is_remote(name) else Place(name, Path(name))
+    place = copies.local_file(name) if is_remote(name) else Place(name, Path(name))
     path = place.path
     is_pipe = path.exists() and not path.is_file() and not path.is_dir()
     if name == "-" or is_pipe:
-        copy = stores.scratch() / "input"
+        copy = copies.scratch() / "input"
         with path.open("rb") if is_pipe else nullcontext(sys.stdin.buffer) as stream, copy.open("wb") as handle:
             shutil.copyfileobj(stream, handle)
         return Source(name if is_pipe else "standard input", copy, file_format or "txt")
@@ -133,12 +133,12 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         raise InputError(f"{place}: a .json file is one document, not rows; use JSON Lines (.jsonl)")
     if file_format is None and suffix not in FORMATS and not gzipped:
         _refuse_binary(place, suffix)
-    in_memory = path.parent.name == IN_MEMORY and stores.is_scratch(path)
+    in_memory = path.parent.name == IN_MEMORY and copies.is_scratch(path)
     shown = f"{path.stem} ({IN_MEMORY})" if in_memory else place.name
     return Source(shown, path, file_format or FORMATS.get(suffix, "txt"), gzipped)
 
 
-def expanded(names: Iterable[str]) -> list[str]:
+def input_files(names: Iterable[str]) -> list[str]:
     """Return names of inputs, with the files of a store in place of a pattern such as ``s3://bucket/folder/*.jsonl``.
 
     Raises:
@@ -149,8 +149,8 @@ def expanded(names: Iterable[str]) -> list[str]:
 
 
 def open_sources(names: Iterable[str], file_format: str | None = None) -> list[Source]:
-    """Find inputs as `open_source` does, after `expanded`."""
-    return [open_source(file, file_format) for file in expanded(names)]
+    """Find inputs as `open_source` does, after `input_files`."""
+    return [open_source(file, file_format) for file in input_files(names)]
 
 
 def _refuse_binary(place: Place, suffix: str) -> None:
@@ -217,7 +217,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _written(rows: list[dict[str, Any]], name: str) -> str:
-    path = stores.scratch() / IN_MEMORY / f"{name}.jsonl"
+    path = copies.scratch() / IN_MEMORY / f"{name}.jsonl"
     path.parent.mkdir()
     with path.open("w", encoding="utf-8") as handle:
         for row in rows:

@@ -9,16 +9,10 @@ fsspec and the library of a store are imported when a name is used that needs th
 from __future__ import annotations
 
 import asyncio
-import atexit
-import hashlib
 import logging
 import os
-import re
-import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -28,19 +22,28 @@ from urllib.parse import quote
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
-from sentcli.io.places import STORES, Address, Place, scheme_of
-from sentcli.io.store_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
+from sentcli.io.places import (
+    CREDENTIALS,
+    LIBRARIES,
+    STORES,
+    Address,
+    Doing,
+    is_temporary,
+    of_library,
+    scheme_of,
+    store_error,
+)
 
 T = TypeVar("T")
 PAUSES = (0.5, 1.0, 2.0)
 """The seconds before each further attempt, after those that the library of a store makes itself."""
-CONNECT, ANSWER = 10, 20
-"""The seconds after which a host that does not connect, or does not send, has failed."""
 SLOW_SECONDS, LEAST_BYTES = 60.0, 1000
 """How long a host may send slowly, and the bytes a second that it has to send on average in that time."""
-LARGE = 10**8
+ANNOUNCED_BYTES = 10**8
 """A file of more bytes is announced before it is copied."""
-VERSION = (
+PROBE = ".sentcli-write-test-"
+"""How the name of a file begins that is written to see whether a folder can be."""
+VERSION_KEYS = (
     "ETag", "etag", "md5Hash", "crc32c", "content_md5", "generation", "blob_id", "oid", "LastModified", "updated",
     "last_modified", "Last-Modified",
 )  # fmt: skip
@@ -85,7 +88,7 @@ class RemoteFile:
     @classmethod
     def of(cls, facts: dict[str, Any]) -> RemoteFile:
         """Read what fsspec returns about a file."""
-        known = next((facts[key] for key in VERSION if facts.get(key) is not None), "")
+        known = next((facts[key] for key in VERSION_KEYS if facts.get(key) is not None), "")
         return cls(facts.get("size"), str(known))
 
 
@@ -105,11 +108,11 @@ def _filesystem(scheme: str) -> Any:
 
         if scheme == "s3":
             retries = {"mode": "standard", "total_max_attempts": 3}
-            options["config_kwargs"] = {"connect_timeout": CONNECT, "read_timeout": ANSWER, "retries": retries}
+            options["config_kwargs"] = {"connect_timeout": 10, "read_timeout": 20, "retries": retries}
         elif scheme in ("http", "https"):
             import aiohttp
 
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=20)
             options["client_kwargs"] = {"timeout": timeout, "trust_env": True, "raise_for_status": _refuse_status}
             options["client_kwargs"]["middlewares"] = (_in_time,)
             options |= {"encoded": True, "headers": {"Accept-Encoding": "identity"}}
@@ -146,12 +149,12 @@ async def _refuse_status(response: Any) -> None:
 
 
 def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
-    """Return what a file system answers, after further attempts if a passing error comes.
+    """Return what a file system answers, after further attempts if an error comes that is temporary.
 
     The error has no cause, since the text of a library may hold an address with its secrets.
 
     Raises:
-        SentcliError: as for `explained`.
+        SentcliError: as for `store_error`.
     """
     address = _whole(name)
     if scheme_of(name) in ("http", "https"):
@@ -166,8 +169,8 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
                 raise
-            if pause is None or not passing(error, hopeful=scheme_of(name) not in STORES):
-                raise explained(error, name, doing) from None
+            if pause is None or not is_temporary(error, hopeful=scheme_of(name) not in STORES):
+                raise store_error(error, name, doing) from None
             console.detail(f"{name}: {type(error).__name__}; trying again")
         time.sleep(pause)
     raise AssertionError
@@ -254,7 +257,7 @@ def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
     file = state(name)
     size = file.size or 0
     require_room(path.parent, size, name)
-    if size > LARGE and not quiet:
+    if size > ANNOUNCED_BYTES and not quiet:
         console.note(f"{name}: {size / 1e6:,.0f} MB are copied to {path.parent} first")
     advice = f"it is copied to {path.parent}, and TMPDIR chooses another disk"
     with room_explained(name, advice), replacing(path) as partial:
@@ -321,79 +324,3 @@ def check_writable(folder: str) -> bool:
         console.detail(str(error))
         return False
     return True
-
-
-PROBE = ".sentcli-write-test-"
-PREFIX, LOCK = "sentcli-remote-", ".lock"
-FRESH = 60
-"""The seconds in which another process may not have locked its new folder yet."""
-_scratch: list[tuple[Path, Any]] = []
-"""The temporary folder of this process, if there is one, and its lock, which ends with the process."""
-_local_files: dict[str, tuple[RemoteFile, Path]] = {}
-
-
-def scratch() -> Path:
-    """Return a new temporary folder, which `remove_copies` deletes; TMPDIR chooses the disk.
-
-    The folders of processes that were killed are deleted.
-    """
-    from filelock import FileLock
-
-    if not _scratch:
-        _clear_abandoned()
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        lock = FileLock(folder / LOCK)
-        lock.acquire()
-        _scratch.append((folder, lock))
-        atexit.register(remove_copies)
-    return Path(tempfile.mkdtemp(dir=_scratch[0][0]))
-
-
-def is_scratch(path: Path) -> bool:
-    """Tell whether a file is in the temporary folder of this process."""
-    return any(path.is_relative_to(folder) for folder, _ in _scratch)
-
-
-def _clear_abandoned() -> None:
-    from filelock import FileLock, Timeout
-
-    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
-        with suppress(OSError, Timeout):  # it belongs to someone else, or to a process that runs
-            if time.time() - lock.stat().st_mtime > FRESH:
-                with FileLock(lock, timeout=0):
-                    shutil.rmtree(lock.parent, ignore_errors=True)
-
-
-def remove_copies() -> None:
-    """Delete all temporary copies."""
-    _local_files.clear()
-    while _scratch:
-        folder, lock = _scratch.pop()
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
-
-
-def local_name(name: str) -> str:
-    """Return a name as a file name of a copy; one that is too long ends with a hash instead, before its suffixes."""
-    name = re.sub("[:/]+", "-", name)
-    encoded = name.encode("utf-8", "surrogateescape")
-    if len(encoded) <= 200:  # most file systems take 255
-        return name
-    digest = hashlib.sha256(encoded).hexdigest()[:16]
-    suffixes = "".join(PurePosixPath(name).suffixes[-2:])
-    return f"{name[:40]}-{digest}{suffixes if len(suffixes) <= 40 else ''}"
-
-
-def local_file(name: str) -> Place:
-    """Return a file with a temporary copy as its path; one that has not changed is not copied twice by a process.
-
-    Raises:
-        InputError: if there is no such file, or no right to read it.
-        SentcliError: if the host fails, or the disk has no room.
-    """
-    address = Address(name)
-    file, (known, path) = state(address), _local_files.get(address.whole, (None, Path()))
-    if known != file or not path.exists():
-        path = scratch() / local_name(address)
-        _local_files[address.whole] = download(address, path), path
-    return Place(address, path)

@@ -21,8 +21,7 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import check_output, refuse_link, replacing
 from sentcli.io.dataset import Count, Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
-from sentcli.io.forms import read_json_form
-from sentcli.io.json_files import write_json
+from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.places import Place
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe

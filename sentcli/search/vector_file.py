@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, one_line
-from sentcli.io.arrays import mapped_array
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
-from sentcli.io.json_files import decode
+from sentcli.io.forms import decode
 from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
+from sentcli.io.writers import mapped_array
 from sentcli.search.exact import Blocks
 from sentcli.search.origin import Origin
 from sentcli.search.rows import EMBEDDING, RowsInMemory, RowsOnDisk, read_rows, reading

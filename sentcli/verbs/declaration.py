@@ -127,7 +127,7 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
     if getattr(result, "silent", False):
         return
     if common.json is not None:
-        from sentcli.io.json_files import finite, write_json
+        from sentcli.io.forms import finite, write_json
 
         write_json(common.json, finite(result.to_dict()))
     if common.report:

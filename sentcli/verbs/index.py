@@ -66,8 +66,8 @@ def index(
       sentcli index documents --to milvus:reviews.db --collection reviews
     """  # noqa: D301
     from sentcli.encoder.announce import load_encoder
+    from sentcli.io.copies import FolderCopy
     from sentcli.io.folder import local_place
-    from sentcli.io.folder_copy import FolderCopy
     from sentcli.io.sources import open_source
     from sentcli.search.bm25 import LANGUAGE
     from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS, Store

@@ -141,7 +141,7 @@ def test_several_inputs_are_one_sequence(file):
 
 
 def test_standard_input_is_read_twice_and_then_removed(monkeypatch):
-    from sentcli.io.stores import remove_copies
+    from sentcli.io.copies import remove_copies
 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n")))
     source = open_source("-")

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from sentcli.io import stores
+from sentcli.io import copies, stores
 
 BUCKET = "corpora"
 KEY, SECRET = "AKIASENTCLITESTS", "a-secret-of-forty-signs-that-nobody-sees"
@@ -141,7 +141,7 @@ def store(server, variables, monkeypatch):
         for item in page.get("Contents", []):
             server.delete(item["Key"])
     server.client.delete_bucket(Bucket=BUCKET)
-    stores.remove_copies()
+    copies.remove_copies()
     stores._filesystem.cache_clear()
 
 
@@ -206,7 +206,7 @@ def web():
     stores._filesystem.cache_clear()
     yield told
     http.shutdown()
-    stores.remove_copies()
+    copies.remove_copies()
     stores._filesystem.cache_clear()
 
 

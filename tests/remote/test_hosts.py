@@ -8,7 +8,7 @@ import pytest
 
 from sentcli.data import download as fetching
 from sentcli.errors import SentcliError
-from sentcli.io import stores
+from sentcli.io import copies, stores
 from tests.bulk.outputs import message_of
 
 
@@ -61,7 +61,7 @@ def host(monkeypatch):
     yield start
     for each in hosts:
         each.socket.close()
-    stores.remove_copies()
+    copies.remove_copies()
     stores._filesystem.cache_clear()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.io import stores
-from sentcli.io.folder_copy import FolderCopy
+from sentcli.io.copies import FolderCopy
 from tests.remote.conftest import files
 
 OUT = "s3://corpora/out"

@@ -332,7 +332,7 @@ def write(
     """
     from sentcli import __version__
     from sentcli.io.atomic import replacing
-    from sentcli.io.json_files import finite
+    from sentcli.io.forms import finite
     from sentcli.pages.figures import save_figure, save_frame
     from sentcli.pages.write import write_page
 
