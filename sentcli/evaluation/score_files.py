@@ -16,8 +16,7 @@ from sentcli.evaluation.score_kinds import IN_DOMAIN, OWN_KINDS, RETRIEVAL, SIMI
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import unpacked
 from sentcli.evaluation.sts import AGGREGATIONS
-from sentcli.io.forms import checked
-from sentcli.io.json_files import contents, decode
+from sentcli.io.forms import checked, contents, decode
 
 SCORING = ("sts-eval", "senteval", "retrieve", "evaluate")
 """The commands whose JSON has scores."""
