@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.pair_tables import PairTable
-from sentcli.evaluation.score_kinds import IN_DOMAIN
+from sentcli.evaluation.score_kinds import IN_DOMAIN, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING
@@ -54,6 +54,7 @@ class InDomainTask:
     cutoffs: Sequence[int] = CUTOFFS
     similarity: Similarity = "cosine"
     name: str = TASK
+    kind: ClassVar[ScoreKind] = IN_DOMAIN
 
     @property
     def texts(self) -> list[str]:

@@ -1,86 +1,63 @@
-"""Tables of labelled text as tasks: how well a model tells what their labels say.
+"""Tables of labelled text as tasks: 0/1 pairs, anchors with positives, triplets, and texts with a class.
 
-Every score has the entries ``kind``, ``metric``, ``value`` and ``items`` beside its metrics. Anchors are encoded with
-the model's prompt for queries, positives and negatives with that for documents, all other texts with the usual prompt.
+Anchors are encoded with the model's prompt for queries, positives and negatives with that for documents, all other
+texts with the usual prompt. Tables of scored pairs are a `sts.SimilarityTask`.
 """
 
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.evaluation import significance
-from sentcli.evaluation.evaluated import EvaluatedModel, Task, TextVectors
+from sentcli.evaluation import average_precision as precision
+from sentcli.evaluation import significance, transfer
+from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.logistic import LbfgsTrainer
+from sentcli.evaluation.score_kinds import BINARY, LABELS, OWN_KINDS, PAIRS, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import digest
-from sentcli.io.labelled import Kind, LabelledTable
+from sentcli.evaluation.sts import ROUNDING, cosine
+from sentcli.io.labelled import LabelledTable
+from sentcli.search.exact import prepared
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-
-
-class LabelledTask(Task, Protocol):
-    """A task that was read from a table of labelled text, or from a retrieval set."""
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of the table."""
-
-    @property
-    def described(self) -> str:
-        """What it holds, in words."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Rows with an empty cell that were left out, and contradictions, as `LabelledTable.counts`."""
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """Every choice that moves the score besides table and model."""
-
-    @property
-    def all_texts(self) -> Sequence[str]:
-        """Texts that the model has to encode, with repetitions; of a retrieval set its first documents."""
-
-
-def told(score: TaskScore, kind: Kind, items: int) -> TaskScore:
-    """Return a score with the entries of the JSON that all kinds have, before its own ones."""
-    facts = {"kind": kind, "metric": score.headline[0], "value": score.value, "items": items}
-    return replace(score, facts=facts | score.facts)
-
-
-def role_vectors(model: EvaluatedModel, texts: Sequence[str], role: str, name: str) -> TextVectors:
-    """Encode texts with the model's prompt for the role ``query`` or ``document``."""
-    model.encoder  # noqa: B018 - loads the model before there is a bar
-    distinct = list(dict.fromkeys(texts))
-    with console.encoding(f"{name}: encoding", len(distinct)) as progress:
-        return model.encode(distinct, progress, prompt=model.spec.role_prompt(role))
+TIES = "a text that is as similar to the anchor as its positive comes before it"
+CUTOFFS = (1, 5, 10)
+"""The numbers of hits of recall@k; the reciprocal rank is cut off at the last."""
+PAIRS_AT_A_TIME = 256
+"""Pairs whose anchors are compared with all positives at a time."""
+TRAINER = LbfgsTrainer()
+"""What trains the classifiers of texts with a class."""
 
 
 @dataclass(frozen=True)
-class TableTask:
+class TableTask(ABC):
     """What tasks of tables have in common."""
 
     name: str
     table: LabelledTable
     draws: int = significance.DRAWS
     """Samples of the items, for intervals and comparisons; 0 leaves them out."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.table)
 
     @property
-    def kind(self) -> Kind:
-        """The kind of the table."""
-        return self.table.kind
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The numbers of rows left out for an empty cell, and of equal texts with different labels, by name."""
-        return self.table.counts
+    def kind(self) -> ScoreKind:
+        """The kind of the scores, which is that of the table."""
+        return OWN_KINDS[self.table.kind]
 
     @property
     def texts(self) -> Sequence[str]:
@@ -96,7 +73,7 @@ class TableTask:
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
         content = digest([self.table.texts, self.table.values])
-        return ["evaluate", self.kind, self.name, self.draws, self.protocol, content]
+        return ["evaluate", self.table.kind, self.name, self.draws, self.protocol, content]
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -108,21 +85,271 @@ class TableTask:
         """The number of the samples, which are the same for all models."""
         return zlib.crc32(self.name.encode())
 
-    def mean(self, metric: str, by_item: Floats) -> dict[str, Any]:
-        """Return samples and interval of the mean of the items' values ``[items]``."""
-        return self.sampled(
-            metric, significance.mean_draws(by_item, self.draws, stream=self.stream) if self.draws else None
-        )
+    @abstractmethod
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Score a model."""
 
-    def sampled(self, metric: str, draws: Floats | None) -> dict[str, Any]:
-        """Return samples of a metric ``[draws]`` and its interval, as arguments of a `TaskScore`."""
-        if draws is None:
-            return {}
-        return {"draws": {metric: draws}, "intervals": {metric: significance.interval(draws)}}
+    def of_rows(self, rows: Sequence[int]) -> Self:
+        """Return the task of some rows of its table."""
+        return replace(self, table=self.table.of_rows(rows))
 
-    def answered(self, correct: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    def by_role(
+        self, model: EvaluatedModel | None, anchors: Sequence[str], others: Sequence[str]
+    ) -> tuple[TextVectors, TextVectors]:
+        """Encode anchors with the model's prompt for queries, and other texts with that for documents."""
+        assert model is not None
+        label, prompt = f"{self.name}: encoding", model.spec.role_prompt
+        queries = model.encode_shown(label, anchors, prompt=prompt("query"))
+        return queries, model.encode_shown(label, others, prompt=prompt("document"))
+
+    def of_answers(self, correct: npt.NDArray[np.bool_]) -> dict[str, Any]:
         """Return the interval of an accuracy between 0 and 1, and which items are right ``[items]``."""
         if not self.draws:
             return {}
         low, high = significance.accuracy_interval(correct)
         return {"correct": correct, "intervals": {"accuracy": (low / 100, high / 100)}}
+
+
+@dataclass(frozen=True)
+class BinaryTask(TableTask):
+    """Pairs with labels 0 and 1: how well the cosine tells one from the other."""
+
+    @property
+    def description(self) -> str:
+        """The number of pairs."""
+        return f"{len(self.table):,} 0/1 pairs, {int(self._positive.sum()):,} of them 1"
+
+    texts = TableTask.all_texts
+    """Every sentence."""
+
+    @property
+    def _positive(self) -> npt.NDArray[np.bool_]:
+        return np.array(self.table.values) == 1
+
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Return average precision, the area under the ROC curve, and the best F1 of all thresholds."""
+        from sklearn.metrics import average_precision_score, roc_auc_score
+
+        first, second = self.table.texts
+        predicted, positive = cosine(vectors.of(first), vectors.of(second)), self._positive
+        f1, threshold = best_f1(predicted, positive)
+        metrics = {
+            "average_precision": float(average_precision_score(positive, predicted)),
+            "auc": float(roc_auc_score(positive, predicted)),
+            "f1": f1,
+            "threshold": threshold,
+        }
+        facts: dict[str, Any] = {
+            "positive": int(positive.sum()),
+            "truncated": vectors.truncated(self.texts),
+            "zero_vectors": vectors.zero(self.texts),
+        }
+        sampled: dict[str, Any] = {}
+        if self.draws:
+            draws = precision.average_precision_draws(predicted, positive, self.draws, stream=self.stream)
+            ends = precision.average_precision_interval(predicted, positive, draws)
+            if ends is not None:
+                sampled = {"draws": {"average_precision": draws}, "intervals": {"average_precision": ends}}
+            else:  # nothing is to be compared
+                facts["interval"], least = None, precision.LEAST_OF_A_CLASS
+                console.note(f"{self.name}: fewer than {least} pairs with a label, so its score has no interval")
+        score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), facts, **sampled)
+        return score.of_own_data(len(predicted))
+
+
+def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the best F1 of all thresholds, and its threshold: pairs at least as similar are taken for positive.
+
+    Args:
+        predicted: similarities ``[n]``.
+        positive: whether each pair is positive ``[n]``.
+
+    Returns:
+        F1 from 0 to 1, and the threshold, which lies midway between the last similarity above it and the next one.
+
+    Raises:
+        SentcliError: if a similarity is not finite.
+    """
+    significance.require_finite(predicted)
+    negated, group = np.unique(-predicted, return_inverse=True)
+    taken = np.cumsum(np.bincount(group))
+    right = np.cumsum(np.bincount(group, weights=positive))
+    f1 = 2 * right / (taken + positive.sum())
+    best = int(np.argmax(f1))
+    last, following = -negated[best], -negated[min(best + 1, len(negated) - 1)]
+    midway = (last + following) / 2
+    return float(f1[best]), float(midway if midway > following else last)
+
+
+@dataclass(frozen=True)
+class PairsTask(TableTask):
+    """Anchors, whose positives are to be found among the positives of all anchors."""
+
+    @property
+    def description(self) -> str:
+        """The number of pairs, and of the distinct anchors and positives among them."""
+        return f"{len(self.table):,} pairs, {len(self._positives):,} anchors, {len(self._corpus):,} positives to search"
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides table and model."""
+        own = "no answer, unless it is the anchor's positive"
+        return {"similarity": "cosine", "ties": TIES, "text of the anchor": own, "cutoffs": list(CUTOFFS)}
+
+    @cached_property
+    def _positives(self) -> dict[str, list[str]]:
+        """The distinct positives of each anchor."""
+        positives: dict[str, dict[str, None]] = {}
+        for anchor, positive in zip(*self.table.texts[:2], strict=True):
+            positives.setdefault(anchor, {})[positive] = None
+        return {anchor: list(texts) for anchor, texts in positives.items()}
+
+    @cached_property
+    def _corpus(self) -> dict[str, int]:
+        """The distinct positives with their rows."""
+        return {text: row for row, text in enumerate(dict.fromkeys(self.table.texts[1]))}
+
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Rank the positives of each anchor; the roles are encoded here, with their prompts."""
+        anchors, corpus = list(self._positives), list(self._corpus)
+        queries, documents = self.by_role(model, anchors, corpus)
+        relevant = [[self._corpus[text] for text in texts] for texts in self._positives.values()]
+        own = [self._corpus.get(anchor, -1) for anchor in anchors]
+        ranks = positive_ranks(queries.of(anchors), documents.of(corpus), relevant, own)
+        reciprocal = np.array([1 / found[0] if found[0] <= CUTOFFS[-1] else 0.0 for found in ranks])
+        recalls = {f"recall@{k}": float(np.mean([np.mean(found <= k) for found in ranks])) for k in CUTOFFS}
+        facts = {
+            "corpus": len(corpus),
+            "pairs": len(self.table),
+            "truncated": queries.truncated(anchors) + documents.truncated(corpus),
+            "zero_vectors": queries.zero(anchors) + documents.zero(corpus),
+        }
+        metrics = {"mrr@10": float(reciprocal.mean()), **recalls}
+        score = TaskScore(self.name, PAIRS.name, metrics, ("mrr@10",), facts)
+        if self.draws:
+            draws = significance.mean_draws(reciprocal, self.draws, stream=self.stream)
+            score = replace(score, draws={"mrr@10": draws}, intervals={"mrr@10": significance.interval(draws)})
+        return score.of_own_data(len(anchors))
+
+
+def positive_ranks(
+    queries: npt.NDArray[np.float32],
+    corpus: npt.NDArray[np.float32],
+    relevant: Sequence[Sequence[int]],
+    own: Sequence[int],
+) -> list[Rows]:
+    """Return the ranks of the positives of each anchor among all texts, from 1, in ascending order.
+
+    A text that is no positive of the anchor comes before a positive that is only as similar, so that a model does not
+    gain by giving many texts the same vector.
+
+    Args:
+        queries: vectors of the anchors ``[anchors, dim]``.
+        corpus: vectors of the positives of all anchors ``[texts, dim]``.
+        relevant: rows of the positives of each anchor.
+        own: row of the text that equals each anchor, which is no answer to it unless it is one of its positives, or -1.
+    """
+    for vectors in (queries, corpus):
+        require_finite(vectors)
+    unit, texts = prepared(queries, "cosine"), prepared(corpus, "cosine")
+    lengths = np.array([len(rows) for rows in relevant])
+    anchor, positive = (
+        np.repeat(np.arange(len(relevant)), lengths),
+        np.concatenate([np.array(rows) for rows in relevant]),
+    )
+    similarity, others = np.empty(len(anchor)), np.empty(len(anchor), np.int64)
+    for start in range(0, len(anchor), PAIRS_AT_A_TIME):
+        block = slice(start, start + PAIRS_AT_A_TIME)
+        similarities, row = unit[anchor[block]] @ texts.T, np.arange(len(anchor[block]))
+        similarity[block] = similarities[row, positive[block]]
+        before = similarities >= (similarities[row, positive[block]] - ROUNDING)[:, None]
+        for i, number in enumerate(anchor[block]):
+            before[i, [*relevant[number], *([own[number]] if own[number] >= 0 else [])]] = False
+        others[block] = before.sum(axis=1)
+    ranks, end = [], 0
+    for count in lengths:
+        start, end = end, end + count
+        best_first = np.argsort(-similarity[start:end], kind="stable")
+        ranks.append(others[start:end][best_first] + np.arange(1, count + 1))
+    return ranks
+
+
+@dataclass(frozen=True)
+class TripletsTask(TableTask):
+    """Anchors that should be more similar to their positive than to any of their negatives."""
+
+    @property
+    def description(self) -> str:
+        """The number of triplets."""
+        count = len(self.table.texts) - 2
+        return f"{len(self.table):,} triplets" + (f" with {count} negatives each" if count > 1 else "")
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides table and model."""
+        return {"similarity": "cosine", "ties": "a negative that is as similar as the positive counts as wrong"}
+
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Compare each positive with the most similar negative; the roles are encoded here, with their prompts."""
+        anchors, positives, *negatives = self.table.texts
+        others = list(dict.fromkeys(text for column in (positives, *negatives) for text in column))
+        queries, documents = self.by_role(model, anchors, others)
+        anchor, positive = queries.of(anchors), documents.of(positives)
+        margin = cosine(anchor, positive) - np.max([cosine(anchor, documents.of(c)) for c in negatives], axis=0)
+        correct = margin > ROUNDING
+        distinct = list(dict.fromkeys(anchors))
+        facts = {
+            "negatives": len(negatives),
+            "truncated": queries.truncated(distinct) + documents.truncated(others),
+            "zero_vectors": queries.zero(distinct) + documents.zero(others),
+        }
+        metrics = {"accuracy": float(correct.mean()), "margin": float(margin.mean())}
+        score = TaskScore(self.name, TRIPLETS.name, metrics, ("accuracy",), facts, **self.of_answers(correct))
+        return score.of_own_data(len(correct))
+
+
+@dataclass(frozen=True)
+class LabelsTask(TableTask):
+    """Texts with a class: the accuracy of a logistic regression on their vectors, by nested cross-validation."""
+
+    @property
+    def description(self) -> str:
+        """The number of texts and classes."""
+        return f"{len(self.table):,} texts of {len(self._classes)} classes"
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Every text."""
+        return self.table.texts[0]
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides table and model."""
+        settings = {key: value for key, value in TRAINER.describe().items() if "test set" not in key}
+        return {"features": "vectors as the model gives them", **settings}
+
+    @cached_property
+    def _classes(self) -> dict[str, int]:
+        """The number of texts of each class, in the order of their names."""
+        return dict(sorted(Counter(map(str, self.table.values or [])).items()))
+
+    @cached_property
+    def _examples(self) -> transfer.Examples:
+        numbers = {label: number for number, label in enumerate(self._classes)}
+        pairs = zip(self.table.texts[0], map(str, self.table.values or []), strict=True)
+        ordered = sorted(
+            (transfer.Example((text,), numbers[label]) for text, label in pairs), key=lambda example: example.order
+        )
+        return transfer.Examples(self.name, len(numbers), "folds", {"all": ordered})
+
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Train and test by ten folds, each with a penalty that is chosen by ten folds of its training texts."""
+        with console.counting(f"{self.name}: classifiers", transfer.classifiers(TRAINER, self._examples)) as finished:
+            trained = transfer.score(TRAINER, self._examples, vectors, finished)
+        assert trained.correct is not None
+        metrics = {name: value / 100 for name, value in trained.metrics.items()}
+        majority = max(self._classes.values()) / len(self.table)
+        facts = {"classes": len(self._classes), "majority": majority, "penalties": trained.facts["penalties"]}
+        facts |= {"truncated": trained.facts["truncated"]}
+        score = TaskScore(self.name, LABELS.name, metrics, ("accuracy",), facts, **self.of_answers(trained.correct))
+        return score.of_own_data(len(self.table))

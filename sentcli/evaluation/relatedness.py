@@ -21,10 +21,10 @@ from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.probe import SEED, first_weights, with_ones
-from sentcli.evaluation.score_kinds import TRAINED_HEAD
+from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.evaluation.transfer_tasks import joined
+from sentcli.evaluation.transfer import joined
 
 Floats = npt.NDArray[np.float32]
 GRADES = 5
@@ -54,7 +54,7 @@ class GradedTask:
     """``train``, ``dev`` and ``test``."""
     draws: int = 0
     """Samples of the test pairs, for intervals and comparisons."""
-    kind: str = TRAINED_HEAD.name
+    kind: ScoreKind = TRAINED_HEAD
 
     @property
     def texts(self) -> list[str]:
@@ -64,7 +64,14 @@ class GradedTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        return ["head", PROTOCOL, self.draws, self.name, self.kind, digest(sts.content(list(self.splits.values())))]
+        return [
+            "head",
+            PROTOCOL,
+            self.draws,
+            self.name,
+            self.kind.name,
+            digest(sts.content(list(self.splits.values()))),
+        ]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train the head on pooled vectors that are not normalised, and score its expected grades of the test pairs.
@@ -80,7 +87,7 @@ class GradedTask:
         tested = [*self.splits["test"].first, *self.splits["test"].second]
         score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(tested))
         trained = {"dev_pearson": dev, "mse": float(np.mean((predicted - gold["test"]) ** 2))}
-        return replace(score, kind=self.kind, metrics=score.metrics | trained)
+        return replace(score, kind=self.kind.name, metrics=score.metrics | trained)
 
 
 def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedTask]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked, score
-from sentcli.evaluation.score_kinds import RETRIEVAL
+from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
@@ -111,7 +111,7 @@ class SetSearch:
     def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
         """Encode queries and documents, block by block, and search; the last model's result is kept for fusions."""
         if self._last is None or self._last[0] is not model:
-            model.encoder  # noqa: B018 - loads the model before there is a bar
+            model.load()  # before there is a bar
             with console.encoding(f"{self.data.name}: encoding", len(self.data.ids) + len(self.data.queries)) as bar:
                 self._last = model, self._by_vectors(model, bar)
         return self._last[1]
@@ -264,6 +264,7 @@ class RetrievalTask:
     on_run: OnRun | None = None
     """Is called with the run."""
     texts: Sequence[str] = ()
+    kind: ClassVar[ScoreKind] = RETRIEVAL
 
     @property
     def name(self) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from sentcli.io.labelled_kinds import Kind
+
 
 @dataclass(frozen=True)
 class ScoreKind:
@@ -17,7 +19,9 @@ class ScoreKind:
     title: str
     """The title of a table of such scores."""
     metric: str
-    """The name of the main metric."""
+    """The name of the main metric for people."""
+    main: str
+    """The key of the main metric, by which weights are compared."""
     columns: Mapping[str, str]
     """The metrics and counts in the table of all measures, with their titles."""
     sampled: str
@@ -28,6 +32,8 @@ class ScoreKind:
     """The factor that brings a score to a scale of 100."""
     digits: int = 2
     """Decimals of scores that are not multiplied by `scale`."""
+    table: Kind | None = None
+    """The kind of the user's own data that has such scores."""
 
     @property
     def highest(self) -> float:
@@ -40,6 +46,8 @@ SIMILARITY = ScoreKind(
     command="sts-eval",
     title="Semantic textual similarity",
     metric="Spearman",
+    main="spearman",
+    table="scored",
     columns={
         "pairs": "pairs",
         "spearman": "Spearman",
@@ -56,6 +64,7 @@ TRAINED_HEAD = ScoreKind(
     command="senteval",
     title="Similarity with a trained head",
     metric="Spearman",
+    main="spearman",
     columns=SIMILARITY.columns,
     sampled="pairs",
 )
@@ -64,6 +73,7 @@ TRANSFER = ScoreKind(
     command="senteval",
     title="Transfer tasks",
     metric="Accuracy",
+    main="accuracy",
     columns={
         "train": "train",
         "test": "test",
@@ -78,6 +88,8 @@ RETRIEVAL = ScoreKind(
     command="retrieve",
     title="Retrieval",
     metric="nDCG",
+    main="ndcg@10",
+    table="retrieval",
     columns={
         "queries": "queries",
         "documents": "documents",
@@ -105,6 +117,7 @@ IN_DOMAIN = ScoreKind(
     command="retrieve",
     title="In-domain retrieval",
     metric="Recall",
+    main="recall@1",
     columns={"queries": "queries", "corpus": "sentences"},
     sampled="queries",
     average="",
@@ -114,6 +127,8 @@ BINARY = _of_own_data(
     name="binary",
     title="0/1 pairs",
     metric="Average precision",
+    main="average_precision",
+    table="binary",
     columns={
         "items": "pairs",
         "positive": "positive",
@@ -128,6 +143,8 @@ PAIRS = _of_own_data(
     name="pairs",
     title="Positives among all others",
     metric="MRR@10",
+    main="mrr@10",
+    table="pairs",
     columns={
         "items": "anchors",
         "corpus": "positives",
@@ -140,6 +157,8 @@ TRIPLETS = _of_own_data(
     name="triplets",
     title="Triplets",
     metric="Accuracy",
+    main="accuracy",
+    table="triplets",
     columns={"items": "triplets", "negatives": "negatives", "accuracy": "accuracy", "margin": "mean margin"},
     sampled="triplets",
 )
@@ -147,6 +166,8 @@ LABELS = _of_own_data(
     name="labels",
     title="Labelled texts",
     metric="Accuracy",
+    main="accuracy",
+    table="labels",
     columns={
         "items": "texts",
         "classes": "classes",
@@ -160,12 +181,21 @@ KINDS = {
     kind.name: kind
     for kind in (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN, BINARY, PAIRS, TRIPLETS, LABELS)
 }
-OWN_KINDS: dict[str, ScoreKind] = {
-    "scored": SIMILARITY,
-    "binary": BINARY,
-    "pairs": PAIRS,
-    "triplets": TRIPLETS,
-    "retrieval": RETRIEVAL,
-    "labels": LABELS,
-}
+OWN_KINDS: dict[Kind, ScoreKind] = {kind.table: kind for kind in KINDS.values() if kind.table is not None}
 """The scores of the kinds of the user's own data."""
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A way to make one score of the subsets of a task."""
+
+    metric: str
+    title: str
+
+
+AGGREGATIONS = {
+    "all": Aggregation("spearman", "all (subsets concatenated)"),
+    "mean": Aggregation("spearman_mean", "mean of the subsets"),
+    "wmean": Aggregation("spearman_wmean", "mean of the subsets, weighted by size"),
+}
+"""The aggregations of similarity by their names on the command line."""

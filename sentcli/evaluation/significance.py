@@ -11,7 +11,6 @@ the tests.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -287,23 +286,6 @@ def holm(p: Sequence[float]) -> list[float]:
         greatest = max(greatest, (len(p) - rank) * p[i])
         corrected[i] = min(1.0, greatest)
     return corrected
-
-
-def packed(draws: Floats) -> str:
-    """Return samples as one line of JSON: their 32-bit floats in base64."""
-    return base64.b64encode(draws.astype("<f4").tobytes()).decode("ascii")
-
-
-def unpacked(text: str) -> Floats:
-    """Return the samples that `packed` was called on.
-
-    Raises:
-        ValueError: if `text` is not base64 of finite 32-bit floats.
-    """
-    draws = np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float64)
-    if len(draws) < 2 or not np.isfinite(draws).all():
-        raise ValueError("expected at least two finite numbers")
-    return draws
 
 
 def accuracy_interval(correct: npt.NDArray[np.bool_]) -> tuple[float, float]:

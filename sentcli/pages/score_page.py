@@ -10,8 +10,9 @@ from typing import Any
 
 from sentcli import __version__
 from sentcli.evaluation.in_domain import USUAL
+from sentcli.evaluation.score_kinds import AGGREGATIONS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.evaluation.sts import AGGREGATIONS, TASKS
+from sentcli.evaluation.sts import TASKS
 from sentcli.pages import comparisons, protocols, score_tables
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_figure import score_figure

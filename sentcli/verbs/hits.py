@@ -7,15 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
+from sentcli.pages.page import Section
 from sentcli.printable import safe
 from sentcli.table import Table
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +61,7 @@ class CorpusSearch:
 
 
 @dataclass
-class Hits(Outcome):
+class Hits(Result):
     """The hits of all queries, or of the first ones if all are written to a file."""
 
     written: bool = False
@@ -80,7 +79,8 @@ class Hits(Outcome):
         more = len(rows) - COUNTED
         notes = [f"{more:,} more values are in the JSON (--json)."] if more > 0 else []
         formats = {"rows": ",d"}
-        self.tables = [Table(f"rows by {column}", [column, "rows"], rows[:COUNTED], formats=formats, notes=notes)]
+        table = Table(f"rows by {column}", [column, "rows"], rows[:COUNTED], formats=formats, notes=notes)
+        self.sections = [Section(table.title, table=table)]
         found = [{"value": value, "rows": count} for value, count in values]
         self.counts = {"column": column, "values": json.loads(json.dumps(found, default=str))}
 
@@ -105,10 +105,6 @@ class Hits(Outcome):
             print_hits(query, hits_by_way)
         if self.queries > SHOWN:
             console.note(f"the hits of {SHOWN} of {self.queries} queries are shown; --hits FILE or --json FILE has all")
-
-    def write_pages(self, files: Sequence[Path]) -> None:
-        """Raise an InputError, because pages are of evaluations."""
-        raise InputError("--report makes pages of evaluations (--beir, --in-domain); --hits and --json write hits")
 
     def _repr_html_(self) -> str:
         return str(self.to_frame()._repr_html_())

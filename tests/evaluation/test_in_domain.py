@@ -14,7 +14,8 @@ from sentcli.errors import InputError
 from sentcli.evaluation import in_domain, pair_tables
 from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.pair_tables import PairTable
-from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.score_files import record_of, score_of, task_json
+from sentcli.evaluation.scores import ModelScores
 
 
 def table_of(pairs, positive=None):
@@ -121,10 +122,10 @@ def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
     near = {**base, **{f"b{i}": base[f"a{i}"] + random.normal(size=8) for i in range(30)}}
     task = in_domain.InDomainTask(table, "own", (1, 3))
     good, bad = (task.score(None, found(one)) for one in (near, base))
-    again = TaskScore.from_record(json.loads(json.dumps(good.to_record())))
-    assert again.to_dict() == good.to_dict()
-    assert list(good.to_dict())[:4] == ["recall@1", "recall@3", "queries", "corpus"]
-    low, high = good.to_dict()["intervals"]["recall@1"]
+    again = score_of(json.loads(json.dumps(record_of(good))))
+    assert task_json(again) == task_json(good)
+    assert list(task_json(good))[:4] == ["recall@1", "recall@3", "queries", "corpus"]
+    low, high = task_json(good)["intervals"]["recall@1"]
     assert low < good.metrics["recall@1"] < high
     models = [ModelScores("retrieve", name, {}, [score]) for name, score in (("good", again), ("bad", bad))]
     difference = models[0].compare(models[1])["recall@1"]

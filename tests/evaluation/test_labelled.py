@@ -11,10 +11,9 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import average_precision, significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_data import load_tasks
-from sentcli.evaluation.labelled_pairs import positive_ranks
-from sentcli.evaluation.labelled_similarity import best_f1
+from sentcli.evaluation.labelled_tasks import best_f1, positive_ranks
 from sentcli.evaluation.retrieval_metrics import ranked
-from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.score_files import record_of, score_of, task_json
 from sentcli.evaluation.sts import cosine
 
 NOUNS = "cat dog bird fish man woman child river house tree mat".split()
@@ -36,15 +35,13 @@ def of_vectors(texts, vectors):
 class Fixed:
     """A model with given vectors and no prompts."""
 
-    encoder = None
-
     def __init__(self, vectors_by_text):
         self.vectors_by_text, self.spec = vectors_by_text, self
 
     def role_prompt(self, role):
         return ""
 
-    def encode(self, texts, progress=None, *, prompt=None, length=None):
+    def encode_shown(self, label, texts, *, prompt=None):
         texts = list(dict.fromkeys(texts))
         return of_vectors(texts, np.array([self.vectors_by_text[text] for text in texts], np.float32))
 
@@ -156,8 +153,8 @@ def test_few_positive_pairs_have_no_interval(tmp_path):
     (task,) = load_tasks([write(tmp_path / "p.tsv", ["sentence1", "sentence2", "label"], rows)])
     texts = [text for a, b, _ in rows for text in (a, b)]
     score = task.score(None, of_vectors(texts, np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)))
-    assert score.to_dict()["interval"] is None and not score.intervals and not score.draws
-    assert 0 < score.to_dict()["average_precision"] < 1
+    assert task_json(score)["interval"] is None and not score.intervals and not score.draws
+    assert 0 < task_json(score)["average_precision"] < 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -285,7 +282,7 @@ def beir(folder, *splits, relevant=1):
 @pytest.mark.parametrize(("splits", "chosen"), [(["dev", "test"], "dev"), (["test"], "test"), (["train"], "train")])
 def test_a_set_is_scored_on_its_split_dev_or_its_only_one(tmp_path, splits, chosen):
     (task,) = load_tasks([str(beir(tmp_path / "set", *splits))])
-    assert (task.kind, task.name, task.data.split) == ("retrieval", "set", chosen)
+    assert (task.kind.name, task.name, task.data.split) == ("retrieval", "set", chosen)
 
 
 def test_sets_that_cannot_be_scored(tmp_path):
@@ -336,7 +333,7 @@ def test_too_few_rows_and_scores_out_of_range(tmp_path):
     file = write(tmp_path / "t.tsv", ["sentence1", "sentence2", "score"], rows)
     with pytest.raises(InputError, match="line 12: score 10 is not between 0 and 9"):
         load_tasks([file], score_range=(0, 9))
-    assert load_tasks([file])[0].described == "12 scored pairs, scores from 0 to 100"
+    assert load_tasks([file])[0].description == "12 scored pairs, scores from 0 to 100"
 
 
 def test_files_of_one_name_are_named_apart(tmp_path):
@@ -373,8 +370,8 @@ def test_scores_come_back_from_the_cache_whole(tmp_path):
     (task,) = load_tasks([write(tmp_path / "p.tsv", PAIRS, [(f"a{i}", f"b{i}") for i in range(12)])])
     model = Fixed({text: np.eye(12)[i] for i in range(12) for text in (f"a{i}", f"b{i}")})
     score = task.score(model, of_vectors([], np.empty((0, 2))))
-    again = TaskScore.from_record(json.loads(json.dumps(score.to_record())))
-    assert again.to_dict() == score.to_dict()
-    assert {key: again.to_dict()[key] for key in ("kind", "metric", "value", "items")} == {
+    again = score_of(json.loads(json.dumps(record_of(score))))
+    assert task_json(again) == task_json(score)
+    assert {key: task_json(again)[key] for key in ("kind", "metric", "value", "items")} == {
         "kind": "pairs", "metric": "mrr@10", "value": 1.0, "items": 12,
     }  # fmt: skip

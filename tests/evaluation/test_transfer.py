@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.evaluation import transfer_tasks
+from sentcli.evaluation import transfer
 from sentcli.evaluation.evaluated import TextVectors, encode
-from sentcli.evaluation.transfer_tasks import AVERAGED, Example, load_tasks
+from sentcli.evaluation.transfer import AVERAGED, Example, load_tasks
 
 LATIN = "caf\xe9 \x85 au lait"
 
@@ -32,9 +32,7 @@ def folder(tmp_path):
     }.items():
         write(f"{name}/{positive}", "\n".join([*good, LATIN, ""]) + "\n", "latin-1")
         write(f"{name}/{negative}", "\n".join(bad) + "\n", "latin-1")
-    questions = "".join(
-        f"{c}:x what is the {c.lower()} of {n} ?\n" for n in range(12) for c in transfer_tasks.TREC_CLASSES
-    )
+    questions = "".join(f"{c}:x what is the {c.lower()} of {n} ?\n" for n in range(12) for c in transfer.TREC_CLASSES)
     write("TREC/train_5500.label", questions, "latin-1")
     write("TREC/TREC_10.label", questions[: questions.index("\n", 900) + 1], "latin-1")
     for split in ("train", "dev", "test"):
@@ -46,7 +44,7 @@ def folder(tmp_path):
     for split in ("train", "test"):
         write(f"MRPC/msr_paraphrase_{split}.txt", "\ufeff" + pairs)
     sick = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + "".join(
-        f"{n}\t{good[n]}\t{bad[n]}\t3.2\t{transfer_tasks.SICK_CLASSES[n % 3]}\n" for n in range(40)
+        f"{n}\t{good[n]}\t{bad[n]}\t3.2\t{transfer.SICK_CLASSES[n % 3]}\n" for n in range(40)
     )
     for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
         write(f"SICK/{name}", sick)
@@ -80,9 +78,9 @@ def test_each_task_has_its_splits_classes_and_pairs(folder):
 
 def test_pairs_are_differences_and_products():
     pairs = [Example(("a", "b"), 0), Example(("b", "b"), 1)]
-    task = transfer_tasks.Examples("t", 2, "test", {"train": pairs, "test": pairs[:1]})
+    task = transfer.Examples("t", 2, "test", {"train": pairs, "test": pairs[:1]})
     both = TextVectors({"a": 0, "b": 1}, np.array([[1, -2], [3, 4]], np.float32), np.zeros(2, int))
-    found = transfer_tasks.features(task, both)
+    found = transfer.features(task, both)
     assert found["train"].tolist() == [[2, 6, 3, -8], [0, 0, 9, 16]]
     assert found["test"].shape == (1, 4)
 

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.score_files import read_object, read_scores
+from sentcli.evaluation.score_files import model_json, packed, read_object, read_scores
 from sentcli.evaluation.score_kinds import TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.significance import packed
 from sentcli.pages import style
 from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
 from sentcli.pages.score_page import Choices, command_line, score_page
 from sentcli.pages.systems import Pattern
-from sentcli.verbs.scoring import Evaluation
+from sentcli.verbs.scoring import tables_of
 
 from .conftest import make
 
@@ -84,7 +83,7 @@ def test_scores_have_the_digits_that_tell_models_apart_on_the_page_and_in_the_te
     (section,) = scores(score_page(models))
     first = f"61.{'11':0<{len(shown) - 3}}"
     assert [row[1] for row in grid(section)] == [first, shown, "79.10"]
-    (printed, *_) = Evaluation(models).tables()
+    (printed, *_) = tables_of(models)
     assert [printed.shown(i, 1) for i in range(3)] == [first, shown, "79.10"]
     assert list(section.figure.data["shown"]) == [first, shown, "79.10"]
     assert f" has {max(first, shown)} (" in score_page(models).text[0]
@@ -225,7 +224,7 @@ def test_a_single_trained_run_is_not_tested_against_seeds(environment):
 def test_accuracies_keep_samples_of_their_answers():
     answers = np.random.default_rng(0).random(400) < 0.7
     task = TaskScore("MR", TRANSFER.name, {"accuracy": 100 * float(answers.mean())}, ("accuracy",), correct=answers)
-    written = ModelScores("senteval", "m", {}, [task]).to_dict()
+    written = model_json(ModelScores("senteval", "m", {}, [task]))
     (read,) = read_object(json.loads(json.dumps(written))).tasks
     samples = read.samples("accuracy")
     np.testing.assert_allclose(samples, task.samples("accuracy"), rtol=1e-6)

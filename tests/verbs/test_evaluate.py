@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sentcli
-from sentcli.evaluation.significance import unpacked
+from sentcli.evaluation.score_files import unpacked
 from tests.conftest import save_backbone
 from tests.evaluation.test_labelled import TEXTS, beir, write
 

@@ -15,14 +15,12 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Page, Section
-from sentcli.table import Table
 from sentcli.verbs import options
 from sentcli.verbs.declaration import Flag, Group
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
@@ -57,48 +55,6 @@ Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured befor
 NOT_LOADED_SO = ("normalize",)
 """Fields of `LoadOptions` that no kind of analysis has."""
 Load = Annotated[LoadOptions, Group(without=NOT_LOADED_SO)]
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """The result of ``analyze``: the sections of its page, the numbers, and the folder that was written."""
-
-    folder: Path
-    sections: Sequence[Section]
-    reports: Sequence[Outcome]
-    """One for each model or run."""
-
-    @property
-    def tables(self) -> list[Table]:
-        """The tables that the page does not fold."""
-        return [section.table for section in self.sections if section.table is not None and not section.folded]
-
-    def to_dict(self) -> Any:
-        """Return the JSON: an object, or a list of them where there are several models."""
-        objects = [report.to_dict() for report in self.reports]
-        return objects[0] if len(objects) == 1 else objects
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the first table, with a row for each model or run."""
-        return self.tables[0].to_frame()
-
-    def show(self) -> None:
-        """Print the tables that the page does not fold."""
-        for table in self.tables:
-            console.show(table)
-
-    def _repr_html_(self) -> str:
-        """Show tables and figures in a notebook."""
-        from base64 import b64encode
-
-        parts = []
-        for section in self.sections:
-            if section.table is not None and not section.folded:
-                parts.append(section.table._repr_html_())
-            if section.figure is not None:
-                picture = b64encode((self.folder / f"{section.figure.name}.png").read_bytes()).decode()
-                parts.append(f'<img width="{section.figure.columns * 400}" src="data:image/png;base64,{picture}">')
-        return "".join(parts)
 
 
 def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> list[EvaluatedModel]:
@@ -187,12 +143,12 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
 
 
 def finish(
-    report: Outcome,
+    report: Result,
     protocol: dict[str, Any],
     results: dict[str, Any],
     model: EvaluatedModel | None = None,
     seed: int | None = None,
-) -> Outcome:
+) -> Result:
     """Set protocol, environment and results of a report, and stop its clock.
 
     Args:
@@ -317,9 +273,9 @@ def write(
     kind: str,
     output: Path,
     sections: Sequence[Section],
-    reports: Sequence[Outcome],
+    reports: Sequence[Result],
     summary: Sequence[str] | None = None,
-) -> Analysis:
+) -> Result:
     """Write the folder of an analysis, which appears complete or not at all.
 
     Args:
@@ -335,7 +291,7 @@ def write(
     from sentcli.pages.figures import save_figure, save_frame
     from sentcli.pages.write import write_page
 
-    analysis = Analysis(output, sections, reports)
+    analysis = Result("analyze", sections=sections, objects=[report.to_dict() for report in reports], folder=output)
     made = f"Made by sentcli {__version__}: analyze {kind}."
     page = Page(f"Analysis: {kind}", sections, _summary(sections) if summary is None else summary, made)
     with replacing(output) as folder, console.working("drawing"):
