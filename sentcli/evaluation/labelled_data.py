@@ -16,7 +16,8 @@ from sentcli.data import located
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import pair_tables, significance, sts
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
-from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, PairsTask, TripletsTask
+from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, TripletsTask
+from sentcli.evaluation.positives import PairsTask
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind

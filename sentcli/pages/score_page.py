@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from sentcli import __version__
-from sentcli.evaluation.in_domain import USUAL
+from sentcli.evaluation.positives import USUAL_RULE
 from sentcli.evaluation.score_kinds import AGGREGATIONS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import TASKS
 from sentcli.pages import comparisons, protocols, score_tables
 from sentcli.pages.page import PLAIN, Page, Section, Style
-from sentcli.pages.score_figure import score_figure
 from sentcli.pages.score_tables import ScoreTable
 from sentcli.pages.systems import Pattern, check_patterns, systems
 from sentcli.pages.write import write_page
@@ -146,7 +145,7 @@ def _summary(table: ScoreTable) -> str:
 def _sections(table: ScoreTable, style: Style, *, several: bool, figures: bool) -> Iterator[Section]:
     """Yield the sections of a table of scores; their titles name the table if there are several tables."""
     of = f": {table.title}" if several else ""
-    figure = score_figure(table, intervals=style.intervals is not False) if figures else None
+    figure = score_tables.score_figure(table, intervals=style.intervals is not False) if figures else None
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):
         yield Section(f"Against print{of}", table=against, level=3)
@@ -250,7 +249,7 @@ def _searches(scores: ModelScores) -> list[Any]:
         parts: list[Any] = ["-m", scores.model, "--in-domain", protocol.get("pairs", "STS_B_TEST_CSV")]
         columns, exclude = protocol.get("pair_fields"), protocol.get("exclude")
         parts += ["--pair-fields", columns] if columns else []
-        return parts + (["--exclude", exclude] if exclude not in (None, USUAL) else [])
+        return parts + (["--exclude", exclude] if exclude not in (None, USUAL_RULE) else [])
     sets = [part for task in tasks for part in ("--beir", task)]
     if way == "run":
         return [*sets, "--from-run", scores.model]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.evaluation import in_domain, pair_tables
+from sentcli.evaluation import pair_tables, positives
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
 from sentcli.evaluation.retrieval_tasks import Bench, SearchSettings, score_run
@@ -316,22 +316,22 @@ def score_pairs(
     }
     if misplaced := [flag for flag, value in role_options.items() if value is not None]:
         raise InputError(f"{misplaced[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
-    cutoffs = sorted({*in_domain.CUTOFFS, *([search.top_k] if search.top_k else [])})
+    cutoffs = sorted({*positives.CUTOFFS, *([search.top_k] if search.top_k else [])})
     table = pair_tables.read(str(pairs.in_domain), pairs.pair_fields)
     if scoring.against is not None and not table.is_stsb:
         raise InputError("--against: papers print in-domain retrieval in STS-B's test pairs, not in other tables")
     published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
     console.note(f"{pairs.in_domain}: the queries are the first sentences of {table.chosen}")
-    console.note(f"not counted as answers: {in_domain.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
+    console.note(f"not counted as answers: {positives.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
     similarity = search.similarity or "cosine"
-    task = in_domain.InDomainTask(table, pairs.exclude, cutoffs, similarity)
+    task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
     protocol = {
         "pairs": pairs.in_domain,
         "pair_fields": pairs.pair_fields,
         "queries": f"first sentences of {table.chosen}",
         "exclude": pairs.exclude,
-        "excluded": in_domain.EXCLUDED[pairs.exclude],
-        "ties": in_domain.TIES,
+        "excluded": positives.EXCLUDED[pairs.exclude],
+        "ties": positives.IN_DOMAIN_TIES,
         "similarity": similarity,
         "top_k": search.top_k,
     }

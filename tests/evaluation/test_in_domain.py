@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
-from sentcli.evaluation import in_domain, pair_tables
+from sentcli.evaluation import pair_tables, positives
 from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.pair_tables import PairTable
 from sentcli.evaluation.score_files import record_of, score_of, task_json
@@ -63,13 +63,13 @@ PAIRS = st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.bo
 
 
 @settings(max_examples=100, deadline=None)
-@given(pairs=PAIRS, exclude=st.sampled_from(list(in_domain.EXCLUDED)), similarity=st.sampled_from(["cosine", "dot"]))
+@given(pairs=PAIRS, exclude=st.sampled_from(list(positives.EXCLUDED)), similarity=st.sampled_from(["cosine", "dot"]))
 def test_ranks_are_those_of_a_loop(pairs, exclude, similarity):
     table = table_of([pair[:2] for pair in pairs], [True, *(pair[2] for pair in pairs[1:])])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_domain, "QUERY_BLOCK", 3)
-        ranks, best = in_domain.rank(table, found(VECTORS), exclude, similarity)
-        facts = in_domain.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).facts
+        patch.setattr(positives, "PAIRS_AT_A_TIME", 3)
+        ranks, best = positives.in_domain_ranks(table, found(VECTORS), exclude, similarity)
+        facts = positives.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).facts
     assert ranks.tolist() == ranks_by_loop(table, VECTORS, exclude, similarity)
     slots = table.second if exclude == "s2-only" else [*table.first, *table.second]
     assert (facts["corpus"], facts["distinct"]) == (len(slots), len(set(slots)))
@@ -95,22 +95,22 @@ def test_the_bound_is_what_a_perfect_model_reaches(exclude, best):
     angles = {"a": 0.0, "b": 0.1, "c": -0.1, "d": 2.0, "e": 4.0, "f": 4.1}
     vectors = {text: (np.cos(angle), np.sin(angle)) for text, angle in angles.items()}
     found_vectors = found({**vectors, "c": vectors["b"]})
-    ranks, bound = in_domain.rank(table_of(COPIES), found_vectors, exclude)
+    ranks, bound = positives.in_domain_ranks(table_of(COPIES), found_vectors, exclude)
     assert bound.tolist() == best
     tied = [rank + (i < 2) for i, rank in enumerate(best)]  # b and c have one vector: neither comes first
     assert ranks.tolist() == tied
-    score = in_domain.InDomainTask(table_of(COPIES), exclude).score(None, found_vectors)
+    score = positives.InDomainTask(table_of(COPIES), exclude).score(None, found_vectors)
     assert score.facts["bounds"]["recall@1"] == 100 * np.mean(np.array(best) == 1)
     apart = {**vectors, "c": (np.cos(0.1), np.sin(0.1)), "b": (np.cos(0.2), np.sin(0.2))}
-    assert in_domain.rank(table_of(COPIES), found(apart), exclude)[0].tolist() == [best[0] + 1, *best[1:]]
+    assert positives.in_domain_ranks(table_of(COPIES), found(apart), exclude)[0].tolist() == [best[0] + 1, *best[1:]]
 
 
 @pytest.mark.parametrize("vector", [(1.0, 0.5), (0.0, 0.0)])
 def test_a_model_that_gives_all_texts_one_vector_finds_nothing(vector):
     pairs = [(f"a{i}", f"b{i}") for i in range(20)]
     vectors = found({text: vector for pair in pairs for text in pair})
-    for exclude in in_domain.EXCLUDED:
-        score = in_domain.InDomainTask(table_of(pairs), exclude).score(None, vectors)
+    for exclude in positives.EXCLUDED:
+        score = positives.InDomainTask(table_of(pairs), exclude).score(None, vectors)
         assert [score.metrics[f"recall@{k}"] for k in (1, 5, 10)] == [0, 0, 0]
         assert score.facts["zero_vectors"] == (0 if any(vector) else 40)
 
@@ -120,7 +120,7 @@ def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
     table = table_of([(f"a{i}", f"b{i}") for i in range(30)])
     base = {text: random.normal(size=8) for text in (*table.first, *table.second)}
     near = {**base, **{f"b{i}": base[f"a{i}"] + random.normal(size=8) for i in range(30)}}
-    task = in_domain.InDomainTask(table, "own", (1, 3))
+    task = positives.InDomainTask(table, "own", (1, 3))
     good, bad = (task.score(None, found(one)) for one in (near, base))
     again = score_of(json.loads(json.dumps(record_of(good))))
     assert task_json(again) == task_json(good)
@@ -322,7 +322,7 @@ def test_recalls_of_minilm(minilm, sts_b):
     table = pair_tables.read(str(sts_b))
     encoded = encode(SentenceEncoder.load(minilm), [*table.first, *table.second])
     for exclude, (recalls, bounds) in RECALLS.items():
-        score = in_domain.InDomainTask(table, exclude).score(None, encoded)
+        score = positives.InDomainTask(table, exclude).score(None, encoded)
         assert [round(score.metrics[f"recall@{k}"], 2) for k in (1, 5, 10)] == recalls
         assert [round(score.facts["bounds"][f"recall@{k}"], 2) for k in (1, 5, 10)] == bounds
         assert (score.facts["queries"], score.facts["corpus"]) == (97, 1379 if exclude == "s2-only" else 2758)

@@ -11,7 +11,8 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import average_precision, significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_data import load_tasks
-from sentcli.evaluation.labelled_tasks import best_f1, positive_ranks
+from sentcli.evaluation.labelled_tasks import best_f1
+from sentcli.evaluation.positives import positive_ranks
 from sentcli.evaluation.retrieval_metrics import ranked
 from sentcli.evaluation.score_files import record_of, score_of, task_json
 from sentcli.evaluation.sts import cosine
