@@ -6,7 +6,7 @@ order of the batches and the first weights are those of the original toolkit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -35,8 +35,6 @@ PROTOCOLS: dict[str, Trainer] = {
 Validation = Literal["folds", "test", "dev and test"]
 """The splits of a task: ``folds`` has none, so it needs nested cross-validation; with ``test``, the penalty is chosen
 by cross-validation on the training set; with ``dev and test``, by the development set."""
-TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
-SICK_CLASSES = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 
 
 @dataclass(frozen=True)
@@ -83,108 +81,108 @@ def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]
     """
     chosen = tuple(dict.fromkeys(names)) if names is not None else AVERAGED
     for name in chosen:
-        if name not in READERS:
-            raise InputError(f"unknown task {name!r}{nearest(name, list(READERS))}; one of: {', '.join(READERS)}")
+        if name not in LAYOUTS:
+            raise InputError(f"unknown task {name!r}{nearest(name, list(LAYOUTS))}; one of: {', '.join(LAYOUTS)}")
     if not any((data / folder).is_dir() for folder in ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK")):
         raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither MR/ nor TREC/ nor SST/")
-    return [READERS[name](data, name) for name in chosen]
+    return [LAYOUTS[name].read(data, name) for name in chosen]
 
 
-def _task(
-    name: str, classes: int, validation: Validation, splits: dict[str, Iterator[Example]], *, f1: bool = False
-) -> Examples:
-    ordered = {split: sorted(examples, key=lambda example: example.order) for split, examples in splits.items()}
-    for split, examples in ordered.items():
-        if not examples:
-            raise InputError(f"{name}: there are no {split} examples")
-    training = next(iter(ordered.values()))
-    if missing := set(range(classes)) - {example.label for example in training}:
-        raise InputError(f"{name}: no training example is of class {', '.join(map(str, sorted(missing)))}")
-    return Examples(name, classes, validation, ordered, f1)
+@dataclass(frozen=True)
+class Layout:
+    """The files of a task below the folder, and how their lines are read."""
+
+    validation: Validation
+    classes: tuple[str, ...]
+    files: Mapping[str, Mapping[str, str | None]]
+    """The files of each split, with the class of their lines; None if the lines have it."""
+    columns: tuple[int, ...] = ()
+    """The tab-separated columns of the texts and of the class; empty where the class stands before a separator."""
+    separator: str = " "
+    encoding: str = "utf-8"
+    header: bool = False
+    f1: bool = False
+
+    def read(self, data: Path, name: str) -> Examples:
+        """Read the examples of all splits, in the toolkit's order.
+
+        Raises:
+            InputError: for a missing file, a split without examples, or a class without a training example.
+            DataError: for a line that does not parse.
+        """
+        splits = {
+            part: sorted(
+                (example for file, label in files.items() for example in self._examples(data / file, name, label)),
+                key=lambda example: example.order,
+            )
+            for part, files in self.files.items()
+        }
+        if empty := next((part for part, examples in splits.items() if not examples), None):
+            raise InputError(f"{name}: there are no {empty} examples")
+        training = next(iter(splits.values()))
+        if missing := set(range(len(self.classes))) - {example.label for example in training}:
+            raise InputError(f"{name}: no training example is of class {', '.join(map(str, sorted(missing)))}")
+        return Examples(name, len(self.classes), self.validation, splits, self.f1)
+
+    def _examples(self, path: Path, name: str, of_file: str | None) -> Iterator[Example]:
+        for number, line in enumerate(read_lines(path, name, self.encoding), 1):
+            if number == 1 and self.header:
+                continue
+            texts, label = [line], of_file
+            if self.columns:
+                values = fields(line.strip(), max(self.columns) + 1, path, number)
+                *texts, label = (values[column] for column in self.columns)
+            elif label is None:
+                label, _, text = line.strip().partition(self.separator)
+                texts = [text.partition(" ")[2] if self.separator == ":" else text]  # TREC has a finer class in between
+            if label not in self.classes:
+                problem = f"{label[:40]!r} is not a class; these are: {', '.join(self.classes)}"
+                raise DataError(path, problem, line=number)
+            yield Example(tuple(map(detokenised, texts)), self.classes.index(label))
 
 
-def _polar(positive: str, negative: str) -> Callable[[Path, str], Examples]:
-    """Return the reader of a task with a file for each of its two classes."""
-
-    def read(data: Path, name: str) -> Examples:
-        def examples() -> Iterator[Example]:
-            for label, file in ((1, positive), (0, negative)):
-                for line in read_lines(data / name / file, name, "latin-1"):
-                    yield Example((detokenised(line),), label)
-
-        return _task(name, 2, "folds", {"all": examples()})
-
-    return read
+def _by_file(positive: str, negative: str) -> Layout:
+    return Layout("folds", ("0", "1"), {"all": {positive: "1", negative: "0"}}, encoding="latin-1")
 
 
-def _read_trec(data: Path, name: str) -> Examples:
-    def examples(file: str) -> Iterator[Example]:
-        path = data / name / file
-        for number, line in enumerate(read_lines(path, name, "latin-1"), 1):
-            label, _, rest = line.strip().partition(":")
-            if label not in TREC_CLASSES:
-                raise DataError(path, f"{label[:40]!r} is none of {', '.join(TREC_CLASSES)}", line=number)
-            yield Example((detokenised(rest.partition(" ")[2]),), TREC_CLASSES.index(label))
-
-    return _task(name, 6, "test", {"train": examples("train_5500.label"), "test": examples("TREC_10.label")})
+def _by_split(pattern: str, *names: str) -> dict[str, dict[str, str | None]]:
+    """Return the only file of each split; the names in the pattern are of train, dev and test, or of train and test."""
+    splits = ("train", "dev", "test") if len(names) == 3 else ("train", "test")
+    return {split: {pattern.format(name): None} for split, name in zip(splits, names, strict=True)}
 
 
-def _sst(folder: str, classes: int) -> Callable[[Path, str], Examples]:
-    def read(data: Path, name: str) -> Examples:
-        def examples(file: str) -> Iterator[Example]:
-            path = data / "SST" / folder / file
-            for number, line in enumerate(read_lines(path, name), 1):
-                if classes == 2:
-                    text, label = fields(line.strip(), 2, path, number)[:2]
-                else:
-                    label, _, text = line.strip().partition(" ")
-                yield Example((detokenised(text),), _class(label, classes, path, number))
-
-        splits = {split: examples(f"sentiment-{split}") for split in ("train", "dev", "test")}
-        return _task(name, classes, "dev and test", splits)
-
-    return read
-
-
-def _read_mrpc(data: Path, name: str) -> Examples:
-    def examples(split: str) -> Iterator[Example]:
-        path = data / name / f"msr_paraphrase_{split}.txt"
-        for number, line in enumerate(read_lines(path, name, "utf-8-sig")[1:], 2):
-            label, _, _, first, second = fields(line.strip(), 5, path, number)[:5]
-            yield Example((detokenised(first), detokenised(second)), _class(label, 2, path, number))
-
-    return _task(name, 2, "test", {split: examples(split) for split in ("train", "test")}, f1=True)
-
-
-def _read_sick_entailment(data: Path, name: str) -> Examples:
-    def examples(file: str) -> Iterator[Example]:
-        path = data / "SICK" / file
-        for number, line in enumerate(read_lines(path, name)[1:], 2):
-            _, first, second, _, label = fields(line.strip(), 5, path, number)[:5]
-            if label not in SICK_CLASSES:
-                raise DataError(path, f"{label[:40]!r} is none of {', '.join(SICK_CLASSES)}", line=number)
-            yield Example((detokenised(first), detokenised(second)), SICK_CLASSES.index(label))
-
-    files = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
-    return _task(name, 3, "dev and test", {split: examples(file) for split, file in files.items()})
-
-
-def _class(text: str, classes: int, path: Path, line: int) -> int:
-    if not text.isdecimal() or int(text) >= classes:
-        raise DataError(path, f"{text[:40]!r} is not a class from 0 to {classes - 1}", line=line)
-    return int(text)
-
-
-READERS: dict[str, Callable[[Path, str], Examples]] = {
-    "MR": _polar("rt-polarity.pos", "rt-polarity.neg"),
-    "CR": _polar("custrev.pos", "custrev.neg"),
-    "SUBJ": _polar("subj.objective", "subj.subjective"),
-    "MPQA": _polar("mpqa.pos", "mpqa.neg"),
-    "SST2": _sst("binary", 2),
-    "TREC": _read_trec,
-    "MRPC": _read_mrpc,
-    "SST5": _sst("fine", 5),
-    "SICKEntailment": _read_sick_entailment,
+LAYOUTS = {
+    "MR": _by_file("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
+    "CR": _by_file("CR/custrev.pos", "CR/custrev.neg"),
+    "SUBJ": _by_file("SUBJ/subj.objective", "SUBJ/subj.subjective"),
+    "MPQA": _by_file("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
+    "SST2": Layout(
+        "dev and test", ("0", "1"), _by_split("SST/binary/sentiment-{}", "train", "dev", "test"), columns=(0, 1)
+    ),
+    "TREC": Layout(
+        "test",
+        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
+        _by_split("TREC/{}.label", "train_5500", "TREC_10"),
+        separator=":",
+        encoding="latin-1",
+    ),
+    "MRPC": Layout(
+        "test",
+        ("0", "1"),
+        _by_split("MRPC/msr_paraphrase_{}.txt", "train", "test"),
+        columns=(3, 4, 0),
+        encoding="utf-8-sig",
+        header=True,
+        f1=True,
+    ),
+    "SST5": Layout("dev and test", tuple("01234"), _by_split("SST/fine/sentiment-{}", "train", "dev", "test")),
+    "SICKEntailment": Layout(
+        "dev and test",
+        ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        _by_split("SICK/SICK_{}.txt", "train", "trial", "test_annotated"),
+        columns=(1, 2, 4),
+        header=True,
+    ),
 }
 AVERAGED = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 """The seven tasks of the papers' tables."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from sentcli.evaluation import significance
 from sentcli.evaluation.scores import AVERAGE
-from sentcli.pages import protocols
+from sentcli.pages import systems
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
 from sentcli.table import MINUS, MISSING, Table
@@ -92,7 +92,7 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     def text(value: float) -> str:
         return format(value, table.format_of(column)).replace("-", MINUS)
 
-    lead = f"{where} ({protocols.axis(table.models[0])} {text(best)})"
+    lead = f"{where} ({systems.axis(table.models[0])} {text(best)})"
     difference = _difference(system, other, column, table.columns)
     if best == next_best:
         return system.label, f"{lead}, like {other.label}"
@@ -138,7 +138,7 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
         table, system, difference = line.table, line.system, line.difference
         first, numbers = table.systems[0], [difference.difference, difference.low, difference.high]
         seeds = [f"{len(system.seeds)}, {len(first.seeds)}"] if grouped else []
-        measure = [protocols.measure(table.models[0])] if several else []
+        measure = [systems.measure(table.models[0])] if several else []
         row = [system.label, first.label, *seeds, short(line.column), *measure, *numbers, difference.p, line.corrected]
         texts |= {
             (i, len(row) - 5 + j): format(n, f"+{table.format_of(line.column)}").replace("-", MINUS)

@@ -13,10 +13,10 @@ from sentcli.evaluation.positives import USUAL_RULE
 from sentcli.evaluation.score_kinds import AGGREGATIONS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import TASKS
-from sentcli.pages import comparisons, protocols, score_tables
+from sentcli.pages import comparisons, score_tables, systems
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_tables import ScoreTable
-from sentcli.pages.systems import Pattern, check_patterns, systems
+from sentcli.pages.systems import Pattern, check_patterns
 from sentcli.pages.write import write_page
 from sentcli.table import Table
 
@@ -56,17 +56,17 @@ def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -
     """
     check_patterns(choices.groups, runs)
     check_patterns(choices.names, runs)
-    groups, tables = protocols.tables(runs), []
+    groups, tables = systems.tables(runs), []
     titles = [group[0].kinds[0].title for group in groups]
     for group, title in zip(groups, titles, strict=True):
         twins = [other for other, name in zip(groups, titles, strict=True) if name == title]
         if len(twins) > 1:  # what differs from the protocols of other tables of the same kind tells them apart
-            measured = [{"score": protocols.measure(twin[0]), **protocols.evaluation(twin[0])} for twin in twins]
+            measured = [{"score": systems.measure(twin[0]), **systems.common_protocol(twin[0])} for twin in twins]
             number = twins.index(group)
-            different = protocols.differing(measured)[number]
-            mark = different.get("name") or protocols.words(different) or f"data {number + 1} of {len(twins)}"
+            different = systems.differing(measured)[number]
+            mark = different.get("name") or systems.words(different) or f"data {number + 1} of {len(twins)}"
             title = f"{title} ({mark})"
-        tables.append(ScoreTable(title, tuple(systems(group, choices.groups, choices.names))))
+        tables.append(ScoreTable(title, tuple(systems.systems_of(group, choices.groups, choices.names))))
     return tables
 
 
@@ -135,7 +135,7 @@ def _summary(table: ScoreTable) -> str:
     scores = {label: mean for label, mean in means.items() if mean is not None}
     if not scores:
         return f"{table.title}: no model has all scores."
-    axis = protocols.axis(table.models[0])
+    axis = systems.axis(table.models[0])
     measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
     best = max(scores, key=scores.__getitem__)
     rest = f", the best of {len(scores)} models" if len(scores) > 1 else ""
@@ -192,7 +192,7 @@ def settings_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]
     """
     rows: list[list[Any]] = []
     for key in dict.fromkeys(key for _, values in labelled for key in values):
-        values_of_key = [(label, protocols.value_words(values[key])) for label, values in labelled if key in values]
+        values_of_key = [(label, systems.value_words(values[key])) for label, values in labelled if key in values]
         distinct = dict.fromkeys(value for _, value in values_of_key)
         for value in distinct:
             labels = dict.fromkeys(label for label, other in values_of_key if other == value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli.evaluation.retrieval import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.pages import protocols, style
+from sentcli.pages import style, systems
 from sentcli.pages.page import Figure
 from sentcli.pages.systems import System
 from sentcli.table import MISSING, Table, format_apart
@@ -118,7 +118,7 @@ def score_table(table: ScoreTable) -> Table:
         if i >= len(table.systems) and isinstance(value, float)
     }
     return Table(
-        f"{table.title}: {protocols.axis(table.models[0])}",
+        f"{table.title}: {systems.axis(table.models[0])}",
         ["model", *(["n"] if has_seeds else []), *map(short, columns)],
         rows,
         formats={short(column): table.format_of(column) for column in columns},
@@ -140,13 +140,13 @@ def published_label(against: dict[str, Any]) -> str:
 
 def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     """Return the notes on the protocol, the settings of the models, and the signs in the table."""
-    notes = [f"Protocol: {protocols.protocol_note(table.models[0])}"]
-    settings = [protocols.settings(scores) for scores in table.models]
-    if common := protocols.shared(settings):
-        notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {protocols.words(common)}.")
+    notes = [f"Protocol: {systems.protocol_note(table.models[0])}"]
+    settings = [systems.model_choices(scores) for scores in table.models]
+    if common := systems.in_common(settings):
+        notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {systems.words(common)}.")
     if len(table.systems) <= MOST_LISTED:
-        distinct = protocols.telling([protocols.settings(system.seeds[0]) for system in table.systems])
-        phrases = [(s.label, protocols.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
+        distinct = systems.telling([systems.model_choices(system.seeds[0]) for system in table.systems])
+        phrases = [(s.label, systems.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
         notes += [f"{label}: {words}." for label, words in phrases if words and not label.endswith(f"({words})")]
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
@@ -208,7 +208,7 @@ def subset_table(table: ScoreTable) -> Table | None:
         return None
     labels = [scores.label for scores in table.models]
     rows = [[short(task), name, *(values.get(i) for i in range(len(labels)))] for (task, name), values in cells.items()]
-    title = f"{table.title}: {protocols.axis(table.models[0])} of each subset"
+    title = f"{table.title}: {systems.axis(table.models[0])} of each subset"
     return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, table.finest))
 
 
@@ -259,7 +259,7 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
     if (has_whiskers & data["grouped"]).any():
         kinds.append("mean \N{PLUS-MINUS SIGN} standard deviation of the seeds, which are the small dots")
     whiskers = f"Whiskers: {'; of grouped models '.join(kinds)}. " if kinds else ""
-    axis = protocols.axis(table.models[0])
+    axis = systems.axis(table.models[0])
     return Figure(
         name=f"scores-{table.kind.name.replace(' ', '-')}",
         title=f"{table.title}, by task",
