@@ -277,8 +277,8 @@ def score_model(
     scores.tasks = model.measure(tasks, read_cache=read_cache)
     choices = dict(model.description)
     device = choices.pop("device", "cpu")
-    truncated = sum(task.facts.get("truncated", 0) for task in scores.tasks)
-    zero = [task.facts["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.facts]
+    truncated = sum(task.details.get("truncated", 0) for task in scores.tasks)
+    zero = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
     counts = {"truncated_texts": truncated} | ({"zero_vectors": sum(zero)} if zero else {})
     scores.protocol = {**protocol, **choices, **counts}
     scores.environment = environment(device, choices.get("precision"), seed)

@@ -133,7 +133,7 @@ class BinaryTask(TableTask):
             "f1": f1,
             "threshold": threshold,
         }
-        facts: dict[str, Any] = {
+        details: dict[str, Any] = {
             "positive": int(positive.sum()),
             "truncated": vectors.truncated(self.texts),
             "zero_vectors": vectors.zero(self.texts),
@@ -145,9 +145,9 @@ class BinaryTask(TableTask):
             if ends is not None:
                 sampled = {"draws": {"average_precision": draws}, "intervals": {"average_precision": ends}}
             else:  # nothing is to be compared
-                facts["interval"], least = None, precision.LEAST_OF_A_CLASS
+                details["interval"], least = None, precision.LEAST_OF_A_CLASS
                 console.note(f"{self.name}: fewer than {least} pairs with a label, so its score has no interval")
-        score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), facts, **sampled)
+        score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), details, **sampled)
         return score.of_own_data(len(predicted))
 
 
@@ -199,13 +199,13 @@ class TripletsTask(TableTask):
         margin = cosine(anchor, positive) - np.max([cosine(anchor, documents.of(c)) for c in negatives], axis=0)
         correct = margin > ROUNDING
         distinct = list(dict.fromkeys(anchors))
-        facts = {
+        details = {
             "negatives": len(negatives),
             "truncated": queries.truncated(distinct) + documents.truncated(others),
             "zero_vectors": queries.zero(distinct) + documents.zero(others),
         }
         metrics = {"accuracy": float(correct.mean()), "margin": float(margin.mean())}
-        score = TaskScore(self.name, TRIPLETS.name, metrics, ("accuracy",), facts, **self.of_answers(correct))
+        score = TaskScore(self.name, TRIPLETS.name, metrics, ("accuracy",), details, **self.of_answers(correct))
         return score.of_own_data(len(correct))
 
 
@@ -226,8 +226,8 @@ class LabelsTask(TableTask):
     @property
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
-        settings = {key: value for key, value in TRAINER.describe().items() if "test set" not in key}
-        return {"features": "vectors as the model gives them", **settings}
+        choices = {key: value for key, value in TRAINER.describe().items() if "test set" not in key}
+        return {"features": "vectors as the model gives them", **choices}
 
     @cached_property
     def _classes(self) -> dict[str, int]:
@@ -250,7 +250,7 @@ class LabelsTask(TableTask):
         assert trained.correct is not None
         metrics = {name: value / 100 for name, value in trained.metrics.items()}
         majority = max(self._classes.values()) / len(self.table)
-        facts = {"classes": len(self._classes), "majority": majority, "penalties": trained.facts["penalties"]}
-        facts |= {"truncated": trained.facts["truncated"]}
-        score = TaskScore(self.name, LABELS.name, metrics, ("accuracy",), facts, **self.of_answers(trained.correct))
+        details = {"classes": len(self._classes), "majority": majority, "penalties": trained.details["penalties"]}
+        details |= {"truncated": trained.details["truncated"]}
+        score = TaskScore(self.name, LABELS.name, metrics, ("accuracy",), details, **self.of_answers(trained.correct))
         return score.of_own_data(len(self.table))

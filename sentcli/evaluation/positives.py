@@ -121,14 +121,14 @@ class PairsTask(TableTask):
         ranks = positive_ranks(queries.of(anchors), documents.of(corpus), relevant, own)
         reciprocal = np.array([1 / found[0] if found[0] <= CUTOFFS[-1] else 0.0 for found in ranks])
         recalls = {f"recall@{k}": float(np.mean([np.mean(found <= k) for found in ranks])) for k in CUTOFFS}
-        facts = {
+        details = {
             "corpus": len(corpus),
             "pairs": len(self.table),
             "truncated": queries.truncated(anchors) + documents.truncated(corpus),
             "zero_vectors": queries.zero(anchors) + documents.zero(corpus),
         }
         metrics = {"mrr@10": float(reciprocal.mean()), **recalls}
-        score = TaskScore(self.name, PAIRS.name, metrics, ("mrr@10",), facts)
+        score = TaskScore(self.name, PAIRS.name, metrics, ("mrr@10",), details)
         if self.draws:
             draws = significance.mean_draws(reciprocal, self.draws, stream=self.stream)
             score = replace(score, draws={"mrr@10": draws}, intervals={"mrr@10": significance.interval(draws)})
@@ -203,7 +203,7 @@ class InDomainTask:
             kind=IN_DOMAIN.name,
             metrics={metric: 100 * float(hits.mean()) for metric, hits in among.items()},
             headline=tuple(among),
-            facts={
+            details={
                 "queries": len(ranks),
                 "corpus": len(corpus),
                 "distinct": len(set(corpus)),

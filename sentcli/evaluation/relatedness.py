@@ -85,7 +85,7 @@ class GradedTask:
             predicted, dev = train(x["train"], gold["train"], x["dev"], gold["dev"], x["test"], finished)
         score = sts.correlations(self.name, [(self.name, predicted, gold["test"])], self.draws)
         tested = [*self.splits["test"].first, *self.splits["test"].second]
-        score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(tested))
+        score.details.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(tested))
         trained = {"dev_pearson": dev, "mse": float(np.mean((predicted - gold["test"]) ** 2))}
         return replace(score, kind=self.kind.name, metrics=score.metrics | trained)
 

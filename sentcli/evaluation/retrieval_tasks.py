@@ -199,25 +199,25 @@ def _overlap(hits: Neighbours, exact: Neighbours) -> float:
     return float(np.mean([len(set(approximate) & set(best)) / k for approximate, best in pairs]))
 
 
-def score_run(data: RetrievalSet, run: Run, top_k: int, facts: dict[str, Any] | None = None) -> TaskScore:
+def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] | None = None) -> TaskScore:
     """Score the hits of a set's queries, ranked as trec_eval ranks them; a query without hits counts as 0.
 
     Args:
         data: the set.
         run: scores by query and document.
         top_k: hits that each query was to have.
-        facts: further facts of the search for the JSON; those that are None are left out.
+        details: further ones of the search for the JSON; those that are None are left out.
     """
     full = ranked(run, data.qrels)
     main, values = main_metric(top_k), each_query(full, data.qrels, top_k)
     draws = significance.mean_draws(values[main], stream=zlib.crc32(data.name.encode()))
-    more = {"queries_without_hits": sum(not hits for hits in full.values()) or None, **(facts or {})}
+    more = {"queries_without_hits": sum(not hits for hits in full.values()) or None, **(details or {})}
     return TaskScore(
         task=data.name,
         kind=RETRIEVAL.name,
         metrics=score(full, data.qrels, top_k),
         headline=(main,),
-        facts={
+        details={
             "queries": len(data.qrels),
             "documents": len(data.ids),
             **{key: value for key, value in more.items() if value is not None},
@@ -232,8 +232,8 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, facts: dict[str, Any] | 
 def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     """Return the mean over several sets that count as one, such as the forums of CQADupStack."""
     counts = ("queries", "documents", "queries_without_hits", "truncated")
-    sums = {key: sum(part.facts.get(key, 0) for part in parts) for key in counts}
-    recalls = [part.facts["index_recall@10"] for part in parts if "index_recall@10" in part.facts]
+    sums = {key: sum(part.details.get(key, 0) for part in parts) for key in counts}
+    recalls = [part.details["index_recall@10"] for part in parts if "index_recall@10" in part.details]
     draws, (main,) = average_draws(parts), parts[0].headline
     assert draws is not None
     return TaskScore(
@@ -241,7 +241,7 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
         kind=RETRIEVAL.name,
         metrics={name: float(np.mean([part.metrics[name] for part in parts])) for name in parts[0].metrics},
         headline=(main,),
-        facts={
+        details={
             **{key: count for key, count in sums.items() if count or key != "queries_without_hits"},
             **({"index_recall@10": float(np.mean(recalls))} if recalls else {}),
         },
@@ -283,11 +283,11 @@ class RetrievalTask:
         run = self.search.run(self.search.hits(self.way, model))
         if self.on_run is not None:
             self.on_run(self.set_name, self.way, run)
-        facts: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         if model is not None and self.way != "bm25":
             dense = self.search.by_vectors(model)
-            facts = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
-        return score_run(self.search.data, run, self.search.settings.top_k, facts)
+            details = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
+        return score_run(self.search.data, run, self.search.settings.top_k, details)
 
 
 class Bench:

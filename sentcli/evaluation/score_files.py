@@ -84,7 +84,7 @@ def task_json(score: TaskScore, *, samples: bool = True) -> dict[str, Any]:
     by_metric = {metric: score.samples(metric) for metric in score.headline} if samples else {}
     draws = {metric: packed(values) for metric, values in by_metric.items() if values is not None}
     more = {"forums": parts, "draws": draws}
-    return {**score.metrics, **score.facts, **intervals} | {key: value for key, value in more.items() if value}
+    return {**score.metrics, **score.details, **intervals} | {key: value for key, value in more.items() if value}
 
 
 def model_json(scores: ModelScores) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class Against(BaseModel):
 
 
 class TaskResult(BaseModel):
-    """The results of one task; all other fields are metrics, counts and further facts."""
+    """The results of one task; all other fields are metrics, counts and details."""
 
     model_config = ConfigDict(extra="allow")
     interval: Ends = None
@@ -191,7 +191,7 @@ class TaskResult(BaseModel):
             kind=kind,
             metrics={key: value for key, value in numbers.items() if value is not None},
             headline=headline,
-            facts={
+            details={
                 **({"subsets": self.subsets} if self.subsets else {}),
                 **{key: value for key, value in fields.items() if key not in numbers},
             },

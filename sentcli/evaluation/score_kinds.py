@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -47,26 +47,13 @@ SIMILARITY = ScoreKind(
     title="Semantic textual similarity",
     metric="Spearman",
     main="spearman",
+    columns={"pairs": "pairs", "spearman": "Spearman", "pearson": "Pearson", "spearman_mean": "mean of subsets"}
+    | {"spearman_wmean": "weighted mean", "dev_pearson": "dev Pearson", "mse": "squared error"},
+    sampled="pairs",
     table="scored",
-    columns={
-        "pairs": "pairs",
-        "spearman": "Spearman",
-        "pearson": "Pearson",
-        "spearman_mean": "mean of subsets",
-        "spearman_wmean": "weighted mean",
-        "dev_pearson": "dev Pearson",
-        "mse": "squared error",
-    },
-    sampled="pairs",
 )
-TRAINED_HEAD = ScoreKind(
-    name="trained head",
-    command="senteval",
-    title="Similarity with a trained head",
-    metric="Spearman",
-    main="spearman",
-    columns=SIMILARITY.columns,
-    sampled="pairs",
+TRAINED_HEAD = replace(
+    SIMILARITY, name="trained head", command="senteval", title="Similarity with a trained head", table=None
 )
 TRANSFER = ScoreKind(
     name="transfer",
@@ -74,13 +61,7 @@ TRANSFER = ScoreKind(
     title="Transfer tasks",
     metric="Accuracy",
     main="accuracy",
-    columns={
-        "train": "train",
-        "test": "test",
-        "dev_accuracy": "dev accuracy",
-        "accuracy": "accuracy",
-        "f1": "F1",
-    },
+    columns={"train": "train", "test": "test", "dev_accuracy": "dev accuracy", "accuracy": "accuracy", "f1": "F1"},
     sampled="test examples",
 )
 RETRIEVAL = ScoreKind(
@@ -89,28 +70,14 @@ RETRIEVAL = ScoreKind(
     title="Retrieval",
     metric="nDCG",
     main="ndcg@10",
-    table="retrieval",
-    columns={
-        "queries": "queries",
-        "documents": "documents",
-        **{
-            f"{metric}@{k}": f"{title}@{k}"
-            for metric, title, k in (
-                ("ndcg", "nDCG", 10),
-                ("map", "MAP", 100),
-                ("recall", "recall", 10),
-                ("recall", "recall", 100),
-                ("r_cap", "capped recall", 100),
-                ("precision", "precision", 10),
-                ("mrr", "MRR", 10),
-            )
-        },
-        "index_recall@10": "index recall@10",
-    },
+    columns={"queries": "queries", "documents": "documents", "ndcg@10": "nDCG@10", "map@100": "MAP@100"}
+    | {"recall@10": "recall@10", "recall@100": "recall@100", "r_cap@100": "capped recall@100"}
+    | {"precision@10": "precision@10", "mrr@10": "MRR@10", "index_recall@10": "index recall@10"},
     sampled="queries",
     average="plain",
     scale=100,
     digits=4,
+    table="retrieval",
 )
 IN_DOMAIN = ScoreKind(
     name="in-domain",
@@ -128,54 +95,39 @@ BINARY = _of_own_data(
     title="0/1 pairs",
     metric="Average precision",
     main="average_precision",
-    table="binary",
-    columns={
-        "items": "pairs",
-        "positive": "positive",
-        "average_precision": "average precision",
-        "auc": "AUC",
-        "f1": "best F1",
-        "threshold": "its threshold",
-    },
+    columns={"items": "pairs", "positive": "positive", "average_precision": "average precision", "auc": "AUC"}
+    | {"f1": "best F1", "threshold": "its threshold"},
     sampled="pairs",
+    table="binary",
 )
 PAIRS = _of_own_data(
     name="pairs",
     title="Positives among all others",
     metric="MRR@10",
     main="mrr@10",
-    table="pairs",
-    columns={
-        "items": "anchors",
-        "corpus": "positives",
-        "mrr@10": "MRR@10",
-        **{f"recall@{k}": f"recall@{k}" for k in (1, 5, 10)},
-    },
+    columns={"items": "anchors", "corpus": "positives", "mrr@10": "MRR@10"}
+    | {f"recall@{k}": f"recall@{k}" for k in (1, 5, 10)},
     sampled="anchors",
+    table="pairs",
 )
 TRIPLETS = _of_own_data(
     name="triplets",
     title="Triplets",
     metric="Accuracy",
     main="accuracy",
-    table="triplets",
     columns={"items": "triplets", "negatives": "negatives", "accuracy": "accuracy", "margin": "mean margin"},
     sampled="triplets",
+    table="triplets",
 )
 LABELS = _of_own_data(
     name="labels",
     title="Labelled texts",
     metric="Accuracy",
     main="accuracy",
-    table="labels",
-    columns={
-        "items": "texts",
-        "classes": "classes",
-        "majority": "largest class",
-        "accuracy": "accuracy",
-        "dev_accuracy": "dev accuracy",
-    },
+    columns={"items": "texts", "classes": "classes", "majority": "largest class", "accuracy": "accuracy"}
+    | {"dev_accuracy": "dev accuracy"},
     sampled="texts",
+    table="labels",
 )
 KINDS = {
     kind.name: kind

@@ -32,7 +32,7 @@ class TaskScore:
     metrics: dict[str, float]
     headline: tuple[str, ...]
     """The metrics that tables show; the first is the main one, which averages are taken of."""
-    facts: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     """Counts and further entries of the JSON of the task."""
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     """95 % intervals by metric."""
@@ -62,7 +62,7 @@ class TaskScore:
     def of_own_data(self, items: int) -> TaskScore:
         """Return the score with the entries of the JSON that all scores on the user's own data have, in front."""
         entries = {"kind": KINDS[self.kind].table, "metric": self.headline[0], "value": self.value, "items": items}
-        return replace(self, facts=entries | self.facts)
+        return replace(self, details=entries | self.details)
 
 
 def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Discordance | None:

@@ -241,7 +241,7 @@ def correlations(
             "spearman_wmean": float(np.average(list(by_subset.values()), weights=sizes)),
         },
         headline=(headline,),
-        facts={"pairs": len(gold), "subsets": by_subset},
+        details={"pairs": len(gold), "subsets": by_subset},
         intervals={metric: significance.interval(values) for metric, values in sampled.items()},
         draws=sampled,
     )
@@ -303,12 +303,12 @@ class SimilarityTask:
             first, second = vectors.of(subset.first), vectors.of(subset.second)
             predicted.append((subset.name, cosine(first, second), subset.gold))
         score = correlations(self.name, predicted, self.draws, self.aggregation)
-        score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(self.all_texts))
+        score.details.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(self.all_texts))
         if self.ends is None:
             return score
-        facts = {key: value for key, value in score.facts.items() if key != "subsets"}
+        details = {key: value for key, value in score.details.items() if key != "subsets"}
         metrics = {metric: score.metrics[metric] for metric in ("spearman", "pearson")}
-        score = replace(score, metrics=metrics, facts={"range": list(self.ends), **facts})
+        score = replace(score, metrics=metrics, details={"range": list(self.ends), **details})
         return score.of_own_data(len(self))
 
 

@@ -270,7 +270,7 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
         kind=TRANSFER.name,
         metrics=metrics,
         headline=("accuracy",),
-        facts={
+        details={
             "penalties": penalties,
             "train": len(y[train]),
             "test": len(correct),

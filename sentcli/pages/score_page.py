@@ -161,34 +161,28 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     """Yield protocols, versions and commands."""
     yield Section("How it was measured")
     for table in tables:
-        settings = [(scores.label, _settings(scores)) for scores in table.models]
-        shown = settings_table(f"Settings of {table.title}", settings)
+        seconds = [{} if scores.seconds is None else {"seconds": round(scores.seconds, 1)} for scores in table.models]
+        of_models = [(each.label, {**each.protocol, **own}) for each, own in zip(table.models, seconds, strict=True)]
+        shown = choices_table(f"Settings of {table.title}", of_models)
         yield Section(f"Protocol: {table.title}", table=shown, level=3, folded=True)
     models = [scores for table in tables for scores in table.models]
-    versions = [(scores.label, _machine(scores)) for scores in models]
+    versions = [
+        (scores.label, {k: v for k, v in scores.environment.items() if v is not None and k not in scores.protocol})
+        for scores in models
+    ]
     if any(values for _, values in versions):
-        yield Section("Environment", table=settings_table("Versions and hardware", versions), level=3, folded=True)
+        yield Section("Environment", table=choices_table("Versions and hardware", versions), level=3, folded=True)
     commands = tuple(dict.fromkeys(command_line(scores) for scores in models))
     hint = "The same numbers on the same data; put in the places of models and data that hold on your machine."
     yield Section("Commands", text=(hint,), code=commands, level=3, folded=True)
 
 
-def _machine(scores: ModelScores) -> dict[str, Any]:
-    """Return versions and hardware, without the facts that are in the protocol as well."""
-    return {key: value for key, value in scores.environment.items() if value is not None and key not in scores.protocol}
-
-
-def _settings(scores: ModelScores) -> dict[str, Any]:
-    seconds = {} if scores.seconds is None else {"seconds": round(scores.seconds, 1)}
-    return {**scores.protocol, **seconds}
-
-
-def settings_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    """Return the table of the settings of models; a setting in which they differ has a row for each value.
+def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """Return the table of the choices of models; a choice in which they differ has a row for each value.
 
     Args:
         title: of the table.
-        labelled: label and settings of each model.
+        labelled: label and choices of each model.
     """
     rows: list[list[Any]] = []
     for key in dict.fromkeys(key for _, values in labelled for key in values):

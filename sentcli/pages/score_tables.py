@@ -141,8 +141,8 @@ def published_label(against: dict[str, Any]) -> str:
 def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     """Return the notes on the protocol, the settings of the models, and the signs in the table."""
     notes = [f"Protocol: {systems.protocol_note(table.models[0])}"]
-    settings = [systems.model_choices(scores) for scores in table.models]
-    if common := systems.in_common(settings):
+    choices = [systems.model_choices(scores) for scores in table.models]
+    if common := systems.in_common(choices):
         notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {systems.words(common)}.")
     if len(table.systems) <= MOST_LISTED:
         distinct = systems.telling([systems.model_choices(system.seeds[0]) for system in table.systems])
@@ -201,7 +201,7 @@ def subset_table(table: ScoreTable) -> Table | None:
     cells: dict[tuple[str, str], dict[int, float]] = {}
     for i, scores in enumerate(table.models):
         for task in scores.tasks:
-            subsets = task.facts.get("subsets") or {part.task: part.value for part in task.parts}
+            subsets = task.details.get("subsets") or {part.task: part.value for part in task.parts}
             for name, score in subsets.items() if len(subsets) > 1 else ():
                 cells.setdefault((task.task, name), {})[i] = score
     if not cells:
@@ -222,11 +222,11 @@ def measure_table(table: ScoreTable) -> Table | None:
             titles |= {key: key for _, task in tasks for key in task.metrics}
     else:
         titles |= {metric: metric for _, task in tasks for metric in task.headline if metric not in titles}
-    keys = [key for key in titles if any(key in task.metrics or key in task.facts for _, task in tasks)]
+    keys = [key for key in titles if any(key in task.metrics or key in task.details for _, task in tasks)]
     if len(keys) < 2:
         return None
     rows = [
-        [label, short(task.task), *(task.metrics.get(key, task.facts.get(key)) for key in keys)]
+        [label, short(task.task), *(task.metrics.get(key, task.details.get(key)) for key in keys)]
         for label, task in tasks
     ]
     intervals = {

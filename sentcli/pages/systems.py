@@ -22,16 +22,16 @@ from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
 from sentcli.evaluation.significance import Floats
 
 MODEL_CHOICES = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
-"""Keys of a protocol that are settings of the model: rows of one table may differ in them."""
+"""Keys of a protocol that are choices of the model: rows of one table may differ in them."""
 FUSION_CHOICES = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
 """Keys of a protocol that only some ways of searching have."""
 SEARCH_CHOICES = ("search", "similarity", "index", "query_length", *FUSION_CHOICES, *MODEL_CHOICES)
 SET_CHOICES = ("split", "own_document", "forums")
-"""Keys of retrieve's protocol that are facts of the sets; they stand under ``sets`` if the sets differ in them."""
+"""Keys of retrieve's protocol that are choices of the sets; they stand under ``sets`` if the sets differ in them."""
 COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
 """Keys of a protocol that do not change the scores."""
 SIZES = ("pairs", "test", "queries", "documents", "items")
-"""Facts of a task that are its size: rows with different sizes were measured on different data."""
+"""Details of a task that are its size: rows with different sizes were measured on different data."""
 
 
 @dataclass(frozen=True)
@@ -179,18 +179,18 @@ def systems_of(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Se
     for system in rows.values():
         different = differing([{**model_choices(seed), "backend": None} for seed in system.seeds])
         if any(different):
-            keys = ", ".join(dict.fromkeys(key for settings in different for key in settings))
+            keys = ", ".join(dict.fromkeys(key for choices in different for key in choices))
             raise InputError(f"--group {system.label}: its runs are no seeds of one system, they differ in {keys}")
     return list(rows.values())
 
 
 def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[ModelScores]:
-    """Join scores of the same model and settings that are of different tasks."""
+    """Join scores of the same model and choices that are of different tasks."""
     merged: list[ModelScores] = []
     for run in runs:
-        label, settings = next((name.label for name in names if name.matches(run)), run.model), model_choices(run)
+        label, choices = next((name.label for name in names if name.matches(run)), run.model), model_choices(run)
         for i, scores in enumerate(merged):
-            same = (scores.model, model_choices(scores), scores.label) == (run.model, settings, label)
+            same = (scores.model, model_choices(scores), scores.label) == (run.model, choices, label)
             if same and not {task.task for task in scores.tasks} & {task.task for task in run.tasks}:
                 merged[i] = scores.joined(run)
                 break
@@ -200,13 +200,13 @@ def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[Model
 
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:
-    """Make labels unique: by the settings of the models, then by their files, then by numbers."""
+    """Make labels unique: by the choices of the models, then by their files, then by numbers."""
     together = {label: [m for m in models if m.label == label] for label in {m.label for m in models}}
     labelled = []
     for scores in models:
         twins = together[scores.label]
         distinct = telling([model_choices(twin) for twin in twins])
-        own = next(settings for twin, settings in zip(twins, distinct, strict=True) if twin is scores)
+        own = next(choices for twin, choices in zip(twins, distinct, strict=True) if twin is scores)
         labelled.append(replace(scores, label=f"{scores.label} ({words(own)})" if own else scores.label))
     labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
     return _apart(labelled, [str(i) for i, _ in enumerate(labelled, 1)])
@@ -230,7 +230,7 @@ def single_kinds(scores: ModelScores) -> list[ModelScores]:
         own = {key: value for key, value in scores.protocol.items() if key in (*MODEL_CHOICES, "regression")}
         protocol = own if kind is TRAINED_HEAD else scores.protocol
         if scores.command == "evaluate":  # each kind has the part of the protocol that is its own
-            table_kind = scores.of_kind(kind)[0].facts.get("kind", "")
+            table_kind = scores.of_kind(kind)[0].details.get("kind", "")
             protocol = {**scores.protocol, **scores.protocol.get("kinds", {}).get(table_kind, {})}
             protocol.pop("kinds", None)
         parts.append(replace(scores, tasks=scores.of_kind(kind), protocol=protocol))
@@ -284,17 +284,17 @@ def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
 
 
 def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
-    """Return what two scores of a task must have in common to be on the same data: its size and facts of the set."""
-    sizes = tuple(task.facts.get(key) for key in SIZES)
+    """Return what two scores of a task must have in common to be on the same data: its size and choices of the set."""
+    sizes = tuple(task.details.get(key) for key in SIZES)
     if scores.command != "retrieve":
         return sizes
     sets = scores.protocol.get("sets")
-    facts = {**scores.protocol, **((sets.get(task.task) or {}) if isinstance(sets, dict) else {})}
-    return (*sizes, *(facts.get(key) for key in SET_CHOICES))
+    choices = {**scores.protocol, **((sets.get(task.task) or {}) if isinstance(sets, dict) else {})}
+    return (*sizes, *(choices.get(key) for key in SET_CHOICES))
 
 
 def words(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:
-    """Return settings as one phrase."""
+    """Return choices as one phrase."""
     return comma.join(f"{key.replace('_', ' ')}{colon}{value_words(value)}" for key, value in values.items())
 
 
@@ -336,16 +336,16 @@ def protocol_note(scores: ModelScores) -> str:
 
 
 def differing(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of each of some settings those in which they differ, all in the same order."""
+    """Return of each of some choices those in which they differ, all in the same order."""
     keys = list(dict.fromkeys(key for group in groups for key in group))
     common = {key for key in keys if all(group.get(key) == groups[0].get(key) for group in groups)}
     return [{key: group[key] for key in keys if key in group and key not in common} for group in groups]
 
 
 def telling(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the settings that tell models apart, as few as are enough.
+    """Return the choices that tell models apart, as few as are enough.
 
-    The settings of a fusion follow from the way of searching, and backends give the same vectors, so these are only
+    The choices of a fusion follow from the way of searching, and backends give the same vectors, so these are only
     named if the others are the same.
     """
     for keys in (("backend", *FUSION_CHOICES), ("backend",)):
@@ -357,5 +357,5 @@ def telling(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def in_common(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings that all of some models have in common."""
+    """Return the choices that all of some models have in common."""
     return {key: value for key, value in groups[0].items() if all(key in g and g[key] == value for g in groups)}

@@ -13,7 +13,6 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.labelled import Kind
 from sentcli.model.options import LoadOptions
-from sentcli.pages.page import Section
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import Models, Overwrite, PairFields
 from sentcli.verbs.result import Result
@@ -60,11 +59,7 @@ def own_result(models: list[ModelScores], groups: Sequence[Pattern] = (), draws:
             for task in written["results"].values():
                 task.pop("draws", None)
         written |= {"verdict": sentence} if len(models) > 1 else {}
-    sections = [Section(table.title, table=table) for table in tables_of(models, tables)]
-    rows = [row for scores in models for row in scores.rows()]
-    return Result(
-        "evaluate", sections=sections, verdict=sentence, rows=rows, objects=objects, models=models, choices=choices
-    )
+    return Result.of_scores(models, tables_of(models, tables), verdict=sentence, objects=objects, choices=choices)
 
 
 def tables_of(models: Sequence[ModelScores], tables: Sequence[ScoreTable]) -> Iterator[Table]:
@@ -234,7 +229,7 @@ def evaluate(
         protocol = {**choices, **prompts, "interval_draws": significance.DRAWS}
         scores = score_model(evaluated, tasks, "evaluate", protocol)
         of_data = {task.name: task.counts for task in tasks}
-        scores.tasks = [replace(score, facts={**score.facts, **of_data[score.task]}) for score in scores.tasks]
+        scores.tasks = [replace(score, details={**score.details, **of_data[score.task]}) for score in scores.tasks]
         with console.working(f"{evaluated.name}: measuring the speed"):
             scores.cost = measure_costs(evaluated, sample)
         scores.finish()

@@ -208,7 +208,7 @@ def _model_sections(
 def _run_sections(folders: Sequence[Path]) -> tuple[list[Section], tuple[str, ...]]:
     """Return results, curves, terms of the loss, configuration and environment of training runs, and a summary."""
     from sentcli.analysis.runs import read_config, read_metrics, read_terms
-    from sentcli.pages.score_page import settings_table
+    from sentcli.pages.score_page import choices_table
 
     short = shared.short_names([str(folder) for folder in folders])
     runs = {short[str(folder)]: folder for folder in folders}
@@ -222,9 +222,9 @@ def _run_sections(folders: Sequence[Path]) -> tuple[list[Section], tuple[str, ..
     finished = {name: dict(config) for name, config in configs.items() if config}
     environments = [(name, _flat(config.pop("environment", {}))) for name, config in finished.items()]
     configurations = [(name, _flat(config)) for name, config in finished.items()]
-    for title, settings in (("Configuration", configurations), ("Training environment", environments)):
-        if settings:
-            sections.append(Section(title, table=settings_table(title, settings), level=3, folded=True))
+    for title, of_runs in (("Configuration", configurations), ("Training environment", environments)):
+        if of_runs:
+            sections.append(Section(title, table=choices_table(title, of_runs), level=3, folded=True))
     return sections, (summary,)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,19 @@ class Result:
     """Whether `show` prints the tables, which a page that was written has as well."""
     started: float = field(default_factory=time.perf_counter, repr=False)
     seconds: float | None = None
+
+    @classmethod
+    def of_scores(cls, models: Sequence[ModelScores], tables: Iterable[Table], **more: Any) -> Result:
+        """Return the scores of models as a result that shows `tables`; `more` are other fields."""
+        from sentcli.evaluation.score_files import model_json
+
+        return cls(
+            models[0].command,
+            sections=[Section(table.title, table=table) for table in tables],
+            rows=[row for scores in models for row in scores.rows()],
+            models=models,
+            **{"objects": [model_json(scores) for scores in models], **more},
+        )
 
     @property
     def tables(self) -> list[Table]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.pages.page import Section
 from sentcli.verbs.declaration import Flag
 from sentcli.verbs.result import Result
 
@@ -88,16 +87,7 @@ def compared(models: list[ModelScores], system: Published | None, kind: ScoreKin
 
 def scored(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> Result:
     """Return the scores of models as a result, after comparing them; the arguments are those of `compared`."""
-    from sentcli.evaluation.score_files import model_json
-
-    compared(models, system, kind)
-    return Result(
-        models[0].command,
-        sections=[Section(table.title, table=table) for table in tables_of(models)],
-        rows=[row for scores in models for row in scores.rows()],
-        objects=[model_json(scores) for scores in models],
-        models=models,
-    )
+    return Result.of_scores(compared(models, system, kind), tables_of(models))
 
 
 def tables_of(models: Sequence[ModelScores]) -> Iterator[Table]:

@@ -57,12 +57,12 @@ def senteval(
         raise InputError("--against: papers print the protocol full, so leave that as it is")
     all_tasks: list[Task] = [*(transfer.TransferTask(task, protocol) for task in examples), *graded]
     all_tasks.sort(key=lambda task: chosen.index(task.name))
-    settings = {
+    choices = {
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
         **(transfer.PROTOCOLS[protocol].describe() if examples else {}),
         **({"regression": relatedness.PROTOCOL} if graded else {}),
     }
     models = scoring.models(model, replace(options, normalize=False))
-    scores = [score_model(evaluated, all_tasks, "senteval", settings, seed=probe.SEED) for evaluated in models]
+    scores = [score_model(evaluated, all_tasks, "senteval", choices, seed=probe.SEED) for evaluated in models]
     return scored(scores, published, TRANSFER)

@@ -69,10 +69,10 @@ def test_ranks_are_those_of_a_loop(pairs, exclude, similarity):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positives, "PAIRS_AT_A_TIME", 3)
         ranks, best = positives.in_domain_ranks(table, found(VECTORS), exclude, similarity)
-        facts = positives.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).facts
+        details = positives.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).details
     assert ranks.tolist() == ranks_by_loop(table, VECTORS, exclude, similarity)
     slots = table.second if exclude == "s2-only" else [*table.first, *table.second]
-    assert (facts["corpus"], facts["distinct"]) == (len(slots), len(set(slots)))
+    assert (details["corpus"], details["distinct"]) == (len(slots), len(set(slots)))
     assert (ranks[best > 0] > 0).all()
     assert (ranks[best == 0] == 0).all()
 
@@ -100,7 +100,7 @@ def test_the_bound_is_what_a_perfect_model_reaches(exclude, best):
     tied = [rank + (i < 2) for i, rank in enumerate(best)]  # b and c have one vector: neither comes first
     assert ranks.tolist() == tied
     score = positives.InDomainTask(table_of(COPIES), exclude).score(None, found_vectors)
-    assert score.facts["bounds"]["recall@1"] == 100 * np.mean(np.array(best) == 1)
+    assert score.details["bounds"]["recall@1"] == 100 * np.mean(np.array(best) == 1)
     apart = {**vectors, "c": (np.cos(0.1), np.sin(0.1)), "b": (np.cos(0.2), np.sin(0.2))}
     assert positives.in_domain_ranks(table_of(COPIES), found(apart), exclude)[0].tolist() == [best[0] + 1, *best[1:]]
 
@@ -112,7 +112,7 @@ def test_a_model_that_gives_all_texts_one_vector_finds_nothing(vector):
     for exclude in positives.EXCLUDED:
         score = positives.InDomainTask(table_of(pairs), exclude).score(None, vectors)
         assert [score.metrics[f"recall@{k}"] for k in (1, 5, 10)] == [0, 0, 0]
-        assert score.facts["zero_vectors"] == (0 if any(vector) else 40)
+        assert score.details["zero_vectors"] == (0 if any(vector) else 40)
 
 
 def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
@@ -324,5 +324,5 @@ def test_recalls_of_minilm(minilm, sts_b):
     for exclude, (recalls, bounds) in RECALLS.items():
         score = positives.InDomainTask(table, exclude).score(None, encoded)
         assert [round(score.metrics[f"recall@{k}"], 2) for k in (1, 5, 10)] == recalls
-        assert [round(score.facts["bounds"][f"recall@{k}"], 2) for k in (1, 5, 10)] == bounds
-        assert (score.facts["queries"], score.facts["corpus"]) == (97, 1379 if exclude == "s2-only" else 2758)
+        assert [round(score.details["bounds"][f"recall@{k}"], 2) for k in (1, 5, 10)] == bounds
+        assert (score.details["queries"], score.details["corpus"]) == (97, 1379 if exclude == "s2-only" else 2758)

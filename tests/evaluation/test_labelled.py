@@ -76,7 +76,7 @@ def test_pairs_equal_sentence_transformers_with_prompts_and_several_positives(pr
     theirs = evaluator(SentenceTransformer(str(prompted), device="cpu"))
     for metric in ("mrr@10", "recall@1", "recall@5", "recall@10"):
         assert ours.metrics[metric] == pytest.approx(theirs[f"cosine_{metric}"], abs=1e-6)
-    assert (ours.facts["items"], ours.facts["corpus"]) == (40, len(corpus))
+    assert (ours.details["items"], ours.details["corpus"]) == (40, len(corpus))
 
 
 def test_triplets_and_binary_pairs_equal_sentence_transformers(tiny_bert, tmp_path):
@@ -200,7 +200,7 @@ def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path):
         chosen = strengths[int(np.argmax(np.round(100 * np.array(inner), 2)))]
         accuracies.append(_right(LogisticRegression(C=chosen, tol=1e-6), x[train], y[train], x[test], y[test]))
     assert score.metrics["accuracy"] == pytest.approx(np.mean(accuracies), abs=0.02)
-    assert score.facts["majority"] == pytest.approx(1 / 3)
+    assert score.details["majority"] == pytest.approx(1 / 3)
     assert 0 < score.intervals["accuracy"][0] < score.value < score.intervals["accuracy"][1] < 1
 
 

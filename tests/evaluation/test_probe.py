@@ -38,7 +38,7 @@ def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classe
     dev, test = plain.nested(x, y, classes, settings)
     assert found.metrics["dev_accuracy"] == pytest.approx(dev, abs=0.01)
     assert found.metrics["accuracy"] == pytest.approx(test, abs=0.01)
-    assert found.facts["train"] == found.facts["test"] == len(found.correct) == count
+    assert found.details["train"] == found.details["test"] == len(found.correct) == count
     folds = settings["folds"]
     assert sum(counted) == transfer.classifiers(transfer.PROTOCOLS[protocol], task) == folds * (4 * folds + 1)
 
