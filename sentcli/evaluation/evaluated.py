@@ -154,11 +154,6 @@ class EvaluatedModel:
             self.description, self.was_loaded = _described(self._encoder), True
         return self._encoder
 
-    @property
-    def encoder(self) -> SentenceEncoder:
-        """The model, loaded when it is first needed."""
-        return self.load()
-
     def release(self) -> None:
         """Free the memory of the loaded model."""
         self._encoder = None
@@ -179,7 +174,7 @@ class EvaluatedModel:
             prompt: text in front of each text; None is the model's default prompt, if it has one.
             length: maximum length in tokens; None is the model's.
         """
-        encoder = self.encoder if length is None else self.encoder.with_max_length(length)
+        encoder = self.load() if length is None else self.load().with_max_length(length)
         distinct = list(dict.fromkeys(texts))
         store = self._vectors(encoder)
         if store is None:
@@ -195,10 +190,11 @@ class EvaluatedModel:
 
     def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
         """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache, to which nothing is added."""
-        store = self._vectors(self.encoder)
+        encoder = self.load()
+        store = self._vectors(encoder)
         if store is None:
-            return self.encoder.encode_distinct(texts, prompt, **options)
-        return store.encode(self.encoder, texts, prompt=prompt, keep=False, **options)
+            return encoder.encode_distinct(texts, prompt, **options)
+        return store.encode(encoder, texts, prompt=prompt, keep=False, **options)
 
     def encode_shown(self, label: str, texts: Sequence[str], *, prompt: str | None = None) -> TextVectors:
         """Encode as `encode` does, behind a progress bar with a label; the model is loaded before there is a bar."""

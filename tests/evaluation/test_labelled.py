@@ -256,7 +256,7 @@ def test_live_weights_are_scored_each_time_and_never_kept(tiny_bert, tmp_path):
     before = [score.value for score in model.measure(tasks)]
     assert before == [score.value for score in model.measure(tasks)]
     with torch.no_grad():
-        for parameter in model.encoder.torch_module.parameters():
+        for parameter in model.load().torch_module.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
     scores = model.measure(tasks)
     assert all(old != new.value for old, new in zip(before, scores, strict=True))

@@ -176,7 +176,7 @@ class AttentionInputs:
             raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
         typed = [options.sentence] if options.sentence is not None and not options.sentence.isdecimal() else []
         texts = [*self.texts, *typed]
-        views = DropoutViews(model.encoder, texts, options.seed, options.dropout)
+        views = DropoutViews(model.load(), texts, options.seed, options.dropout)
         layers = self._layers(views)
         number = texts.index(self.shown) if self.shown else self._sentence_number(texts, views.lengths)
         self.shown = texts[number]
