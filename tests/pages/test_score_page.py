@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.score_files import model_json, packed, read_object, read_scores
-from sentcli.evaluation.score_kinds import TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.score_kinds import IN_DOMAIN, SIMILARITY, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.pages import style
 from sentcli.pages.figures import inline
@@ -499,6 +499,22 @@ def test_correlations_of_senteval_have_a_table_of_their_own():
     accuracy, correlation = [section.table for section in scores(page)][:2]
     assert accuracy.interval(0, len(accuracy.columns) - 1) == (74.0, 76.0)
     assert "optimizer adam" in " ".join(correlation.notes) and "protocol full" in " ".join(accuracy.notes)
+
+
+def test_kind_and_metrics_are_written_and_files_without_them_are_read_as_before():
+    tasks = [
+        TaskScore("STS12", SIMILARITY.name, {"spearman": 70.0, "spearman_wmean": 71.0}, ("spearman_wmean",)),
+        TaskScore("mine", IN_DOMAIN.name, {"recall@1": 70.0, "recall@3": 71.0}, ("recall@1", "recall@3")),
+    ]
+    value = json.loads(json.dumps(model_json(ModelScores("sts-eval", "m", {}, tasks))))
+    assert [(t.kind, t.headline) for t in read_object(value).tasks] == [(t.kind, t.headline) for t in tasks]
+    value["protocol"]["aggregation"] = "mean of the subsets, weighted by size"
+    older = {key: entry for key, entry in value.items() if key != "scores"}
+    del older["results"]["mine"]
+    assert [(t.kind, t.headline) for t in read_object(older).tasks] == [(tasks[0].kind, tasks[0].headline)]
+    for wrong in ({"kind": "x", "metrics": ["a"]}, {"kind": "similarity", "metrics": []}, 3):
+        with pytest.raises(DataError, match="scores"):
+            read_object({**value, "scores": {"STS12": wrong}})
 
 
 @pytest.mark.parametrize(
