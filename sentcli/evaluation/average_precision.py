@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sentcli.evaluation.significance import DRAWS, LEVEL, Floats, drawn_counts, require_finite
 
-LEAST_OF_A_CLASS = 10
+LEAST_OF_EITHER_LABEL = 10
 """With fewer positive or fewer negative pairs, an average precision has no interval."""
 
 
@@ -61,12 +61,12 @@ def average_precision_interval(
         draws: values of `average_precision_draws`.
 
     Returns:
-        The ends, or None with fewer than `LEAST_OF_A_CLASS` positive or negative pairs.
+        The ends, or None with fewer than `LEAST_OF_EITHER_LABEL` positive or negative pairs.
     """
     from scipy.stats import norm, t
 
     rarer = int(min(positive.sum(), (~positive).sum()))
-    if rarer < LEAST_OF_A_CLASS:
+    if rarer < LEAST_OF_EITHER_LABEL:
         return None
     if draws.min() == 1:
         return float(((1 - LEVEL) / 2) ** (1 / positive.sum())), 1.0

@@ -29,7 +29,7 @@ from sentcli.io.sources import expanded, open_source
 
 LEAST_ITEMS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
-LEAST_OF_A_CLASS = TRAINER.folds + 2
+LEAST_TEXTS_OF_A_CLASS = TRAINER.folds + 2
 """The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
 SEARCH = SearchSettings(ways=("dense",))
 DEV = "dev"
@@ -218,10 +218,10 @@ def _check_labels(table: LabelledTable) -> None:
         label = f"{float(values[0]):.0f}" if binary else repr(values[0])
         raise DataError(table.name, f"all {len(table):,} labels are {label}: there is nothing to tell apart")
     label, fewest = min(counts.items(), key=lambda item: item[1])
-    if fewest < LEAST_OF_A_CLASS and not binary:
+    if fewest < LEAST_TEXTS_OF_A_CLASS and not binary:
         line = table.lines[values.index(label)]
         problem = f"the class {label!r}, which begins here, has only {fewest} of the texts"
-        needed = f"ten folds within ten folds need {LEAST_OF_A_CLASS} of each class: join or remove rare classes"
+        needed = f"ten folds within ten folds need {LEAST_TEXTS_OF_A_CLASS} of each class: join or remove rare classes"
         raise DataError(table.name, f"{problem}; {needed}", line=line, unit=table.unit)
 
 

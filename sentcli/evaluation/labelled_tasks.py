@@ -145,7 +145,7 @@ class BinaryTask(TableTask):
             if ends is not None:
                 sampled = {"draws": {"average_precision": draws}, "intervals": {"average_precision": ends}}
             else:  # nothing is to be compared
-                details["interval"], least = None, precision.LEAST_OF_A_CLASS
+                details["interval"], least = None, precision.LEAST_OF_EITHER_LABEL
                 console.note(f"{self.name}: fewer than {least} pairs with a label, so its score has no interval")
         score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), details, **sampled)
         return score.of_own_data(len(predicted))

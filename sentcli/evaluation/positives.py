@@ -29,7 +29,7 @@ from sentcli.search.exact import Vectors, prepared
 from sentcli.search.options import Similarity
 
 Rows = npt.NDArray[np.int64]
-CUTOFFS = (1, 5, 10)
+RECALL_CUTOFFS = (1, 5, 10)
 """The numbers of hits of recall@k; the reciprocal rank is cut off at the last."""
 ANCHOR_TIES = "a text that is as similar to the anchor as its positive comes before it"
 IN_DOMAIN_TIES = (
@@ -97,7 +97,7 @@ class PairsTask(TableTask):
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
         own = "no answer, unless it is the anchor's positive"
-        return {"similarity": "cosine", "ties": ANCHOR_TIES, "text of the anchor": own, "cutoffs": list(CUTOFFS)}
+        return {"similarity": "cosine", "ties": ANCHOR_TIES, "text of the anchor": own, "cutoffs": list(RECALL_CUTOFFS)}
 
     @cached_property
     def _positives(self) -> dict[str, list[str]]:
@@ -119,8 +119,8 @@ class PairsTask(TableTask):
         relevant = [[self._corpus[text] for text in texts] for texts in self._positives.values()]
         own = [self._corpus.get(anchor, -1) for anchor in anchors]
         ranks = positive_ranks(queries.of(anchors), documents.of(corpus), relevant, own)
-        reciprocal = np.array([1 / found[0] if found[0] <= CUTOFFS[-1] else 0.0 for found in ranks])
-        recalls = {f"recall@{k}": float(np.mean([np.mean(found <= k) for found in ranks])) for k in CUTOFFS}
+        reciprocal = np.array([1 / found[0] if found[0] <= RECALL_CUTOFFS[-1] else 0.0 for found in ranks])
+        recalls = {f"recall@{k}": float(np.mean([np.mean(found <= k) for found in ranks])) for k in RECALL_CUTOFFS}
         details = {
             "corpus": len(corpus),
             "pairs": len(self.table),
@@ -177,7 +177,7 @@ class InDomainTask:
     pairs: PairTable
     exclude: str = USUAL_RULE
     """A key of `EXCLUDED`."""
-    cutoffs: Sequence[int] = CUTOFFS
+    cutoffs: Sequence[int] = RECALL_CUTOFFS
     similarity: Similarity = "cosine"
     name: str = IN_DOMAIN_NAME
     kind: ClassVar[ScoreKind] = IN_DOMAIN

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
-SEED = 1111
+TOOLKIT_SEED = 1111
 """The seed of the toolkit, for folds, shuffles and first weights."""
 Step = Callable[[int], None]
 """Is called with the number of classifiers that have been trained since the last call."""
@@ -118,7 +118,7 @@ def first_weights(width: int, outputs: int) -> Tensor:
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+        torch.manual_seed(TOOLKIT_SEED)
         layer = torch.nn.Linear(width, outputs)
     return torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
 
@@ -134,7 +134,7 @@ def stratified(y: Rows, folds: int) -> list[tuple[Rows, Rows]]:
     fewest = int(np.bincount(y).min())
     if fewest < folds:
         raise InputError(f"a class has {fewest} training examples, too few for {folds} folds")
-    return list(StratifiedKFold(folds, shuffle=True, random_state=SEED).split(np.zeros(len(y)), y))
+    return list(StratifiedKFold(folds, shuffle=True, random_state=TOOLKIT_SEED).split(np.zeros(len(y)), y))
 
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -165,7 +165,7 @@ class GradientTrainer:
 
     def last_fold(self, rows: Rows) -> Fold:
         """Hold out the first 5 % of the shuffled rows."""
-        order = np.random.RandomState(SEED).permutation(len(rows))
+        order = np.random.RandomState(TOOLKIT_SEED).permutation(len(rows))
         count = max(int(HELD_OUT * len(rows)), 1)
         return Fold(rows[order[count:]], rows[order[:count]], drawn=len(rows))
 
@@ -180,7 +180,7 @@ class GradientTrainer:
             "epoch_size": self.epoch_size,
             "max_epochs": self.max_epochs,
             "l2": list(L2),
-            "seed": SEED,
+            "seed": TOOLKIT_SEED,
         }
 
     def train(self, grid: Grid, finished: Step) -> Fitted:
@@ -211,7 +211,7 @@ class _Together:
         self.rows = torch.from_numpy(np.stack([fold.train for fold in self.folds]))
         penalty = torch.tensor(grid.penalties, dtype=torch.float32)
         self.penalty = penalty.repeat_interleave(self.classes, dim=1)[..., None]
-        self.shuffles = np.random.RandomState(SEED)
+        self.shuffles = np.random.RandomState(TOOLKIT_SEED)
         if self.folds[0].drawn:
             self.shuffles.permutation(self.folds[0].drawn)
         self.weight = first_weights(grid.x.shape[1], self.classes).repeat(len(self.folds), self.runs, 1)

@@ -18,7 +18,7 @@ from sentcli.zoo import models_folder
 
 NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
 """The name of a task by its name in papers."""
-AVERAGED = {
+AVERAGED_TASKS = {
     SIMILARITY.name: frozenset(sts.TASKS),
     TRANSFER.name: frozenset(transfer.AVERAGED),
     RETRIEVAL.name: retrieval.averaged(),
@@ -125,7 +125,7 @@ def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:
 
 def _is_averaged(tasks: Iterable[str], kind: ScoreKind) -> bool:
     """Tell whether these are exactly the tasks of the published average."""
-    return frozenset(_task(task, kind) for task in tasks) == AVERAGED.get(kind.name)
+    return frozenset(_task(task, kind) for task in tasks) == AVERAGED_TASKS.get(kind.name)
 
 
 def compare(

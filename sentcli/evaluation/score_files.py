@@ -19,9 +19,9 @@ from sentcli.errors import DataError, InputError, one_line
 from sentcli.evaluation.score_kinds import (
     AGGREGATIONS,
     IN_DOMAIN,
-    KINDS,
     OWN_KINDS,
     RETRIEVAL,
+    SCORE_KINDS,
     SIMILARITY,
     TRAINED_HEAD,
     TRANSFER,
@@ -115,8 +115,8 @@ def model_json(scores: ModelScores) -> dict[str, Any]:
 
 
 def _known_kind(name: str) -> str:
-    if name not in KINDS:
-        raise ValueError(f"expected one of {', '.join(KINDS)}")
+    if name not in SCORE_KINDS:
+        raise ValueError(f"expected one of {', '.join(SCORE_KINDS)}")
     return name
 
 

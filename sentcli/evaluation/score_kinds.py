@@ -129,11 +129,11 @@ LABELS = _of_own_data(
     sampled="texts",
     table="labels",
 )
-KINDS = {
+SCORE_KINDS = {
     kind.name: kind
     for kind in (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN, BINARY, PAIRS, TRIPLETS, LABELS)
 }
-OWN_KINDS: dict[Kind, ScoreKind] = {kind.table: kind for kind in KINDS.values() if kind.table is not None}
+OWN_KINDS: dict[Kind, ScoreKind] = {kind.table: kind for kind in SCORE_KINDS.values() if kind.table is not None}
 """The scores of the kinds of the user's own data."""
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation import significance
-from sentcli.evaluation.score_kinds import KINDS, ScoreKind
+from sentcli.evaluation.score_kinds import SCORE_KINDS, ScoreKind
 from sentcli.evaluation.significance import Difference, Discordance, Floats
 
 AVERAGE = "average"
@@ -28,7 +28,7 @@ class TaskScore:
 
     task: str
     kind: str
-    """A key of `KINDS`."""
+    """A key of `SCORE_KINDS`."""
     metrics: dict[str, float]
     headline: tuple[str, ...]
     """The metrics that tables show; the first is the main one, which averages are taken of."""
@@ -57,11 +57,16 @@ class TaskScore:
         if self.correct is None or metric in self.draws:
             return self.draws.get(metric)
         draws = significance.mean_draws(self.correct.astype(np.float64), stream=zlib.crc32(self.task.encode()))
-        return KINDS[self.kind].highest * draws
+        return SCORE_KINDS[self.kind].highest * draws
 
     def of_own_data(self, items: int) -> TaskScore:
         """Return the score with the entries of the JSON that all scores on the user's own data have, in front."""
-        entries = {"kind": KINDS[self.kind].table, "metric": self.headline[0], "value": self.value, "items": items}
+        entries = {
+            "kind": SCORE_KINDS[self.kind].table,
+            "metric": self.headline[0],
+            "value": self.value,
+            "items": items,
+        }
         return replace(self, details=entries | self.details)
 
 
@@ -78,7 +83,7 @@ def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Dis
         )
     if score.correct is not None and other.correct is not None:
         discordance = significance.mcnemar(score.correct, other.correct)
-        return replace(discordance, difference=discordance.difference / 100 * KINDS[score.kind].highest)
+        return replace(discordance, difference=discordance.difference / 100 * SCORE_KINDS[score.kind].highest)
     return None
 
 
@@ -116,7 +121,7 @@ class ModelScores:
     @property
     def kinds(self) -> list[ScoreKind]:
         """The kinds of the tasks."""
-        return [KINDS[name] for name in dict.fromkeys(task.kind for task in self.tasks)]
+        return [SCORE_KINDS[name] for name in dict.fromkeys(task.kind for task in self.tasks)]
 
     def of_kind(self, kind: ScoreKind) -> list[TaskScore]:
         """Return the tasks of one kind."""

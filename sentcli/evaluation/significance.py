@@ -22,14 +22,14 @@ from sentcli.errors import SentcliError
 Floats = npt.NDArray[np.float64]
 DRAWS = 1000
 LEVEL = 0.95
-SEED = 1
+SAMPLES_SEED = 1
 POOLED = 2
 """Degrees of freedom by which the spread of each group's seeds is drawn towards that of all seeds."""
 SHARE_POWER = 1.15
 """The power of the seeds' share of the variance in the degrees of freedom, chosen by the simulations of the tests."""
 LEAST_SEED_NOISE = 0.05
 """The least variance over seeds that is believed, as a share of what the items alone make runs differ by."""
-CHUNK = 2**21
+RANDOM_NUMBERS_AT_A_TIME = 2**21
 """Random numbers that are drawn at a time."""
 
 
@@ -113,8 +113,8 @@ def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats
 
 def drawn_counts(n: int, draws: int, stream: int) -> Iterator[Floats]:
     """Yield blocks of random samples, each as how often it has each of `n` items ``[block, n]``."""
-    random = np.random.default_rng([SEED, stream])
-    block = max(CHUNK // n, 1)
+    random = np.random.default_rng([SAMPLES_SEED, stream])
+    block = max(RANDOM_NUMBERS_AT_A_TIME // n, 1)
     for start in range(0, draws, block):
         count = min(block, draws - start)
         drawn = random.integers(0, n, (count, n)) + n * np.arange(count)[:, None]

@@ -11,7 +11,7 @@ import numpy as np
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task
-from sentcli.evaluation.labelled_data import LEAST_OF_A_CLASS, SetTask, load_tasks
+from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, SetTask, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.sampled_set import sampled
@@ -118,7 +118,7 @@ def _rows(total: int, limit: int, classes: Sequence[Any] | None = None) -> list[
     labels = np.array(classes)[rows]
     of_class = [rows[labels == label] for label in np.unique(labels)]
     return sorted(
-        row for own in of_class for row in own[: max(LEAST_OF_A_CLASS, round(limit * len(own) / total))].tolist()
+        row for own in of_class for row in own[: max(LEAST_TEXTS_OF_A_CLASS, round(limit * len(own) / total))].tolist()
     )
 
 

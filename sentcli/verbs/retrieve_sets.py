@@ -316,7 +316,7 @@ def score_pairs(
     }
     if misplaced := [flag for flag, value in role_options.items() if value is not None]:
         raise InputError(f"{misplaced[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
-    cutoffs = sorted({*positives.CUTOFFS, *([search.top_k] if search.top_k else [])})
+    cutoffs = sorted({*positives.RECALL_CUTOFFS, *([search.top_k] if search.top_k else [])})
     table = pair_tables.read(str(pairs.in_domain), pairs.pair_fields)
     if scoring.against is not None and not table.is_stsb:
         raise InputError("--against: papers print in-domain retrieval in STS-B's test pairs, not in other tables")

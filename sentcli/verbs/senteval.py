@@ -61,8 +61,8 @@ def senteval(
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
         **(transfer.PROTOCOLS[protocol].describe() if examples else {}),
-        **({"regression": relatedness.PROTOCOL} if graded else {}),
+        **({"regression": relatedness.HEAD_PROTOCOL} if graded else {}),
     }
     models = scoring.models(model, replace(options, normalize=False))
-    scores = [score_model(evaluated, all_tasks, "senteval", choices, seed=probe.SEED) for evaluated in models]
+    scores = [score_model(evaluated, all_tasks, "senteval", choices, seed=probe.TOOLKIT_SEED) for evaluated in models]
     return scored(scores, published, TRANSFER)

@@ -124,7 +124,7 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
         "correlation": "spearman",
         "aggregation": AGGREGATIONS[aggregation].title,
         "similarity": "regression" if regression else "cosine",
-        **({"regression": relatedness.PROTOCOL} if regression else {}),
+        **({"regression": relatedness.HEAD_PROTOCOL} if regression else {}),
         "split": split,
         "interval_draws": draws,
     }

@@ -97,8 +97,8 @@ def duplicates(
     evaluated = shared.models([model], load, rerun=rerun)[0] if model is not None else None
     rows, searcher = _opened(corpus, stored, options, index, evaluated)
     count = len(rows)
-    if count < shared.LEAST:
-        raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST}")
+    if count < shared.LEAST_ITEMS:
+        raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST_ITEMS}")
     _check_number(searcher, least)
     with console.counting("comparing", count) as progress:
         pairs = pairs_above(searcher, least, progress)

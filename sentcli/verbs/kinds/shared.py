@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.sts import Pairs
 
 INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
-LEAST = 10
+LEAST_ITEMS = 10
 """The least number of distinct texts, vectors or pairs of an analysis."""
 SUMMARY_LENGTH = 400
 """The greatest length in characters of a summary that is made from the description of a figure."""
@@ -47,7 +47,7 @@ PairsFile = Annotated[
 Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(panel=INPUT)]
 TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
-Limit = Annotated[int, Ge(LEAST), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
+Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
 Overwrite = options.Overwrite
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
 
@@ -137,8 +137,8 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
             "training run"
         )
     vectors: npt.NDArray[Any] = blocks.take(np.arange(len(blocks))) if len(blocks.arrays) > 1 else blocks.arrays[0]
-    if len(vectors) < LEAST:
-        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST}")
+    if len(vectors) < LEAST_ITEMS:
+        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST_ITEMS}")
     return vectors
 
 
@@ -195,7 +195,7 @@ def read_rows(
 
     Raises:
         DataError: for a file that cannot be read.
-        InputError: if there are fewer texts than `LEAST`.
+        InputError: if there are fewer texts than `LEAST_ITEMS`.
     """
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sources import open_source
@@ -230,12 +230,12 @@ def check_texts(texts: Sequence[str], source: str, total: int) -> None:
         total: the number of texts in it, with repetitions.
 
     Raises:
-        InputError: if there are fewer than `LEAST`.
+        InputError: if there are fewer than `LEAST_ITEMS`.
     """
     if len(texts) == 1 and total > 1:
         raise InputError(f"{source}: all {total} texts are the same; an analysis compares different ones")
-    if len(texts) < LEAST:
-        raise InputError(f"{source}: {len(texts)} distinct texts; an analysis needs at least {LEAST}")
+    if len(texts) < LEAST_ITEMS:
+        raise InputError(f"{source}: {len(texts)} distinct texts; an analysis needs at least {LEAST_ITEMS}")
 
 
 def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:

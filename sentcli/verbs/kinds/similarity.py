@@ -99,8 +99,8 @@ class GoldPairs:
 
         self.name, self.subsets, self.top = name, subsets, top
         self.gold = np.concatenate([subset.gold for subset in subsets])
-        if len(self.gold) < shared.LEAST:
-            raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {shared.LEAST}")
+        if len(self.gold) < shared.LEAST_ITEMS:
+            raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {shared.LEAST_ITEMS}")
         self.first = [text for subset in subsets for text in subset.first]
         self.second = [text for subset in subsets for text in subset.second]
         self.features = {"gold": self.gold, **gold.surface(self.first, self.second)}
