@@ -152,7 +152,7 @@ class BinaryTask(TableTask):
 
 
 def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the best F1 of all thresholds, and its threshold: pairs at least as similar are taken for positive.
+    """Return the best F1 of all thresholds, and its threshold: pairs at least as similar are above for positive.
 
     Args:
         predicted: similarities ``[n]``.
@@ -166,9 +166,9 @@ def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, 
     """
     significance.require_finite(predicted)
     negated, group = np.unique(-predicted, return_inverse=True)
-    taken = np.cumsum(np.bincount(group))
+    above = np.cumsum(np.bincount(group))
     right = np.cumsum(np.bincount(group, weights=positive))
-    f1 = 2 * right / (taken + positive.sum())
+    f1 = 2 * right / (above + positive.sum())
     best = int(np.argmax(f1))
     last, following = -negated[best], -negated[min(best + 1, len(negated) - 1)]
     midway = (last + following) / 2

@@ -56,13 +56,13 @@ def score_of(record: Mapping[str, Any]) -> TaskScore:
     return TaskScore(**{**record, **fields})
 
 
-def packed(draws: Floats) -> str:
+def pack(draws: Floats) -> str:
     """Return samples as one line of JSON: their 32-bit floats in base64."""
     return base64.b64encode(draws.astype("<f4").tobytes()).decode("ascii")
 
 
-def unpacked(text: str) -> Floats:
-    """Return the samples that `packed` was called on.
+def unpack(text: str) -> Floats:
+    """Return the samples that `pack` was called on.
 
     Raises:
         ValueError: if `text` is not base64 of finite 32-bit floats.
@@ -82,7 +82,7 @@ def task_json(score: TaskScore, *, samples: bool = True) -> dict[str, Any]:
         intervals = {"interval": score.intervals[score.headline[0]]}
     parts = {part.task: task_json(part, samples=False) for part in score.parts}
     by_metric = {metric: score.samples(metric) for metric in score.headline} if samples else {}
-    draws = {metric: packed(values) for metric, values in by_metric.items() if values is not None}
+    draws = {metric: pack(values) for metric, values in by_metric.items() if values is not None}
     more = {"forums": parts, "draws": draws}
     return {**score.metrics, **score.details, **intervals} | {key: value for key, value in more.items() if value}
 
@@ -122,11 +122,11 @@ def _known_kind(name: str) -> str:
 
 Number = float | None
 Ends = tuple[Number, Number] | None
-Samples = Annotated[Any, BeforeValidator(lambda text: unpacked(str(text)))]
+Samples = Annotated[Any, BeforeValidator(lambda text: unpack(str(text)))]
 KindName = Annotated[str, AfterValidator(_known_kind)]
 
 
-class Shown(BaseModel):
+class TaskMetrics(BaseModel):
     """The kind of the scores on a task, and the metrics that tables show."""
 
     kind: KindName
@@ -228,21 +228,21 @@ class ScoreFile(BaseModel):
     cost: dict[str, int | float | None] = {}
     draws: str = ""
     elapsed_seconds: Number = None
-    shown: dict[str, Shown] = Field({}, alias="scores")
+    metrics_of_tasks: dict[str, TaskMetrics] = Field({}, alias="scores")
 
     def model_scores(self, source: str) -> ModelScores:
         """Return the scores of the model, with the name of the file as their source."""
         low, high = self.average_interval or (None, None)
         tasks = []
         for name, task in self.results.items():
-            shown = self.shown.get(name) or _of_earlier_version(self.command, name, self.protocol, task)
-            if shown is None:
-                continue
-            for key in shown.metrics:
+            entry = self.metrics_of_tasks.get(name)
+            earlier = _of_earlier_version(self.command, name, self.protocol, task)
+            kind, headline = (entry.kind, entry.metrics) if entry is not None else earlier
+            for key in headline:
                 value = (task.model_extra or {}).get(key)
                 if isinstance(value, bool) or not isinstance(value, int | float | None):
                     raise DataError(source, f"{name} {key}: expected a number, found {json.dumps(value)[:40]}")
-            tasks.append(task.score(name, shown.kind, shown.metrics))
+            tasks += [task.score(name, kind, headline)] if headline else []
         return ModelScores(
             command=self.command,
             model=self.model,
@@ -260,23 +260,24 @@ class ScoreFile(BaseModel):
         )
 
 
-def _of_earlier_version(command: str, name: str, protocol: Mapping[str, Any], task: TaskResult) -> Shown | None:
-    """Return kind and metrics of a task in a file of an earlier version, which has no entry ``scores``."""
+def _of_earlier_version(
+    command: str, name: str, protocol: Mapping[str, Any], task: TaskResult
+) -> tuple[str, tuple[str, ...]]:
+    """Tell kind and metrics of a task in a file of an earlier version, which has no entry ``scores``; or no metrics."""
     fields = task.model_extra or {}
     if command == "evaluate":
         kind = next((kind for table, kind in OWN_KINDS.items() if table == fields.get("kind")), None)
-        return None if kind is None else Shown(kind=kind.name, metrics=(str(fields.get("metric")),))
+        return ("", ()) if kind is None else (kind.name, (str(fields.get("metric")),))
     if command == "senteval":
         kind = TRANSFER if TRANSFER.main in fields else TRAINED_HEAD
-        return Shown(kind=kind.name, metrics=(kind.main,))
+        return kind.name, (kind.main,)
     if command == "sts-eval":
         metrics = {each.title: each.metric for each in AGGREGATIONS.values()}
-        return Shown(kind=SIMILARITY.name, metrics=(metrics.get(str(protocol.get("aggregation")), SIMILARITY.main),))
+        return SIMILARITY.name, (metrics.get(str(protocol.get("aggregation")), SIMILARITY.main),)
     if name == "in-domain":
-        recalls = tuple(key for key in fields if key.startswith("recall@"))
-        return Shown(kind=IN_DOMAIN.name, metrics=recalls) if recalls else None
+        return IN_DOMAIN.name, tuple(key for key in fields if key.startswith("recall@"))
     cutoffs = [int(key[5:]) for key in fields if key.startswith("ndcg@") and key[5:].isdigit()]
-    return Shown(kind=RETRIEVAL.name, metrics=(f"ndcg@{max((k for k in cutoffs if k <= 10), default=10)}",))
+    return RETRIEVAL.name, (f"ndcg@{max((k for k in cutoffs if k <= 10), default=10)}",)
 
 
 def read_scores(files: Iterable[Path]) -> list[ModelScores]:

@@ -92,7 +92,7 @@ def score_page(
     tables = score_tables_of(runs, choices)
     sections: list[Section] = []
     for table in tables:
-        sections += _sections(table, choices.style, several=len(tables) > 1, figures=figures)
+        sections += _sections(table, choices.style, named=len(tables) > 1, figures=figures)
     if (compared := comparisons.own_comparison(tables)) is not None:
         sections.append(Section("Differences between models on your own data", table=compared))
     if (costs := cost_table(runs)) is not None:
@@ -142,9 +142,9 @@ def _summary(table: ScoreTable) -> str:
     return f"{table.title}: {best} has {scores[best]:{table.format_of(column)}} ({measure}){rest}."
 
 
-def _sections(table: ScoreTable, style: Style, *, several: bool, figures: bool) -> Iterator[Section]:
+def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:
     """Yield the sections of a table of scores; their titles name the table if there are several tables."""
-    of = f": {table.title}" if several else ""
+    of = f": {table.title}" if named else ""
     figure = score_tables.score_figure(table, intervals=style.intervals is not False) if figures else None
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):

@@ -118,9 +118,9 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
         signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
         signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
     templates = _templates(keep_trailing_newline=True, **signs)
-    filters: dict[str, Callable[..., str]] = {"text": latex_text, "slug": _slug}
-    if not latex:
-        filters = {"text": markdown_text, "line": _markdown_line, "fence": _fence}
+    filters: dict[str, Callable[..., str]] = {"text": markdown_text, "line": _markdown_line, "fence": _fence}
+    if latex:
+        filters = {"text": latex_text, "slug": lambda title: re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")}
     templates.filters |= {"plain": safe, **filters}
     ranked = (f"{RANKED}{UNDERLINED}." if latex else f"{RANKED}.") if style.bold else ""
     return templates.get_template(f"page{suffix}").render(
@@ -232,10 +232,6 @@ def latex_text(text: str) -> str:
     """Return text that LaTeX prints as it is."""
     separated = LIGATURES.sub("\\1\0", safe(text))
     return "".join(LATEX_SIGNS.get(sign, sign) for sign in separated).replace("\0", "{}")
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def markdown_text(text: str) -> str:

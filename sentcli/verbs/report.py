@@ -18,7 +18,7 @@ from sentcli.verbs.kinds import shared
 from sentcli.verbs.kinds.geometry import training_curves
 from sentcli.verbs.kinds.objectives import term_sections
 from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, compared
+from sentcli.verbs.scoring import ScoringOptions, compare_models
 
 if TYPE_CHECKING:
     from sentcli.analysis.runs import RunMetrics
@@ -125,7 +125,7 @@ def report(
     if data is not None and models:
         tasks = shared.sts_tasks(data)
         published = scoring.published(SIMILARITY, tasks)
-        scores += compared([score_similarity(model, tasks) for model in models], published, SIMILARITY)
+        scores += compare_models([score_similarity(model, tasks) for model in models], published, SIMILARITY)
     of_runs, summary = _run_sections(runs) if runs else ([], ())
     more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
     labels += _short_names(model_names, scores, [*groups, *labels])

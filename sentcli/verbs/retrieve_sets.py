@@ -25,7 +25,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.search.options import Way
 from sentcli.search.trec import Run, check_ids, read_run, write_run
 from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, scored
+from sentcli.verbs.scoring import ScoringOptions, scores_result
 
 if TYPE_CHECKING:
     from sentcli.search.options import SearchOptions
@@ -81,7 +81,7 @@ def score_sets(
         scores = _search(evaluated, bench, sets.run, other_files, rerun=scoring.rerun, overwrite=overwrite)
     if sets.per_query is not None:
         _write_queries(sets.per_query, scores)
-    return scored(scores, published, RETRIEVAL)
+    return scores_result(scores, published, RETRIEVAL)
 
 
 def _check_usage(models: Sequence[str], sets: SetOptions, ways: Sequence[Way], *, overwrite: bool) -> None:
@@ -336,4 +336,4 @@ def score_pairs(
         "top_k": search.top_k,
     }
     scores = [score_model(model, [task], "retrieve", protocol) for model in scoring.models(models, options)]
-    return scored(scores, published, IN_DOMAIN)
+    return scores_result(scores, published, IN_DOMAIN)

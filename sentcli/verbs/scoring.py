@@ -63,7 +63,7 @@ class ScoringOptions:
         return system
 
 
-def compared(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:
+def compare_models(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:
     """Add to the scores of models their comparison with the first model and with a published system.
 
     Args:
@@ -85,9 +85,9 @@ def compared(models: list[ModelScores], system: Published | None, kind: ScoreKin
     return models
 
 
-def scored(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> Result:
-    """Return the scores of models as a result, after comparing them; the arguments are those of `compared`."""
-    return Result.of_scores(compared(models, system, kind), tables_of(models))
+def scores_result(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> Result:
+    """Return the scores of models as a result, after comparing them; the arguments are those of `compare_models`."""
+    return Result.of_scores(compare_models(models, system, kind), tables_of(models))
 
 
 def tables_of(models: Sequence[ModelScores]) -> Iterator[Table]:

@@ -11,7 +11,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Group, verb
 from sentcli.verbs.options import Models
 from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, names, scored
+from sentcli.verbs.scoring import ScoringOptions, names, scores_result
 
 
 @verb("senteval", pages=True)
@@ -65,4 +65,4 @@ def senteval(
     }
     models = scoring.models(model, replace(options, normalize=False))
     scores = [score_model(evaluated, all_tasks, "senteval", choices, seed=probe.TOOLKIT_SEED) for evaluated in models]
-    return scored(scores, published, TRANSFER)
+    return scores_result(scores, published, TRANSFER)

@@ -12,7 +12,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import Models
 from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, names, scored
+from sentcli.verbs.scoring import ScoringOptions, names, scores_result
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, Task
@@ -78,20 +78,20 @@ def sts_eval(
         if repeated := next((name for name in own_tasks if name in own_subsets), None):
             raise InputError(f"{file}: there is a task {repeated} already; rename the file")
         own_subsets |= own_tasks
-    wanted = names(tasks)
+    task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    if data is None and (wanted or split != "test"):
+    if data is None and (task_names or split != "test"):
         raise InputError("--tasks and --split are of --data")
     folder = located(data) if data is not None else None
     chosen: list[Task]
     if regression:
         if folder is None or own_subsets or split != "test":
             raise InputError("--regression trains on the training split of --data and scores its test split")
-        chosen = list(relatedness.load_tasks(folder, wanted or list(sts.SPLITS), draws=draws, kind=SIMILARITY))
+        chosen = list(relatedness.load_tasks(folder, task_names or list(sts.SPLITS), draws=draws, kind=SIMILARITY))
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     else:
-        subsets_by_task = sts.load_tasks(folder, wanted, split) if folder is not None else {}
+        subsets_by_task = sts.load_tasks(folder, task_names, split) if folder is not None else {}
         if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
             raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
         by_task = {**subsets_by_task, **own_subsets}
@@ -104,7 +104,7 @@ def sts_eval(
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
     scores = [score_model(evaluated, chosen, "sts-eval", protocol) for evaluated in scoring.models(model, options)]
-    return scored(scores, published, SIMILARITY)
+    return scores_result(scores, published, SIMILARITY)
 
 
 def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]) -> ModelScores:

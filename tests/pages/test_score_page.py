@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.score_files import model_json, packed, read_object, read_scores
+from sentcli.evaluation.published import with_titles
+from sentcli.evaluation.score_files import model_json, pack, read_object, read_scores
 from sentcli.evaluation.score_kinds import IN_DOMAIN, SIMILARITY, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.pages import style
@@ -20,7 +21,7 @@ from .conftest import make
 
 
 def page_of(*objects, groups=(), names=(), title=None):
-    runs = [read_object(one, f"{number}.json") for number, one in enumerate(objects)]
+    runs = with_titles([read_object(one, f"{number}.json") for number, one in enumerate(objects)])
     parsed = [
         tuple(Pattern.parse(option, value) for value in values)
         for option, values in (("--group", groups), ("--name", names))
@@ -186,7 +187,7 @@ def sampled(model, score, noise=0.0, **more):
     """A model on one task, whose samples lie around its score."""
     one = make(model, scores={"STS16": score}, **more)
     samples = score + np.random.default_rng(3).normal(0, 0.5, 1000) + np.random.default_rng(4).normal(0, noise, 1000)
-    one["results"]["STS16"]["draws"] = {"spearman": packed(samples)}
+    one["results"]["STS16"]["draws"] = {"spearman": pack(samples)}
     return one
 
 
