@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -97,3 +99,24 @@ def one_of(name: str, value: str, choices: tuple[str, ...] | list[str]) -> None:
     """Raise an InputError, which suggests the nearest choice, unless a value is one of the choices."""
     if value not in choices:
         raise InputError(f"{name} {value!r} is unknown{nearest(value, list(choices))}; one of: {', '.join(choices)}")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How an argument looks on the command line."""
+
+    short: str | None = None
+    """A second name, such as ``-m``."""
+    name: str | None = None
+    """The long name, where Python reserves the word."""
+    metavar: str | None = None
+    panel: str | None = None
+    """The heading that ``--help`` shows it under."""
+    positional: bool = False
+    """Whether it is an argument without a name."""
+    needs: str = ""
+    """The names of other arguments, with spaces in between: this one goes with any of them."""
+    excludes: str = ""
+    """The names of other arguments that do not go with this one."""
+    lists: Callable[[], None] | None = None
+    """Prints the choices; the command calls it and exits if the value is ``list``."""

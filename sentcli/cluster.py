@@ -17,13 +17,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, one_line, required
 from sentcli.machine import usable_cores
 
@@ -71,9 +70,9 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
             return
         if address != "local":
             _join_on_trial(address)
-        stack.enter_context(patch.object(ray._private.worker, "print_to_stdstream", _in_detail, create=True))
+        stack.enter_context(redirect_stdout(sys.stderr))  # where JSON may be, Ray would print what is said by us
         stack.callback(ray.shutdown)
-        with _undisturbed(ray):
+        with _undisturbed():
             try:
                 ray.init(**arguments, log_to_driver=False, logging_level="error")
             except Exception as error:  # Ray raises ConnectionError, RuntimeError, ValueError and others
@@ -109,12 +108,6 @@ def _join_on_trial(address: str) -> None:
     raise InputError(f"--ray {address}: {reason}")
 
 
-def _in_detail(messages: dict[str, Any], **_: Any) -> None:
-    """Show what Ray would print to standard output, where there may be JSON; what matters of it is said by us."""
-    for line in messages["lines"]:
-        console.detail(f"Ray: {line}")
-
-
 @contextmanager
 def _exit_code_kept() -> Iterator[None]:
     """Raise the SystemExit of a SIGTERM anew, because the one that comes through `ray.get` has another code."""
@@ -140,11 +133,11 @@ def _exit_code_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _undisturbed(ray: Any) -> Iterator[None]:
+def _undisturbed() -> Iterator[None]:
     """Let a signal wait until Ray has started, so that all of it can be ended, and leave this process as it was.
 
-    Ray would set a handler of its own for SIGTERM, which ends with another code or is swallowed, and it takes the
-    process out of its group, so that Ctrl-C in a terminal would not reach it in a pipe.
+    Ray sets a handler of its own for SIGTERM, which ends with another code, and it takes the process out of its group,
+    so that Ctrl-C in a terminal would not reach it in a pipe.
     """
     if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
         yield
@@ -153,8 +146,9 @@ def _undisturbed(ray: Any) -> Iterator[None]:
     handlers = {kind: signal.signal(kind, lambda number, _: held.append(number)) for kind in ENDING}
     group = os.getpgrp()
     try:
-        with patch.object(ray._private.utils, "set_sigterm_handler", lambda handler: None, create=True):
-            yield
+        yield
+    except SystemExit:  # of Ray's handler
+        held.append(signal.SIGTERM)
     finally:
         for kind, handler in handlers.items():
             signal.signal(kind, handler or signal.SIG_DFL)

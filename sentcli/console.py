@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import threading
 import time
@@ -14,12 +16,21 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from sentcli.printable import safe
 from sentcli.table import Table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn, TaskID
+
+
+def escaped(text: str) -> str:
+    """Return a JSON text in which all characters but line feeds that would act on a terminal are JSON escapes."""
+    return re.sub(r"[^ -~\n]", lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
+
+
+def safe(text: str) -> str:
+    """Replace control characters: a document must not move the cursor, colour the terminal or break a page."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 class Counted(Protocol):

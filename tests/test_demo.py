@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 from sentcli.cli.app import app
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from sentcli import __version__
+from sentcli import __version__, verbs
 from sentcli.cli.base import register
-from sentcli.printable import safe
+from sentcli.console import safe
 from sentcli.verbs.kinds import KINDS
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -37,6 +39,12 @@ class Verbs(TyperGroup):
                 self.commands[name] = typer.main.get_command(_command_app(name, self.places[name]))
         return self.commands.get(cmd_name)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help page, for which no verb is imported: its first sentence stands in its source."""
+        made, self.commands = self.commands, {n: TyperCommand(n, help=_help(p)) for n, p in self.places.items()}
+        super().format_help(ctx, formatter)
+        self.commands = made
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; what a usage error quotes of the arguments is made safe to show."""
         try:
@@ -46,11 +54,21 @@ class Verbs(TyperGroup):
             raise
 
 
+def _help(place: str | type[Verbs]) -> str:
+    """Return the docstring of a verb or of a group of verbs."""
+    if not isinstance(place, str):
+        return inspect.cleandoc(place.__doc__ or "")
+    module, _, function = place.partition(":")
+    file = Path(verbs.__path__[0], *module.split(".")).with_suffix(".py")
+    body = ast.parse(file.read_text("utf-8")).body
+    return next(ast.get_docstring(n) or "" for n in body if isinstance(n, ast.FunctionDef) and n.name == function)
+
+
 def _command_app(name: str, place: str | type[Verbs]) -> typer.Typer:
     """Return the Typer application of a verb or of a group of verbs."""
     if not isinstance(place, str):
         app = _application(name=name, cls=place, add_completion=False, no_args_is_help=True)
-        app.callback(help=inspect.cleandoc(place.__doc__ or ""))(lambda: None)
+        app.callback(help=_help(place))(lambda: None)
         return app
     app = _application(name=name, add_completion=False)
     module, _, function = place.partition(":")

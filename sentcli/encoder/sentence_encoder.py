@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
-from sentcli.model import batching, exported
+from sentcli.model import encoding, exported
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.model.modules import DenseSpec, NormalizeSpec
 from sentcli.model.options import MIN_LENGTH, LoadOptions
@@ -164,7 +164,7 @@ class SentenceEncoder:
         for text in sentences:
             if not isinstance(text, str):
                 raise TypeError(f"encode takes strings, not {type(text).__name__}")
-        unique, index = batching.distinct(sentences)
+        unique, index = encoding.distinct(sentences)
         prefix = self.prompt_text(prompt_name, prompt)
         with _bar(len(unique)) if progress is True else nullcontext(progress or None) as called:
             encoded = self.encode_distinct(unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=called)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,19 +20,20 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
 from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, TripletsTask
 from sentcli.evaluation.positives import PairsTask
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
-from sentcli.evaluation.retrieval_tasks import RetrievalTask, SearchSettings, SetSearch
+from sentcli.evaluation.retrieval_tasks import TOP_K, RetrievalTask, SetSearch, protocol
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, TaskScore
 from sentcli.io.labelled import PLACES, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.readers import pair_files
 from sentcli.io.remote_names import in_names, is_remote
 from sentcli.io.sources import expanded, open_source
+from sentcli.search.options import SearchOptions
 
 LEAST_ITEMS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
 LEAST_TEXTS_OF_A_CLASS = TRAINER.folds + 2
 """The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
-SEARCH = SearchSettings(ways=("dense",))
+SEARCH = SearchOptions()
 DEV = "dev"
 """The split of a retrieval set that is scored if there is one."""
 
@@ -57,13 +59,13 @@ class SetTask:
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides set and model."""
         own = "left out" if self.data.facts.self_hits == "removed" else "kept"
-        return {"similarity": SEARCH.similarity, "top_k": SEARCH.top_k, "split": self.data.split, "own_document": own}
+        return {"similarity": "cosine", "top_k": TOP_K, "split": self.data.split, "own_document": own}
 
     @property
     def all_texts(self) -> Sequence[str]:
         """The queries, and as many documents."""
         queries = list(self.data.queries.values())
-        return [*queries, *next(self.data.blocks(len(queries)))]
+        return [*queries, *islice(self.data.texts(), len(queries))]
 
     @property
     def identity(self) -> list[Any]:
@@ -74,7 +76,7 @@ class SetTask:
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set anew, since the model may have learnt since the last time."""
-        task = RetrievalTask(self.name, SetSearch(self.data, SEARCH), "dense", SEARCH.protocol("dense", model))
+        task = RetrievalTask(self.name, SetSearch(self.data, SEARCH), "dense", protocol(SEARCH, "dense", model))
         score = replace(task.score(model, vectors), task=self.name)
         if not self.draws:
             score = replace(score, draws={}, intervals={})

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.sources import is_id, kind_of, open_source, records
+from sentcli.search.rows import Document
 from sentcli.zoo import models_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HIGHEST_RELEVANCE = 2**31 - 1
 """The highest relevance of a judgement, and its negative the lowest: what the metrics can hold."""
 BLOCK = 50_000
-"""Documents whose texts and vectors are in memory at the same time."""
+"""Documents whose texts are in memory at the same time."""
 PROBLEMS = {
     "unknown_documents": "judgements name documents that are not in the corpus: they cannot be found",
     "unknown_queries": "judged queries are not in queries.jsonl and were left out",
@@ -137,26 +142,56 @@ class RetrievalSet:
             return {}
         return {key: row for row, key in enumerate(self.ids) if key in self.queries}
 
-    def blocks(self, size: int = BLOCK) -> Iterator[list[str]]:
+    def texts(self) -> Iterator[str]:
         """Yield the texts of the documents in the order of `ids`.
 
         Raises:
             DataError: if the file is not the one that was read first.
         """
-        block: list[str] = []
         row = 0
         for line, record in records(open_source(str(self.corpus))):
             if row >= len(self.ids) or self.ids[row] != str(record.get("_id")):
                 raise DataError(self.corpus, "the file has changed since it was read first", line=line)
             row += 1
-            block.append(document_text(record, join_title=self.facts.join_title))
-            if len(block) == size:
-                yield block
-                block = []
+            yield document_text(record, join_title=self.facts.join_title)
         if row != len(self.ids):
             raise DataError(self.corpus, "the file has changed since it was read first")
-        if block:
-            yield block
+
+
+@dataclass(frozen=True)
+class SetRows:
+    """The documents of a set as the rows of a corpus; see `search.rows.Rows`."""
+
+    data: RetrievalSet
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of id and text."""
+        import pyarrow as pa
+
+        return {"id": pa.string(), "text": pa.string()}
+
+    def __len__(self) -> int:
+        return len(self.data.ids)
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text, in order."""
+        return self.data.texts()
+
+    def take(self, positions: Sequence[int]) -> list[Document]:
+        """Return the documents at these positions, in the order of the positions; the file is read through."""
+        wanted = set(positions)
+        found = {place: text for place, text in enumerate(self.texts()) if place in wanted}
+        return [Document(self.data.ids[place], found[place]) for place in positions]
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns, as tables of Arrow."""
+        import pyarrow as pa
+
+        rows = zip(self.data.ids, self.texts(), strict=True)
+        while block := list(islice(rows, BLOCK)):
+            ids, texts = zip(*block, strict=True)
+            yield pa.table({"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())}).select(list(names))
 
 
 @dataclass(frozen=True)

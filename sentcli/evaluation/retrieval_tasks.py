@@ -12,66 +12,44 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sentcli import console
+from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
-from sentcli.evaluation.retrieval import Collection, RetrievalSet
+from sentcli.evaluation.retrieval import Collection, RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked, score
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
 from sentcli.search.exact import Neighbours, Vectors
-from sentcli.search.options import Similarity, Way
+from sentcli.search.fusion import fuse
+from sentcli.search.local_corpus import LocalCorpus
+from sentcli.search.options import SearchOptions, Way
+from sentcli.search.recall import recall, sample
+from sentcli.search.searcher import Searcher
 from sentcli.search.trec import Run
 
 OnRun = Callable[[str, str, Run], None]
 """Is called with the name of a set (a forum as ``cqadupstack/android``), the way of searching, and the run."""
-RECALL_AT = 10
-"""The number of hits by which an index is compared with exact search."""
+TOP_K = 1000
+"""Hits of each query that are scored unless another number is given."""
 
 
-@dataclass(frozen=True)
-class SearchSettings:
-    """How sets are searched, the same for all models."""
-
-    ways: tuple[Way, ...]
-    top_k: int = 1000
-    similarity: Similarity = "cosine"
-    query_prompt: str | None = None
-    """None is the model's own."""
-    document_prompt: str | None = None
-    query_length: int | None = None
-    """Tokens; None is the model's maximum length."""
-    dense_weight: float = 0.5
-    language: str = "english"
-    """The language of BM25."""
-    index: str | None = None
-    """None is exact search."""
-
-    @property
-    def depth(self) -> int:
-        """The number of hits that each search has to find; fused searches need more than `top_k`."""
-        return fusion.depth(self.ways, self.top_k)
-
-    def prompts(self, model: EvaluatedModel) -> dict[str, str]:
-        """Return the prompts of queries and documents by their names in protocols."""
-        prompts = {"query": self.query_prompt, "document": self.document_prompt}
-        return {
-            f"{role}_prompt": model.spec.role_prompt(role) if prompt is None else prompt
-            for role, prompt in prompts.items()
-        }
-
-    def protocol(self, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
-        """Return every choice that moves the scores of a way of searching, except those of set and model."""
-        choices: dict[str, Any] = {"search": way}
-        if model is not None:
-            choices |= {"similarity": self.similarity, "index": self.index or "exact", **self.prompts(model)}
-            choices |= {"query_length": self.query_length} if self.query_length is not None else {}
-            if self.index is not None and way == "dense" and self.depth > self.top_k:
-                choices["depth"] = self.depth  # an index that is asked for more hits may find others
-        if way != "dense":
-            choices["bm25"] = bm25.described(language=self.language)
-        return {**choices, **fusion.described(way, self.top_k, self.dense_weight), "top_k": self.top_k}
+def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
+    """Return every choice that moves the scores of a way of searching sets, except those of set and model."""
+    top_k = search.top_k or TOP_K
+    choices: dict[str, Any] = {"search": way}
+    if model is not None:
+        index = "exact" if search.exact else search.index
+        prompts = dict(zip(("query_prompt", "document_prompt"), search.prompts(model.spec), strict=True))
+        choices |= {"similarity": search.similarity or "cosine", "index": index, **prompts}
+        choices |= {"query_length": search.query_length} if search.query_length is not None else {}
+        depth = fusion.depth(search.ways, top_k)
+        if not search.exact and way == "dense" and depth > top_k:
+            choices["depth"] = depth  # an index that is asked for more hits may find others
+    if way != "dense":
+        choices["bm25"] = bm25.described(language=search.language or bm25.LANGUAGE)
+    return {**choices, **fusion.described(way, top_k, search.weight), "top_k": top_k}
 
 
 @dataclass(frozen=True)
@@ -89,10 +67,10 @@ class DenseSearch:
 
 @dataclass
 class SetSearch:
-    """One set with its searches; the search by words, which needs no model, is done once."""
+    """The queries of a set, and the search for them among its documents, by words once and by the vectors of models."""
 
     data: RetrievalSet
-    settings: SearchSettings
+    options: SearchOptions
     own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
     """The row of each query's own document, which is no hit; -1 where there is none ``[queries]``."""
     _last: tuple[EvaluatedModel, DenseSearch] | None = field(default=None, init=False)
@@ -104,66 +82,64 @@ class SetSearch:
     @cached_property
     def by_words(self) -> Neighbours:
         """The hits of BM25."""
-        texts = (text for block in self.data.blocks() for text in block)
-        index = bm25.BM25.build(texts, language=self.settings.language)
-        return self._without_own(index.search(list(self.data.queries.values()), self._count))
+        corpus, _ = LocalCorpus(self.data.name, SetRows(self.data)).prepare(replace(self.options, search="bm25"), None)
+        return self._without_own(corpus.by_words(list(self.data.queries.values()), self._count))
 
     def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
-        """Encode queries and documents, block by block, and search; the last model's result is kept for fusions."""
+        """Encode queries and documents and search; the last model's result is kept for fusions."""
         if self._last is None or self._last[0] is not model:
-            model.load()  # before there is a bar
+            encoder = model.load()  # before there is a bar
             with console.encoding(f"{self.data.name}: encoding", len(self.data.ids) + len(self.data.queries)) as bar:
-                self._last = model, self._by_vectors(model, bar)
+                self._last = model, self._by_vectors(model, encoder, bar)
         return self._last[1]
 
-    def _by_vectors(self, model: EvaluatedModel, progress: Progress) -> DenseSearch:
-        from sentcli.search.exact import TopK
+    def _by_vectors(self, model: EvaluatedModel, encoder: SentenceEncoder, progress: Progress) -> DenseSearch:
+        facts, truncated = self.data.facts, 0
+        options = replace(self.options, search="dense", index=None if self.finds_all else self.options.index)
 
-        prompts = self.settings.prompts(model)
-        texts = list(self.data.queries.values())
-        length = self.settings.query_length or self.data.facts.query_length
-        encoded = model.encode(texts, progress, prompt=prompts["query_prompt"], length=length)
-        _count_repeated(texts, progress)
-        queries, truncated = encoded.of(texts), encoded.truncated(texts)
-        device = model.description["device"]
-        by_index = self.settings.index is not None and not self.finds_all
-        k = RECALL_AT if by_index else self._count
-        exact = TopK(queries, k, similarity=self.settings.similarity, device=device)
-        documents: list[Vectors] = []
-        for block in self.data.blocks():
-            length = self.data.facts.document_length
-            encoded = model.encode(block, progress, prompt=prompts["document_prompt"], length=length)
-            _count_repeated(block, progress)
-            truncated += encoded.truncated(block)
-            vectors = encoded.of(block)
-            exact.add(vectors)
-            if by_index:
-                documents.append(vectors)
-        if not by_index:
-            described = None if self.settings.index is None else "exact"
-            return DenseSearch(self._without_own(exact.best()), truncated, index=described)
-        from sentcli.search.searcher import build
+        def encode(length: int | None, prompt: str, texts: Sequence[str]) -> Vectors:
+            nonlocal truncated
+            encoded = model.encode(texts, progress, prompt=prompt, length=length)
+            progress(EncodeStats(texts=len(texts) - len(set(texts))))  # repeated texts are not encoded
+            truncated += encoded.truncated(texts)
+            return encoded.of(texts)
 
-        index = build(str(self.settings.index), np.concatenate(documents), self.settings.similarity)
-        hits = index.search(queries, self._count)
-        return DenseSearch(self._without_own(hits), truncated, _overlap(hits, exact.best()), index.described())
+        query_prompt, _ = options.prompts(encoder)
+        queries = encode(options.query_length or facts.query_length, query_prompt, list(self.data.queries.values()))
+        rows, documents = SetRows(self.data), lambda _, prompt, texts: encode(facts.document_length, prompt, texts)
+        corpus, chosen = LocalCorpus(self.data.name, rows, encode=documents).prepare(options, encoder)
+        hits = corpus.nearest(queries, self._count)
+        index = None if self.options.exact else chosen["index"]
+        if not isinstance(corpus.searcher, Searcher):
+            return DenseSearch(self._without_own(hits), truncated, index=index)
+        blocks, similarity = corpus.searcher.blocks, corpus.searcher.similarity
+        found = recall(blocks, similarity, sample(blocks, similarity, queries), hits.positions)
+        return DenseSearch(self._without_own(hits), truncated, found, index)
 
     def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
         """Search in one way."""
         if model is None or way == "bm25":
             return self.by_words
         dense = self.by_vectors(model).hits
-        if way == "dense":
-            return dense
-        return fusion.fuse(way, dense, self.by_words, self.settings.top_k, self.settings.dense_weight)
+        return dense if way == "dense" else fuse(way, dense, self.by_words, self.top_k, self.options.weight)
+
+    @property
+    def top_k(self) -> int:
+        """The number of hits of each query that are scored."""
+        return self.options.top_k or TOP_K
 
     def run(self, hits: Neighbours) -> Run:
         """Return hits by query and document, best first, at most `top_k` of each query."""
-        ids, best = self.data.ids, _first(hits, self.settings.top_k)
+        ids, best = self.data.ids, _first(hits, self.top_k)
         return {
             query: {ids[p]: float(s) for p, s in zip(positions, scores, strict=True) if p >= 0}
             for query, positions, scores in zip(self.data.queries, best.positions, best.scores, strict=True)
         }
+
+    @property
+    def depth(self) -> int:
+        """The number of hits that each search has to find; fused searches need more than `top_k`."""
+        return fusion.depth(self.options.ways, self.top_k)
 
     @property
     def finds_all(self) -> bool:
@@ -173,30 +149,18 @@ class SetSearch:
     @property
     def _count(self) -> int:
         """The number of hits to search for, with one more where the query's own document is removed."""
-        return min(self.settings.depth + bool(self.data.own_rows), len(self.data.ids))
+        return min(self.depth + bool(self.data.own_rows), len(self.data.ids))
 
     def _without_own(self, hits: Neighbours) -> Neighbours:
         """Return the hits without those that are the query itself."""
         removed = (hits.positions == self.own[:, None]) | (hits.positions < 0)
         order = np.argsort(removed, axis=1, kind="stable")
         positions = np.take_along_axis(np.where(removed, -1, hits.positions), order, 1)
-        return _first(Neighbours(positions, np.take_along_axis(hits.scores, order, 1)), self.settings.depth)
+        return _first(Neighbours(positions, np.take_along_axis(hits.scores, order, 1)), self.depth)
 
 
 def _first(hits: Neighbours, k: int) -> Neighbours:
     return Neighbours(hits.positions[:, :k], hits.scores[:, :k])
-
-
-def _count_repeated(texts: list[str], progress: Progress) -> None:
-    """Advance a bar by the texts that were not encoded because they repeat."""
-    progress(EncodeStats(texts=len(texts) - len(set(texts))))
-
-
-def _overlap(hits: Neighbours, exact: Neighbours) -> float:
-    """Return recall@k of an index: the mean share of the k exact hits that are among its first k hits."""
-    k = exact.positions.shape[1]
-    pairs = zip(hits.positions[:, :k], exact.positions, strict=True)
-    return float(np.mean([len(set(approximate) & set(best)) / k for approximate, best in pairs]))
 
 
 def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] | None = None) -> TaskScore:
@@ -287,7 +251,7 @@ class RetrievalTask:
         if model is not None and self.way != "bm25":
             dense = self.search.by_vectors(model)
             details = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
-        return score_run(self.search.data, run, self.search.settings.top_k, details)
+        return score_run(self.search.data, run, self.search.top_k, details)
 
 
 class Bench:
@@ -295,22 +259,22 @@ class Bench:
 
     Args:
         collections: the sets.
-        settings: how they are searched.
+        options: how they are searched.
     """
 
-    def __init__(self, collections: Sequence[Collection], settings: SearchSettings) -> None:
-        self.collections, self.settings = collections, settings
+    def __init__(self, collections: Sequence[Collection], options: SearchOptions) -> None:
+        self.collections, self.options = collections, options
         self.searches: dict[str, SetSearch] = {}
         """The search of each set; a forum is named as ``cqadupstack/android``."""
         for collection in collections:
             several = bool(collection.facts.forums) and len(collection.members) > 1
             for name, data in collection.members.items():
-                self.searches[f"{collection.name}/{name}" if several else collection.name] = SetSearch(data, settings)
+                self.searches[f"{collection.name}/{name}" if several else collection.name] = SetSearch(data, options)
 
     def tasks(self, way: Way, model: EvaluatedModel | None, on_run: OnRun | None = None) -> list[RetrievalTask]:
         """Return the sets as tasks for a model, or for BM25, which needs none."""
-        protocol = self.settings.protocol(way, model)
-        return [RetrievalTask(name, search, way, protocol, on_run) for name, search in self.searches.items()]
+        choices = protocol(self.options, way, model)
+        return [RetrievalTask(name, search, way, choices, on_run) for name, search in self.searches.items()]
 
     def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
         """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.retrieval import BLOCK, RetrievalSet
-from sentcli.evaluation.retrieval_tasks import SearchSettings, SetSearch
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.retrieval_tasks import SetSearch
 from sentcli.evaluation.stores import digest
+from sentcli.search.options import SearchOptions
 
 HITS = 20
 """The best hits of each query that are in the sample, from each way of searching."""
@@ -21,10 +22,9 @@ class SampledSet(RetrievalSet):
     documents: tuple[str, ...] = ()
     """The texts of the documents, in the order of `ids`."""
 
-    def blocks(self, size: int = BLOCK) -> Iterator[list[str]]:
+    def texts(self) -> Iterator[str]:
         """Yield the texts of the documents in the order of `ids`."""
-        for start in range(0, len(self.documents), size):
-            yield list(self.documents[start : start + size])
+        return iter(self.documents)
 
 
 def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
@@ -41,12 +41,12 @@ def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
     queries = dict(every_query[row] for row in rows)
     qrels = {query: data.qrels[query] for query in queries}
     part = replace(data, queries=queries, qrels=qrels)
-    search = SetSearch(part, SearchSettings(ways=("dense", "bm25"), top_k=HITS))
+    search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=HITS))
     hits = [search.by_words.positions, search.by_vectors(EvaluatedModel(model)).hits.positions]
     judged = {document for judgements in qrels.values() for document in judgements}
     numbers = {int(position) for positions in hits for position in positions.flat if position >= 0}
     numbers |= {number for number, document in enumerate(data.ids) if document in judged}
-    texts = [text for block in data.blocks() for text in block]
+    texts = list(data.texts())
     chosen = sorted(numbers)
     fields = {name: value for name, value in vars(part).items() if name in RetrievalSet.__dataclass_fields__}
     fields["ids"] = [data.ids[number] for number in chosen]

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sentcli.console import escaped
 from sentcli.errors import InputError
 from sentcli.io.atomic import regular, replacing
-from sentcli.printable import escaped
 
 LARGEST = 256 * 2**20
 """The most bytes that a JSON or TOML file may have."""

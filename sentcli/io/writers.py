@@ -19,10 +19,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.console import escaped
 from sentcli.errors import InputError, nearest
 from sentcli.io.atomic import replacing
 from sentcli.io.readers import Block
-from sentcli.printable import escaped
 
 if TYPE_CHECKING:
     import pyarrow as pa

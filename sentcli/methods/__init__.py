@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sentcli.methods.configuring import configure
-    from sentcli.methods.method import Method
-    from sentcli.methods.settings import Settings
+    from sentcli.methods.method import Method, Settings
 
 __all__ = ["METHODS", "Method", "Settings", "configure", "get_method"]
 
-LAZY = {"Method": "method", "Settings": "settings", "configure": "configuring"}
+LAZY = {"Method": "method", "Settings": "method", "configure": "configuring"}
 
 
 def __getattr__(name: str) -> Any:

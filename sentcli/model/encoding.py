@@ -6,19 +6,65 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.model import batching
+from sentcli.model import encoding
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
 
 if TYPE_CHECKING:
     from sentcli.model.torch_model import TorchEncoder
+
+Index = npt.NDArray[np.intp]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def distinct(texts: Sequence[str]) -> tuple[list[str], Index]:
+    """Return the distinct texts in order of first appearance, and the position of every text among them."""
+    positions: dict[str, int] = {}
+    index = np.fromiter((positions.setdefault(text, len(positions)) for text in texts), np.intp, len(texts))
+    return list(positions), index
+
+
+def one_ahead(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """Yield `work(item)` of each item in order; a second thread computes the next one while the caller uses one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
+        ahead = [pool.submit(work, item) for item in items[:1]]
+        for i in range(len(items)):
+            result = ahead.pop().result()
+            ahead += [pool.submit(work, item) for item in items[i + 1 : i + 2]]
+            yield result
+
+
+def longest_first(lengths: npt.NDArray[np.int64]) -> Index:
+    """Return the order by falling length; equal lengths stay in their given order."""
+    return np.argsort(-lengths, kind="stable")
+
+
+def pack(lengths: npt.NDArray[np.int64], budget: int) -> Iterator[Index]:
+    """Cut the texts, longest first, into batches of at most `budget` tokens with padding.
+
+    Args:
+        lengths: the number of tokens of each text ``[n]``.
+        budget: the most tokens of a batch, padding included; a longer text is a batch by itself.
+
+    Yields:
+        Positions into `lengths`; every position is in exactly one batch.
+    """
+    order = longest_first(lengths)
+    start = 0
+    while start < len(order):
+        width = max(int(lengths[order[start]]), 1)
+        end = start + max(budget // width, 1)
+        yield order[start:end]
+        start = end
+
 
 Vectors = npt.NDArray[np.float32]
 OnLong = Literal["truncate", "error", "chunk-mean"]
@@ -117,11 +163,11 @@ class LoadedModel:
         vectors = np.empty((len(texts), self.backend.dimension), np.float32)
         beyond = np.zeros(len(texts), np.int64)
         total = 0
-        order = batching.longest_first(np.fromiter(map(len, texts), np.int64, len(texts)))
+        order = encoding.longest_first(np.fromiter(map(len, texts), np.int64, len(texts)))
         ordered = [texts[i] for i in order]
         chunks = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
         pieced = on_long == "chunk-mean"
-        ahead = batching.one_ahead(lambda rows: self.tokenizer(ordered[rows], prompt, pieces=pieced), chunks)
+        ahead = encoding.one_ahead(lambda rows: self.tokenizer(ordered[rows], prompt, pieces=pieced), chunks)
         for rows, tokens in zip(chunks, ahead, strict=True):
             beyond[order[rows]] = tokens.beyond
             if on_long == "error" and tokens.truncated:
@@ -130,7 +176,7 @@ class LoadedModel:
             lengths = tokens.lengths
             total += int(lengths.sum())
             pieces = np.empty((len(lengths), self.backend.dimension), np.float32)
-            for batch, batch_vectors in self._run(tokens, batching.pack(lengths, budget), prompt_length):
+            for batch, batch_vectors in self._run(tokens, encoding.pack(lengths, budget), prompt_length):
                 pieces[batch] = batch_vectors
                 if progress is not None:
                     progress(EncodeStats(texts=len(batch), tokens=int(lengths[batch].sum())))
@@ -155,11 +201,11 @@ class LoadedModel:
         return mean
 
     def _run(
-        self, tokens: Tokens, batches: Iterator[batching.Index], prompt_length: int
-    ) -> Iterator[tuple[batching.Index, Vectors]]:
+        self, tokens: Tokens, batches: Iterator[encoding.Index], prompt_length: int
+    ) -> Iterator[tuple[encoding.Index, Vectors]]:
         """Run as many batches at a time as the backend can, and yield them in order with their vectors."""
 
-        def run(batch: batching.Index) -> Vectors:
+        def run(batch: encoding.Index) -> Vectors:
             vectors = self.backend.run(pad(tokens, batch, self.tokenizer.pad_id), prompt_length)
             if vectors.shape != (len(batch), self.backend.dimension):
                 made, said = list(vectors.shape), [len(batch), self.backend.dimension]

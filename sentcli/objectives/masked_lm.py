@@ -18,8 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
 from sentcli.model import stored_heads, surgery
-from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary
-from sentcli.objectives.rows import by_length
+from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary, by_length
 
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts

@@ -24,7 +24,7 @@ from sentcli.io.atomic import check_output, replacing
 from sentcli.io.digests import file_digest
 from sentcli.io.json_files import write_json
 from sentcli.machine import environment, sums_saturate
-from sentcli.model import batching
+from sentcli.model import encoding
 from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
@@ -285,7 +285,7 @@ class _Maker:
         for name in (ONNX, f"{ONNX}.data"):
             (self.folder / name).unlink(missing_ok=True)
         tokens = tokenizer(self.texts)
-        packed = batching.pack(tokens.lengths, CPU_BATCH_TOKENS)
+        packed = encoding.pack(tokens.lengths, CPU_BATCH_TOKENS)
         batches: list[dict[str, Any]] = [pad(tokens, rows, tokenizer.pad_id) for rows in packed]
         with redirect_stdout(io.StringIO()):  # nncf draws its progress there
             quantised = nncf.quantize(

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentcli.console import safe
 from sentcli.pages import style
 from sentcli.pages.page import Figure
-from sentcli.printable import safe
 
 if TYPE_CHECKING:
     import pandas as pd

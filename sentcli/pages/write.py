@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentcli.console import safe
 from sentcli.errors import InputError
 from sentcli.pages.figures import Point, inline, save_figure
 from sentcli.pages.page import PLAIN, Page, Style
-from sentcli.printable import safe
 from sentcli.table import Table
 
 if TYPE_CHECKING:

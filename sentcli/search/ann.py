@@ -61,6 +61,23 @@ class FaissRecipe:
         return self.kind if self.kind in KINDS else f"faiss-{plain}"
 
 
+def clusters_of(rows: int) -> int:
+    """Return the number of clusters of an inverted file over so many rows."""
+    return max(min(2 ** round(math.log2(4 * math.sqrt(max(rows, 1)))), rows // LEAST), 1)
+
+
+def product_code(rows: int, dimension: int) -> tuple[int, int]:
+    """Return into how many parts a product quantiser cuts vectors, and how many bits stand for each part.
+
+    Raises:
+        InputError: if there are too few rows to learn the codes from.
+    """
+    bits = min(max(rows // LEAST, 1).bit_length() - 1, 8)  # 256 codes where there are rows to learn them
+    if bits < 4:
+        raise InputError(f"ivfpq needs at least {LEAST * 16} rows, there are {rows}: flat is exact and fast enough")
+    return max(m for m in range(1, max(dimension // 8, 1) + 1) if dimension % m == 0), bits
+
+
 def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
     """Return how an index of a kind is built for a corpus of some size.
 
@@ -72,13 +89,10 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
     Raises:
         InputError: for a kind that does not exist, or that needs more rows.
     """
-    clusters = max(min(2 ** round(math.log2(4 * math.sqrt(max(rows, 1)))), rows // LEAST), 1)
+    clusters = clusters_of(rows)
     factories = {FLAT: "Flat", "hnsw": "HNSW32,Flat", "ivf": f"IVF{clusters},Flat", "sq8": "SQ8"}
     if kind == "ivfpq":
-        bits = min(max(rows // LEAST, 1).bit_length() - 1, 8)  # 256 codes where there are rows to learn them
-        if bits < 4:
-            raise InputError(f"ivfpq needs at least {LEAST * 16} rows, there are {rows}: flat is exact and fast enough")
-        parts = max(m for m in range(1, max(dimension // 8, 1) + 1) if dimension % m == 0)
+        parts, bits = product_code(rows, dimension)
         factories[kind] = f"OPQ{parts},IVF{clusters},PQ{parts}" + (f"x{bits}" if bits < 8 else "")
     if kind in factories:
         return FaissRecipe(kind, factories[kind], RESCORED.get(kind, 0))

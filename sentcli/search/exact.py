@@ -6,6 +6,7 @@ The vectors are in arrays, or in shards that are mapped from disk.
 from __future__ import annotations
 
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -110,7 +111,52 @@ def prepared(vectors: npt.NDArray[np.generic], similarity: Similarity) -> Vector
     return np.ascontiguousarray(wide)
 
 
-class Blocks:
+class Comparable(ABC):
+    """Vectors ``[n, dim]`` that are read where they are: the rows of some positions, or all of them block by block."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """The dimension of the vectors."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+        """Yield the rows from position `first` on, at most `rows` at a time."""
+
+    @abstractmethod
+    def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
+        """Return the rows ``[n, dim]`` at some positions ``[n]``."""
+
+    def sample(self, count: int) -> tuple[npt.NDArray[np.int64], Vectors]:
+        """Return the positions ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""
+        count = min(count, len(self))
+        chosen = np.random.default_rng(0).choice(len(self), count, replace=False, shuffle=False)
+        positions = np.sort(chosen).astype(np.int64)
+        return positions, self.take(positions)
+
+    def rescored(self, queries: Vectors, hits: Neighbours, similarity: Similarity) -> Neighbours:
+        """Return the same neighbours with their exact similarities, in the same order.
+
+        Args:
+            queries: `prepared` ``[queries, dim]``.
+            hits: the neighbours of each query.
+            similarity: ``cosine`` or ``dot``.
+        """
+        positions = hits.positions
+        scores = np.full(positions.shape, -np.inf, np.float32)
+        size = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
+        for start in range(0, len(queries), size):
+            part = positions[start : start + size]
+            rows = prepared(self.take(np.maximum(part, 0).ravel()), similarity).reshape(*part.shape, -1)
+            exact = np.einsum("qd,qkd->qk", queries[start : start + size], rows)
+            scores[start : start + size] = np.where(part < 0, -np.inf, exact)
+        return Neighbours(positions, scores)
+
+
+class Blocks(Comparable):
     """Vectors ``[n, dim]`` in several arrays, one after the other.
 
     Args:
@@ -195,31 +241,6 @@ class Blocks:
                 if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
                     pages.madvise(mmap.MADV_DONTNEED)  # the process gives the pages up; they stay in the system's cache
         return vectors
-
-    def sample(self, count: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """Return the positions ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""
-        count = min(count, len(self))
-        chosen = np.random.default_rng(0).choice(len(self), count, replace=False, shuffle=False)
-        positions = np.sort(chosen).astype(np.int64)
-        return positions, self.take(positions)
-
-    def rescored(self, queries: Vectors, hits: Neighbours, similarity: Similarity) -> Neighbours:
-        """Return the same neighbours with their exact similarities, in the same order.
-
-        Args:
-            queries: `prepared` ``[queries, dim]``.
-            hits: the neighbours of each query.
-            similarity: ``cosine`` or ``dot``.
-        """
-        positions = hits.positions
-        scores = np.full(positions.shape, -np.inf, np.float32)
-        size = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
-        for start in range(0, len(queries), size):
-            part = positions[start : start + size]
-            rows = prepared(self.take(np.maximum(part, 0).ravel()), similarity).reshape(*part.shape, -1)
-            exact = np.einsum("qd,qkd->qk", queries[start : start + size], rows)
-            scores[start : start + size] = np.where(part < 0, -np.inf, exact)
-        return Neighbours(positions, scores)
 
 
 class TopK:

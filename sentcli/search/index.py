@@ -6,13 +6,16 @@ file; files that it does not name are ignored. A new index has another name unti
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sentcli.errors import InputError
+from sentcli.cluster_pool import Pool
+from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked, replacing
 from sentcli.io.dataset import PARTIAL
 from sentcli.io.digests import file_digest
@@ -20,7 +23,7 @@ from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import Vectors, require_faiss
 from sentcli.search.options import Similarity
-from sentcli.search.searcher import TARGET, sample, tune
+from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
 
 FILE_BYTES = 2**32
@@ -43,10 +46,6 @@ class FileSpan:
     """The file that has the first of these rows already, and is replaced."""
 
 
-FillFiles = Callable[[Store, Path, IndexManifest, list[FileSpan]], Iterator[IndexFile]]
-"""Builds files of an index in other processes, and yields them in the order of their rows."""
-
-
 @dataclass(frozen=True)
 class IndexRequest:
     """The index that the user asks for."""
@@ -62,8 +61,6 @@ class IndexRequest:
     queries: Vectors | None = None
     """The vectors of real queries to measure recall with; None takes rows of the corpus."""
     overwrite: bool = False
-    fill: FillFiles | None = None
-    """What builds the files, if not this process."""
 
 
 def fill_file(
@@ -94,8 +91,22 @@ def fill_file(
     return IndexFile(path.name, span.begin, len(index), path.stat().st_size, file_digest(path))
 
 
+def _fill_in_worker(_: None, span: FileSpan, folder: Path, place: Path, manifest: IndexManifest) -> IndexFile:
+    """Build one file in a worker of a cluster, which has to see the folder of the vectors."""
+    require_faiss().omp_set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    try:
+        return fill_file(Store.open(folder), place, manifest, span, lambda rows: None)
+    except OSError as error:
+        shared = "all nodes have to see the vectors under the same path"
+        raise SentcliError(f"node {socket.gethostname()}: {error}; {shared}") from None
+
+
 def build(
-    store: Store, request: IndexRequest, progress: Callable[[int], None], step: Callable[[str], None]
+    store: Store,
+    request: IndexRequest,
+    progress: Callable[[int], None],
+    step: Callable[[str], None],
+    pool: Pool | None = None,
 ) -> tuple[IndexManifest, int]:
     """Build an index, or add to an existing one the rows that it lacks, and measure its recall.
 
@@ -104,6 +115,7 @@ def build(
         request: the index to build.
         progress: called with the number of rows that were added.
         step: called with the name of each step.
+        pool: workers on a cluster that build the files, if not this process.
 
     Returns:
         The manifest of the index, and how many rows were added.
@@ -115,7 +127,7 @@ def build(
         raise InputError(f"{store.folder} holds bits, which are searched exactly: it needs no index")
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place = store.place(recipe.name)
-    job = _IndexBuild(store, request, recipe, progress, step)
+    job = _IndexBuild(store, request, recipe, progress, step, pool)
     with locked(place.with_name(f".{place.name}.lock"), f"another process builds {place}: wait for it, or end it"):
         check_output(place, resume=True, folder=True)
         if place.exists() and not request.overwrite:
@@ -148,6 +160,7 @@ class _IndexBuild:
     recipe: FaissRecipe
     progress: Callable[[int], None]
     step: Callable[[str], None]
+    pool: Pool | None
 
     def extend(self, place: Path) -> tuple[IndexManifest, int]:
         """Add the rows that an index lacks, and measure it; return its manifest and the number of added rows."""
@@ -224,12 +237,13 @@ class _IndexBuild:
         size = self.request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
         self.progress(manifest.rows)
         spans = _spans(manifest, len(self.store.blocks), size)
-        elsewhere = self.request.fill
-        here = (fill_file(self.store, place, manifest, span, self.progress) for span in spans)
-        made = here if elsewhere is None else elsewhere(self.store, place, manifest, spans)
+        if self.pool is None:
+            made: Iterable[IndexFile] = (fill_file(self.store, place, manifest, span, self.progress) for span in spans)
+        else:
+            made = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
         kept = [file for file in manifest.files if file not in [span.grown for span in spans]]
         for file, span in zip(made, spans, strict=True):
-            if elsewhere is not None:
+            if self.pool is not None:
                 self.progress(file.rows - (span.grown.rows if span.grown else 0))
             kept.append(file)
             manifest = replace(manifest, files=list(kept), recall=None, faiss=str(require_faiss().__version__))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
@@ -15,18 +17,43 @@ from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Mask, Neighbours, Vectors, require_faiss
-from sentcli.search.options import SearchOptions
-from sentcli.search.rows import Document, RowsInMemory, RowsOnDisk, counted, matching, positions_of
+from sentcli.search.exact import search as exact_search
+from sentcli.search.options import SearchOptions, Similarity
+from sentcli.search.rows import Document, Rows, RowsInMemory, counted, matching, positions_of
 from sentcli.search.searcher import Searcher, SmallerSearch
-from sentcli.search.store import Store
+from sentcli.search.store import IndexManifest, Store
 from sentcli.search.vector_file import VectorFile, open_vectors
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.origin import Origin
 
-EncodeRows = Callable[["SentenceEncoder", Sequence[str], str], Vectors]
-"""Returns the vectors ``[n, dim]`` of texts, given the encoder and the prompt."""
+EncodeRows = Callable[["SentenceEncoder", str, Sequence[str]], Vectors]
+"""Returns the vectors ``[n, dim]`` of texts, given the encoder, the prompt and the texts."""
+TEXTS = 50_000
+"""Documents whose texts and vectors are in memory at the same time where a corpus may be larger than the memory."""
+
+
+@dataclass(frozen=True)
+class StreamedSearch:
+    """Exact search over rows that are encoded block by block as they are compared, all of them in each search."""
+
+    rows: Rows
+    encode: Callable[[Sequence[str]], Vectors]
+    """Returns the vectors ``[n, dim]`` of texts."""
+    similarity: Similarity
+    device: str
+
+    def blocks(self, mask: Mask | None = None) -> Iterator[Vectors]:
+        """Yield the vectors of the rows that may be found."""
+        texts = self.rows.texts() if mask is None else compress(self.rows.texts(), mask)
+        while block := list(islice(texts, TEXTS)):
+            yield self.encode(block)
+
+    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+        """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
+        hits = exact_search(queries, self.blocks(mask), k, similarity=self.similarity, device=self.device)
+        return hits if mask is None else Neighbours(np.flatnonzero(mask)[hits.positions], hits.scores)
 
 
 @dataclass(frozen=True)
@@ -34,14 +61,14 @@ class LocalCorpus:
     """Rows on this machine; see `corpus.Corpus`."""
 
     title: str
-    rows: RowsInMemory | RowsOnDisk
+    rows: Rows
     stored: Store | VectorFile | None = None
     """The vectors of the rows; None for a file of texts."""
     encode: EncodeRows | None = None
     """Encodes the rows of a file of texts."""
     mask: Mask | None = None
     """The rows that may be found ``[n]``; None stands for all."""
-    searcher: Searcher | SmallerSearch | None = None
+    searcher: Searcher | SmallerSearch | StreamedSearch | None = None
     bm25: BM25 | None = None
 
     @property
@@ -101,9 +128,11 @@ class LocalCorpus:
         facts: dict[str, Any] = {} if bm25 is None else {"bm25": bm25.described()}
         if encoder is None:
             return replace(self, bm25=bm25), facts
-        require_faiss()
+        if not search.exact or encoder.backend.device == "cpu":
+            require_faiss()
         query, document = search.prompts(encoder)
-        searcher: Searcher | SmallerSearch
+        searcher: Searcher | SmallerSearch | StreamedSearch
+        whole: Searcher | StreamedSearch
         if self.stored is None:
             searcher = whole = self._encoded(search, encoder, document)
         else:
@@ -113,14 +142,20 @@ class LocalCorpus:
             whole, query = self._opened(search, encoder, query)
             facts |= origin.made_smaller() | ({"rescored": searching.FULL_RESCORED} if rescore is not None else {})
             searcher = self._smaller(whole, encoder, document, rescore)
-        index = whole.described() if whole.parts else "exact"
+        index = whole.described() if isinstance(whole, Searcher) and whole.parts else "exact"
         facts |= {"similarity": whole.similarity, "index": index, "query_prompt": query, "document_prompt": document}
         return replace(self, searcher=searcher, bm25=bm25), facts
 
-    def _encoded(self, search: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher:
-        """Return the search over the vectors of texts, which are made now."""
+    def _encoded(self, search: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher | StreamedSearch:
+        """Return the search over the vectors of texts, which are made now, or as they are compared."""
         assert self.encode is not None
-        assert isinstance(self.rows, RowsInMemory)
+        similarity, device = search.similarity or "cosine", encoder.backend.device
+        if not isinstance(self.rows, RowsInMemory):
+            streamed = StreamedSearch(self.rows, partial(self.encode, encoder, prompt), similarity, device)
+            if search.exact:
+                return streamed
+            vectors = np.concatenate(list(streamed.blocks()))
+            return searching.build(str(search.index), vectors, similarity, device)
         if repeated := len(self.rows) - len({row.id for row in self.rows.rows}):
             console.warn(
                 f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart"
@@ -130,34 +165,31 @@ class LocalCorpus:
                 f"the vectors in {self.title} are not read and its texts encoded again: a directory, .parquet or "
                 ".safetensors of encode is searched as it is"
             )
-        is_exact = search.index in (None, "flat")
-        left = self.mask if self.mask is not None and is_exact else np.ones(len(self.rows), np.bool_)
+        left = self.mask if self.mask is not None and search.exact else np.ones(len(self.rows), np.bool_)
         texts = [text for text, is_left in zip(self.rows.texts(), left, strict=True) if is_left]
         vectors = np.zeros((len(self.rows), encoder.dimension), np.float32)
-        vectors[left] = self.encode(encoder, texts, prompt)
-        searcher = searching.build(search.index or "flat", vectors, search.similarity or "cosine")
-        searcher.device = encoder.backend.device
-        return searcher
+        vectors[left] = self.encode(encoder, prompt, texts)
+        return searching.build(search.index or "flat", vectors, similarity, device)
 
     def _opened(self, search: SearchOptions, encoder: SentenceEncoder, query: str) -> tuple[Searcher, str]:
         """Return the search over stored vectors, and the prompt of the queries, which an index may choose."""
         assert self.stored is not None
         device = encoder.backend.device
         if not isinstance(self.stored, Store):
-            self.stored.origin.check_similarity(search.similarity or "cosine")
-            searcher = searching.build(search.index or "flat", self.stored.blocks, search.similarity or "cosine")
-            searcher.device = device
-            return searcher, query
+            similarity = search.similarity or "cosine"
+            self.stored.origin.check_similarity(similarity)
+            return searching.build(search.index or "flat", self.stored.blocks, similarity, device), query
         own_prompt = encoder.role_prompt("query")
-        opened = self.stored.open_index(search.index, search.similarity, search.query_prompt, device, own_prompt)
-        if opened.recall is not None:
-            kind = opened.searcher.recipe.kind
-            console.note(f"index {kind}: recall@{opened.k} {opened.recall:.3f} against exact search when it was built")
-        if opened.unindexed:
-            console.note(f"{opened.unindexed} rows were added since the index was built; they are searched exactly")
-        if search.query_prompt is None and opened.query_prompt is not None:
-            query = opened.query_prompt
-        return opened.searcher, query
+        searcher, prompt = self.stored.open_index(
+            search.index, search.similarity, search.query_prompt, device, own_prompt
+        )
+        if isinstance(searcher.recipe, IndexManifest):
+            if measured := searcher.recipe.recall:
+                recall = f"recall@{measured.get('k', 10)} {measured['chosen']['recall']:.3f}"
+                console.note(f"index {searcher.recipe.kind}: {recall} against exact search when it was built")
+            if unindexed := len(self.rows) - searcher.recipe.rows:
+                console.note(f"{unindexed} rows were added since the index was built; they are searched exactly")
+        return searcher, prompt if search.query_prompt is None and prompt is not None else query
 
     def _smaller(
         self, searcher: Searcher, encoder: SentenceEncoder, document: str, rescore: str | None

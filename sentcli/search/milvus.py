@@ -7,9 +7,8 @@ by Milvus's BM25 function) and `HASH`. How its vectors were made stands in its p
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -269,20 +268,16 @@ class MilvusCollection:
         found = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0] is None, str(entry[0])))
         return [(value_of(value, kind), count) for value, count in found]
 
-    def nearest(
-        self, vectors: Vectors, k: int, condition: str = "", efforts: Mapping[str, int] | None = None
-    ) -> list[list[tuple[str, float]]]:
+    def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[list[tuple[str, float]]]:
         """Return the ids and similarities of the `k` nearest rows of each query ``[queries, dim]``.
 
         Args:
             vectors: of the queries.
             k: the number of rows.
             condition: one of `filter_of`.
-            efforts: search parameters instead of those of the record.
         """
-        chosen = self.record.efforts if efforts is None else efforts
-        wanted = {name: max(value, k) if name == "ef" else value for name, value in chosen.items()}
-        return self._search(VECTORS, list(vectors), k, condition, {"params": wanted})
+        efforts = {name: max(value, k) if name == "ef" else value for name, value in self.record.efforts.items()}
+        return self._search(VECTORS, list(vectors), k, condition, {"params": efforts})
 
     def by_words(self, queries: Sequence[str], k: int, condition: str = "") -> list[list[tuple[str, float]]]:
         """Return the ids and BM25 scores of the best `k` rows of each query."""
@@ -337,11 +332,10 @@ def _parameters(kind: str, rows: int, dimension: int) -> dict[str, int]:
         return {"M": 32, "efConstruction": 200}
     if kind == "flat":
         return {}
-    clusters = max(min(2 ** round(math.log2(4 * math.sqrt(max(rows, 1)))), rows // ann.LEAST), 1)
     if kind != "ivfpq":
-        return {"nlist": clusters}
-    parts = max(m for m in range(1, max(dimension // 8, 1) + 1) if dimension % m == 0)
-    return {"nlist": clusters, "m": parts, "nbits": 8}
+        return {"nlist": ann.clusters_of(rows)}
+    parts, bits = ann.product_code(rows, dimension)
+    return {"nlist": ann.clusters_of(rows), "m": parts, "nbits": bits}
 
 
 def _analyzer(language: str) -> dict[str, Any]:

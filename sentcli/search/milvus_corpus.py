@@ -1,20 +1,23 @@
-"""A collection of Milvus as a corpus: vectors and words are searched there, and fused here."""
+"""A collection of Milvus as a corpus, whose vectors and words are searched there, and the measuring of its index."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.search.ann import EFFORTS
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Neighbours, Vectors
-from sentcli.search.milvus import MilvusCollection
-from sentcli.search.milvus_rows import filter_of
-from sentcli.search.options import SearchOptions
+from sentcli.search.exact import Comparable, Neighbours, Vectors
+from sentcli.search.milvus import EFFORT, MilvusCollection
+from sentcli.search.milvus_rows import ID, VECTORS, filter_of
+from sentcli.search.options import SearchOptions, Similarity
 from sentcli.search.origin import Origin
 from sentcli.search.rows import Document
 
@@ -97,19 +100,84 @@ class MilvusCorpus:
         """Return the nearest rows of each query ``[queries, dim]``."""
         if self.origin.made_smaller():
             vectors = self.origin.fitted(vectors, normalized=bool(self.origin.normalize))
-        return self._neighbours(self.collection.nearest(vectors, k, self.condition))
+        return neighbours(self.collection.nearest(vectors, k, self.condition), self.positions)
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
         """Return the best rows of each query by Milvus's BM25."""
-        return self._neighbours(self.collection.by_words(queries, k, self.condition))
+        return neighbours(self.collection.by_words(queries, k, self.condition), self.positions)
 
-    def _neighbours(self, hits_by_query: list[list[tuple[str, float]]]) -> Neighbours:
-        """Return hits by position instead of by id."""
-        width = max(map(len, hits_by_query), default=0)
-        positions = np.full((len(hits_by_query), width), -1, np.int64)
-        scores = np.zeros(positions.shape, np.float32)
-        for query, hits in enumerate(hits_by_query):
-            for place, (key, score) in enumerate(hits):
-                positions[query, place] = self.positions.setdefault(key, len(self.positions))
-                scores[query, place] = score
-        return Neighbours(positions, scores)
+
+def neighbours(hits_by_query: Sequence[Sequence[tuple[str, float]]], positions: dict[str, int]) -> Neighbours:
+    """Return hits by position instead of by id; an id that has no position yet gets the next one."""
+    width = max(map(len, hits_by_query), default=0)
+    places = np.full((len(hits_by_query), width), -1, np.int64)
+    scores = np.zeros(places.shape, np.float32)
+    for query, hits in enumerate(hits_by_query):
+        for rank, (key, score) in enumerate(hits):
+            places[query, rank], scores[query, rank] = positions.setdefault(key, len(positions)), score
+    return Neighbours(places, scores)
+
+
+@dataclass(frozen=True)
+class CollectionVectors(Comparable):
+    """The vectors of a collection; a position is the place of a row in the order of the ids."""
+
+    collection: MilvusCollection
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """The position of each row by its id."""
+        ids = (row[ID] for batch in self.collection.rows([]) for row in batch)
+        return {key: place for place, key in enumerate(ids)}
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        return list(self.positions)
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the vectors."""
+        return self.collection.record.dimension
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+        """Yield all rows, as many at a time as Milvus sends; see `Comparable`."""
+        for batch in self.collection.rows([VECTORS]):
+            yield np.array([row[VECTORS] for row in batch], np.float32)
+
+    def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
+        """Return the rows at some positions."""
+        distinct, where = np.unique(positions, return_inverse=True)
+        ids = [self._ids[place] for place in distinct]
+        found = {row[ID]: row[VECTORS] for row in self.collection.fields(ids, [VECTORS])}
+        vectors = np.array([found[key] for key in ids], np.float32).reshape(len(ids), self.dimension)
+        return vectors[where.reshape(-1)]
+
+
+@dataclass
+class CollectionSearch:
+    """The search through the index of a collection; see `recall.IndexedSearch`."""
+
+    collection: MilvusCollection
+    blocks: CollectionVectors
+
+    @property
+    def similarity(self) -> Similarity:
+        """The similarity that the index was made for."""
+        return self.collection.record.similarity
+
+    @property
+    def efforts_to_try(self) -> list[dict[str, int]]:
+        """The search parameters with which the index is measured, the least effort first."""
+        parameter = EFFORT[self.collection.record.kind]
+        return [{parameter: value} for value in EFFORTS["efSearch" if parameter == "ef" else "nprobe"]]
+
+    def set(self, efforts: dict[str, int]) -> None:
+        """Set search parameters."""
+        self.collection = replace(self.collection, record=replace(self.collection.record, efforts=efforts))
+
+    def search(self, queries: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows of each query ``[queries, dim]``."""
+        return neighbours(self.collection.nearest(queries, k), self.blocks.positions)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 from annotated_types import Ge, Le
 
+from sentcli.bounds import Flag
 from sentcli.errors import InputError, nearest
-from sentcli.flags import Flag
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.model.spec import EncoderSpec
 
 Similarity = Literal["cosine", "dot"]
 Way = Literal["dense", "bm25", "rrf", "weighted"]
@@ -64,11 +65,16 @@ class SearchOptions:
         """The share of the dense score in ``--search weighted``."""
         return 0.5 if self.dense_weight is None else self.dense_weight
 
-    def prompts(self, encoder: SentenceEncoder) -> tuple[str, str]:
+    def prompts(self, model: SentenceEncoder | EncoderSpec) -> tuple[str, str]:
         """Return the texts in front of queries and documents, by default the model's own."""
-        query = encoder.role_prompt("query") if self.query_prompt is None else self.query_prompt
-        document = encoder.role_prompt("document") if self.doc_prompt is None else self.doc_prompt
+        query = model.role_prompt("query") if self.query_prompt is None else self.query_prompt
+        document = model.role_prompt("document") if self.doc_prompt is None else self.doc_prompt
         return query, document
+
+    @property
+    def exact(self) -> bool:
+        """Whether vectors are compared without an index."""
+        return self.index in (None, "flat")
 
 
 def parse_ways(text: str) -> list[Way]:

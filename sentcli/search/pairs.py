@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.search.exact import Blocks, Neighbours
-from sentcli.search.searcher import SAMPLE, Searcher, build
+from sentcli.search.recall import SAMPLE
+from sentcli.search.searcher import Searcher, build
 
 Positions = npt.NDArray[np.int64]
 NEAREST = 16

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -35,6 +35,25 @@ class Document:
     text: str
     columns: dict[str, Any] = field(default_factory=dict)
     """The other columns of the input."""
+
+
+class Rows(Protocol):
+    """The documents of a corpus; a position is the number of a document from 0."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of all columns by name, with id and text."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, positions: Sequence[int]) -> list[Document]:
+        """Return the documents at these positions, in the order of the positions."""
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text, in order."""
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns, as tables of Arrow."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +200,7 @@ def check_written(file: str, *, overwrite: bool) -> None:
     check_output(Path(file), overwrite=overwrite)
 
 
-def write_rows(rows: RowsInMemory | RowsOnDisk, positions: Sequence[int], path: Path) -> None:
+def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
     """Write rows with their ids and columns; plain text holds the texts alone, each on a line.
 
     Args:
@@ -203,7 +222,7 @@ def write_rows(rows: RowsInMemory | RowsOnDisk, positions: Sequence[int], path: 
             frame.to_csv(temporary, index=False, sep="\t" if path.suffix == ".tsv" else ",")
 
 
-def positions_of(rows: RowsInMemory | RowsOnDisk, ids: Sequence[str]) -> dict[str, int]:
+def positions_of(rows: Rows, ids: Sequence[str]) -> dict[str, int]:
     """Return the position of the first row with each of these ids that is there."""
     first, positions, sought = 0, dict[str, int](), set(ids)
     for table in rows.tables(["id"]):
@@ -214,13 +233,13 @@ def positions_of(rows: RowsInMemory | RowsOnDisk, ids: Sequence[str]) -> dict[st
     return positions
 
 
-def matching(rows: RowsInMemory | RowsOnDisk, condition: Condition) -> Mask:
+def matching(rows: Rows, condition: Condition) -> Mask:
     """Tell which rows of a corpus meet a condition ``[n]``."""
     met = [condition.matches(table) for table in rows.tables(condition.columns)]
     return np.concatenate(met) if met else np.zeros(0, np.bool_)
 
 
-def counted(rows: RowsInMemory | RowsOnDisk, column: str, mask: Mask | None) -> list[tuple[Any, int]]:
+def counted(rows: Rows, column: str, mask: Mask | None) -> list[tuple[Any, int]]:
     """Count the rows with each value of a column, the most frequent value first.
 
     Args:

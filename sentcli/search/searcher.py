@@ -1,11 +1,7 @@
-"""Search by vectors over one corpus: exact, with an index, or with both where an index lacks the newest rows.
-
-The recall of an index against exact search is measured here, and its search parameter is chosen by it.
-"""
+"""Search by vectors over one corpus: exact, with an index, or with both where an index lacks the newest rows."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +11,9 @@ import numpy.typing as npt
 
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, not_own, prepared
+from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, prepared
 from sentcli.search.options import Similarity
+from sentcli.search.recall import sample, tune
 
 HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
@@ -29,17 +26,6 @@ EXACT_SHARE, EXACT_ROWS = 0.1, 10_000
 MOST = 0.5
 """From this share of the rows on, exact search compares all of them and drops those that a condition leaves out, which
 takes less time than copying the others."""
-K = 10
-"""The number of hits by which an index is compared with exact search."""
-SAMPLE = 1000
-"""The number of rows that are queries where none are given."""
-TARGET = 0.95
-"""The recall that the search parameter is chosen for by default."""
-ENOUGH = 0.995
-"""The recall from which no more effort is tried."""
-EQUAL = 1e-5
-"""Similarities that differ by less than this share of the largest one count as equal, because float32 sums depend on
-their order."""
 
 
 def _among_all(k: int) -> int:
@@ -130,6 +116,11 @@ class Searcher:
             best = self.blocks.rescored(prepared(queries, self.similarity), best, self.similarity)
         return merge([best], k)
 
+    @property
+    def efforts_to_try(self) -> list[dict[str, int]]:
+        """The search parameters with which the index is measured, the least effort first."""
+        return self.parts[0].efforts_to_try
+
     def set(self, efforts: dict[str, int]) -> None:
         """Set parameters of every index; see `FaissIndex.set`."""
         for part in self.parts:
@@ -185,13 +176,16 @@ class SmallerSearch:
         return Neighbours(np.concatenate(positions), np.concatenate(scores))
 
 
-def build(kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine") -> Searcher:
+def build(
+    kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine", device: str = "cpu"
+) -> Searcher:
     """Return a search over vectors ``[n, dim]`` with an index in memory, tuned on a sample of them.
 
     Args:
         kind: as for `ann.recipe`.
         vectors: the vectors of the corpus.
         similarity: ``cosine`` or ``dot``.
+        device: the device of exact search.
 
     Raises:
         InputError: as for `ann.recipe`, or if there are too few rows for training.
@@ -199,98 +193,11 @@ def build(kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Simi
     blocks = vectors if isinstance(vectors, Blocks) else Blocks([vectors])
     recipe = ann.recipe(kind, len(blocks), blocks.dimension)
     if recipe.kind == ann.FLAT or not len(blocks):
-        return Searcher([], recipe, blocks, similarity)
+        return Searcher([], recipe, blocks, similarity, device)
     index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity)
     index.train(blocks)
     for block in blocks.since(0, BLOCK):
         index.add(block)
-    searcher = Searcher([index], recipe, blocks, similarity)
+    searcher = Searcher([index], recipe, blocks, similarity, device)
     tune(searcher, sample(blocks, similarity))
     return searcher
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Queries whose exact neighbours are known."""
-
-    queries: Vectors
-    """The vectors of the queries, `prepared` ``[queries, dim]``."""
-    own: npt.NDArray[np.int64] | None
-    """The row that each query is, which does not count as its neighbour ``[queries]``; None if queries are no rows."""
-    least: npt.NDArray[np.float32]
-    """The least similarity of the `K` exact neighbours of each query, minus a tolerance ``[queries]``."""
-    exact_rate: float
-    """The queries per second of exact search."""
-
-
-def sample(blocks: Blocks, similarity: Similarity, queries: Vectors | None = None) -> Sample:
-    """Search exactly for the neighbours of queries ``[queries, dim]``, or of random rows of the corpus."""
-    own, vectors = blocks.sample(SAMPLE) if queries is None else (None, queries)
-    vectors = prepared(vectors, similarity)
-    began = time.perf_counter()
-    best = exact.search(vectors, blocks.since(0, BLOCK), K + 1, similarity=similarity)
-    rate = len(vectors) / max(time.perf_counter() - began, 1e-9)
-    scores = best.scores[:, :K] if own is None else best.scores[not_own(best.positions, own)].reshape(len(own), -1)
-    if not scores.size:
-        return Sample(vectors, own, np.zeros(len(vectors), np.float32), rate)
-    largest = np.maximum(np.abs(best.scores).max(axis=1), 1)
-    return Sample(vectors, own, scores[:, :K].min(axis=1) - EQUAL * largest, rate)
-
-
-def tune(
-    searcher: Searcher, reference: Sample, target: float = TARGET, fixed: dict[str, int] | None = None
-) -> dict[str, Any]:
-    """Measure an index at rising effort, and leave it at the least one that reaches a recall.
-
-    Args:
-        searcher: the searcher with the index.
-        reference: queries with their exact neighbours.
-        target: recall@10, 0 to 1; if no effort reaches it, the one with the best recall is kept.
-        fixed: the only effort to measure and to keep.
-
-    Returns:
-        Recall and speed at each effort, as the manifest of an index keeps them.
-    """
-    efforts = [fixed] if fixed else searcher.parts[0].efforts_to_try
-    k = min(K, len(searcher.blocks) - (reference.own is not None))
-    points: list[dict[str, Any]] = []
-    for effort in efforts:
-        searcher.set(effort)
-        began = time.perf_counter()
-        hits = searcher.search(reference.queries, K + (reference.own is not None))
-        rate = len(reference.queries) / max(time.perf_counter() - began, 1e-9)
-        recall = _recall(searcher, reference, hits.positions, k)
-        points.append({"effort": next(iter(effort.values()), None), "recall": recall, "queries_per_second": rate})
-        if recall >= ENOUGH or (rate < reference.exact_rate / 2 and recall >= target):
-            break
-    sufficient = [number for number, point in enumerate(points) if point["recall"] >= target]
-    best = sufficient[0] if sufficient else max(range(len(points)), key=lambda number: points[number]["recall"])
-    searcher.set(efforts[best])
-    return {
-        "parameter": next(iter(efforts[0]), None),
-        "points": points,
-        "chosen": points[best],
-        "k": k,
-        "queries": len(reference.queries),
-        "of": "queries" if reference.own is None else "rows of the corpus",
-        "exact_queries_per_second": reference.exact_rate,
-    }
-
-
-def _recall(searcher: Searcher, reference: Sample, positions: npt.NDArray[np.int64], k: int) -> float:
-    """Return the share of the exact neighbours that were found; rows of equal similarity count as the same neighbour.
-
-    Args:
-        searcher: the searcher that is measured.
-        reference: queries with their exact neighbours.
-        positions: the `K` rows found for each query, or one more where the queries are rows of the corpus.
-        k: how many neighbours count: `K`, or all rows if there are fewer.
-    """
-    if k < 1:
-        return 1.0
-    if reference.own is not None:
-        positions = np.where(positions == reference.own[:, None], -1, positions)
-        positions = np.take_along_axis(positions, np.argsort(positions < 0, axis=1, kind="stable"), 1)
-    hits = Neighbours(positions[:, :k], np.zeros_like(positions[:, :k], np.float32))
-    similarities = searcher.blocks.rescored(reference.queries, hits, searcher.similarity).scores
-    return float((similarities >= reference.least[:, None]).sum() / (k * len(similarities)))

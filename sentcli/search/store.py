@@ -70,7 +70,7 @@ class Chosen(BaseModel, extra="allow"):
 
 
 class Measured(BaseModel, extra="allow"):
-    """What is read of the result of `searcher.tune`."""
+    """What is read of the result of `recall.tune`."""
 
     chosen: Chosen
     k: Annotated[int, Ge(1)] = 10
@@ -104,7 +104,7 @@ class IndexManifest(FaissRecipe):
     efforts: dict[str, Annotated[int, Ge(1), Le(2**31 - 1)]] = field(default_factory=dict)
     """The search parameters."""
     recall: Annotated[dict[str, Any], AfterValidator(_measured)] | None = None
-    """The result of `searcher.tune`, with ``measured_rows``."""
+    """The result of `recall.tune`, with ``measured_rows``."""
     faiss: str = ""
     """The version of faiss that wrote the files."""
     format: Literal[1] = 1
@@ -138,21 +138,6 @@ class IndexManifest(FaissRecipe):
     def write(self, place: Path) -> None:
         """Write the manifest into the folder of an index, whole or not at all."""
         write_json(place / INDEX, asdict(self))
-
-
-@dataclass(frozen=True)
-class OpenedIndex:
-    """The search over the vectors of a store, with facts about its index."""
-
-    searcher: Searcher
-    recall: float | None = None
-    """The recall that was measured when the index was built; None for exact search."""
-    k: int = 10
-    """The rank down to which `recall` was measured."""
-    unindexed: int = 0
-    """The number of rows that the index lacks, which are searched exactly."""
-    query_prompt: str | None = None
-    """The query prompt that the index was built for; None stands for the model's own."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +236,7 @@ class Store:
         query_prompt: str | None = None,
         device: str = "cpu",
         own_prompt: str = "",
-    ) -> OpenedIndex:
+    ) -> tuple[Searcher, str | None]:
         """Open one of the indexes of vectors, or search the vectors exactly.
 
         Args:
@@ -260,6 +245,10 @@ class Store:
             query_prompt: the prompt of the queries; None takes that of the index, or the model's own.
             device: the device of exact search.
             own_prompt: the model's own prompt of queries.
+
+        Returns:
+            The search, whose recipe is the manifest of the index, and the query prompt that the index was built for;
+            None stands for the model's own.
 
         Raises:
             InputError: if there is no such index, there are several to choose from, or it was built for another
@@ -284,16 +273,9 @@ class Store:
                 f"{place} was built for the query prompt {index_prompt!r}, not {query_prompt!r}: leave --query-prompt "
                 "out, or build the index again with it"
             )
-        measured = manifest.recall or {}
-        return OpenedIndex(
-            self.open_searcher(place, manifest, device),
-            recall=measured["chosen"]["recall"] if measured else None,
-            k=measured.get("k", 10),
-            unindexed=len(self.rows) - manifest.rows,
-            query_prompt=manifest.query_prompt,
-        )
+        return self.open_searcher(place, manifest, device), manifest.query_prompt
 
-    def _flat(self, similarity: Similarity | None, device: str) -> OpenedIndex:
+    def _flat(self, similarity: Similarity | None, device: str) -> tuple[Searcher, str | None]:
         """Return exact search, with the similarity and the query prompt of the indexes if they agree on them."""
         manifests = [IndexManifest.read(self.place(index)) for index in self.indexes if index != WORDS]
         similarities = {manifest.similarity for manifest in manifests}
@@ -301,7 +283,7 @@ class Store:
         similarity = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
         self.origin.check_similarity(similarity)
         searcher = Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, similarity, device)
-        return OpenedIndex(searcher, query_prompt=prompts.pop() if len(prompts) == 1 else None)
+        return searcher, prompts.pop() if len(prompts) == 1 else None
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:
         """Return the error message for an index that does not exist."""

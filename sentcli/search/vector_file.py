@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sentcli import console
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.arrays import mapped_array
 from sentcli.io.atomic import regular
@@ -19,7 +21,7 @@ from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
 from sentcli.search.exact import Blocks
 from sentcli.search.origin import Origin
-from sentcli.search.rows import EMBEDDING, RowsInMemory, RowsOnDisk, read_rows, reading
+from sentcli.search.rows import EMBEDDING, Rows, RowsInMemory, RowsOnDisk, read_rows, reading
 from sentcli.search.store import Store
 
 Array = npt.NDArray[Any]
@@ -36,20 +38,32 @@ AT_A_TIME = 65_536
 
 
 @dataclass(frozen=True)
-class StoredVectors:
-    """The vectors of a file."""
+class VectorFile:
+    """The vectors of a file, and their rows."""
 
     path: Path
     blocks: Blocks
     origin: Origin
+    texts: str | None
+    """The file of the rows of vectors that stand alone; None looks for it beside them."""
+    options: ReadOptions
+    """The columns of a file of texts that says nothing else."""
 
     @classmethod
-    def open(cls, path: Path) -> StoredVectors:
+    def open(cls, path: Path, texts: str | None = None, options: ReadOptions | None = None) -> VectorFile:
         """Read the vectors of a ``.npy``, ``.safetensors`` or ``.parquet`` file and what it says about them.
 
+        Args:
+            path: for which `holds_vectors` is true.
+            texts: the file of the texts; None looks for it beside vectors that stand alone.
+            options: the columns of a file of texts that says nothing else.
+
         Raises:
+            InputError: if `texts` goes with vectors that have their texts.
             DataError: if the file is damaged or holds something else.
         """
+        if texts is not None and path.suffix.lower() not in ALONE:
+            raise InputError(f"{path} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
         read = {".npy": _read_npy, ".safetensors": _read_safetensors, ".parquet": _read_parquet}[path.suffix.lower()]
         arrays, settings = read(path)
         for array in arrays:
@@ -69,49 +83,23 @@ class StoredVectors:
         origin = Origin.named(str(path), settings)
         if origin.bits and arrays[0].dtype != np.uint8:
             raise DataError(path, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite")
-        return cls(path, Blocks(arrays, signs=origin.signs(arrays[0].shape[1])), origin)
+        return cls(
+            path, Blocks(arrays, signs=origin.signs(arrays[0].shape[1])), origin, texts, options or ReadOptions()
+        )
 
-
-@dataclass(frozen=True)
-class VectorFile:
-    """The vectors of a file, with their rows."""
-
-    vectors: StoredVectors
-    rows: RowsOnDisk | RowsInMemory
-
-    @property
-    def origin(self) -> Origin:
-        """How the vectors were made."""
-        return self.vectors.origin
-
-    @property
-    def blocks(self) -> Blocks:
-        """The vectors."""
-        return self.vectors.blocks
-
-    @classmethod
-    def open(cls, path: Path, texts: str | None, options: ReadOptions, *, to_search: bool = True) -> VectorFile:
-        """Read the vectors of a file and their rows.
-
-        Args:
-            path: for which `holds_vectors` is true.
-            texts: the file of the texts; None looks for it beside vectors that stand alone.
-            options: the columns of a file of texts that says nothing else.
-            to_search: whether the vectors have to be comparable with those of queries.
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of the vectors.
 
         Raises:
             InputError: if no texts are found, or they are not those of the vectors.
             DataError: if a file is damaged.
         """
-        vectors = StoredVectors.open(path)
-        vectors.origin.check_numbers(to_search=to_search)
-        if path.suffix.lower() in ALONE:
-            return cls(vectors, _rows_beside(vectors, texts, options))
-        if texts is not None:
-            raise InputError(f"{path} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
-        if vectors.origin.known:
-            return cls(vectors, RowsOnDisk([path], [len(vectors.blocks)]))
-        return cls(vectors, read_rows([str(path)], options))
+        if self.path.suffix.lower() in ALONE:
+            return _rows_beside(self)
+        if self.origin.known:
+            return RowsOnDisk([self.path], [len(self.blocks)])
+        return read_rows([str(self.path)], self.options)
 
 
 def open_stored(
@@ -130,14 +118,17 @@ def open_stored(
     """
     path = local_path(name) if name != "-" else Path(name)
     if not path.is_dir() and holds_vectors(str(path)):
-        return VectorFile.open(path, texts, options, to_search=to_search)
+        vectors = VectorFile.open(path, texts, options)
+        vectors.origin.check_numbers(to_search=to_search)
+        console.detail(f"{name}: {len(vectors.rows):,} rows")
+        return vectors
     stored = Store.open(path, to_search=to_search) if path.is_dir() else None
     if texts is not None:
         raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
     return stored
 
 
-def open_vectors(name: str) -> Store | StoredVectors:
+def open_vectors(name: str) -> Store | VectorFile:
     """Return the vectors in a directory or a file that `encode` wrote, whose rows are not needed.
 
     Raises:
@@ -150,7 +141,7 @@ def open_vectors(name: str) -> Store | StoredVectors:
         raise InputError(
             f"{name} holds no vectors: give what encode wrote, a directory, .npy, .parquet or .safetensors"
         )
-    return StoredVectors.open(path)
+    return VectorFile.open(path)
 
 
 def holds_vectors(name: str) -> bool:
@@ -233,10 +224,10 @@ def _settings(path: Path, record: str | bytes | None) -> dict[str, Any]:
     return settings
 
 
-def _rows_beside(vectors: StoredVectors, texts: str | None, options: ReadOptions) -> RowsInMemory:
-    """Read the texts of vectors that stand alone; see `VectorFile.open`."""
-    origin, count = vectors.origin, len(vectors.blocks)
-    names = [texts] if texts is not None else _beside(vectors)
+def _rows_beside(vectors: VectorFile) -> RowsInMemory:
+    """Read the texts of vectors that stand alone; see `VectorFile.rows`."""
+    origin, count, options = vectors.origin, len(vectors.blocks), vectors.options
+    names = [vectors.texts] if vectors.texts is not None else _beside(vectors)
     if origin.inputs:
         paths = [path for path in map(local_path, names) if path.is_file()]
         if list(map(file_digest, paths)) != [file.sha256 for file in origin.inputs]:
@@ -254,7 +245,7 @@ def _rows_beside(vectors: StoredVectors, texts: str | None, options: ReadOptions
     return rows
 
 
-def _beside(vectors: StoredVectors) -> list[str]:
+def _beside(vectors: VectorFile) -> list[str]:
     """Return the files of the texts beside a file of vectors: those that it names, or the one of the same name.
 
     Raises:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sentcli.methods.views import BatchTexts
-from sentcli.model.batching import one_ahead
+from sentcli.model.encoding import one_ahead
 from sentcli.model.tokenizing import Tokens, pad
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sentcli.methods import Method
-    from sentcli.methods.settings import Settings
+    from sentcli.methods.method import Settings
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.batches import Batch

@@ -1,4 +1,4 @@
-"""The runs of a sweep on Ray: each is a task with its CPUs or GPUs, and this process alone writes the results.
+"""The runs of a sweep on Ray, each in a worker; this process alone writes the results.
 
 Where a sweep asks for it, one actor hears the scores of all runs and ends those that are behind.
 """
@@ -6,15 +6,16 @@ Where a sweep asks for it, one actor hears the scores of all runs and ends those
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sentcli.cluster import require_ray
-from sentcli.cluster_nodes import Workers, was_taken_away
+from sentcli.cluster_pool import Pool
 from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.training import sweep
 from sentcli.training.metrics import parsed
@@ -27,72 +28,47 @@ if TYPE_CHECKING:
     from sentcli.training.observer import StepInfo
     from sentcli.training.prepare import Prepared
 
-RETRIES = 2
-"""How often a run is begun again, from its last checkpoint, after its process or node has died.
-
-A node that is taken away does not count, for which Ray's own retries have no way (2.60).
-"""
-POLL_SECONDS = 1.0
-"""How often the metrics of the runs are read."""
-LONGEST_RUN = 10**9
-"""The step at which the scheduler would end every run. No run has so many, so only the comparisons end runs."""
-
 
 def run_all_on_ray(
     planned: Sequence[SweepRun],
     results: Path,
     observer: SweepObserver,
-    workers: Workers,
+    pool: Pool,
     device: str,
     asha: Asha | None = None,
 ) -> SweepResult:
-    """Run on the connected cluster what has not been run yet; see `sweep.run_all`.
+    """Run on a cluster what has not been run yet; see `sweep.run_all`.
 
     Args:
         planned: the runs, of which as many as there are workers are made at a time.
         results: the file that gets a line for each finished run, in the order in which they finish.
         observer: is told of finished, skipped and failed runs, and of what the others log.
-        workers: what each run reserves; a run computes with as many threads as it has CPUs.
+        pool: the workers; a run computes with as many threads as its worker has CPUs.
         device: of all runs.
         asha: when runs that are behind are ended; None ends none.
 
     Raises:
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
     """
-    ray = require_ray()
-    task = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus, max_retries=0, scheduling_strategy="SPREAD")(
-        _run_in_task
-    )
-    known = ray.put(read_results(results))
-    judge = None if asha is None else _start_judge(ray, asha)
+    known = pool.ray.put(read_results(results))
+    judge = None if asha is None else _start_judge(asha)
+    waiting = deque(replace(run, request=replace(run.request, device=device)) for run in planned)
+    runs, read = {run.name: run for run in planned}, {run.name: _new_lines(run, None)[1] for run in planned}
     added: set[str] = set()
-    waiting = deque(planned)
-    busy: dict[Any, SweepRun] = {}
     ended: dict[str, dict[str, Any]] = {}
-    deaths: Counter[str] = Counter()
-    told: dict[str, int] = {}
     outcome = SweepResult()
-    while waiting or busy:
-        while waiting and len(busy) < workers.count:
-            run = waiting.popleft()
-            sent = replace(run, request=replace(run.request, device=device))
-            busy[task.remote(sent, known, str(Path.cwd()), workers.cpus, judge)] = run
-            told[run.name] = _new_lines(run, None)[1]
-        reference = _first_ended(ray, busy, told, observer)
-        run = busy.pop(reference)
-        try:
-            record, is_new = ray.get(reference)
-        except ray.exceptions.RayTaskError as error:
-            if not isinstance(error.cause, SentcliError):
-                raise error.cause from error
-            _refused(run, error.cause, outcome, observer, is_first=run is planned[0])
-        except ray.exceptions.RayError as error:
-            deaths[run.name] += not was_taken_away(error)
-            if deaths[run.name] > RETRIES:
-                _refused(run, SentcliError(f"its process has died {RETRIES + 1} times"), outcome, observer)
-            else:
-                waiting.appendleft(run)
-        else:
+    for event in pool.run_each(waiting, _make_record, known, str(Path.cwd()), judge):
+        for item in [*pool.items, *([event.item] if event.item else [])]:
+            lines, read[item.name] = _new_lines(item, read[item.name])
+            for line in lines:
+                observer.logged(runs[item.name], line)
+        if event.kind in ("failed", "died"):
+            if not isinstance(event.value, SentcliError):
+                raise event.value
+            is_first = event.kind == "failed" and event.item.name == planned[0].name
+            _refused(runs[event.item.name], event.value, outcome, observer, is_first=is_first)
+        elif event.kind == "done":
+            run, (record, is_new) = runs[event.item.name], event.value
             if is_new and record["digest"] not in added:
                 append_record(results, record)
                 added.add(record["digest"])
@@ -103,18 +79,6 @@ def run_all_on_ray(
             ended[run.name] = {**record, "run": run.name, "point": run.point}
     outcome.records = [ended[run.name] for run in planned if run.name in ended]
     return outcome
-
-
-def _first_ended(ray: Any, busy: Mapping[Any, SweepRun], told: dict[str, int], observer: SweepObserver) -> Any:
-    """Return the reference of a run that has ended, and tell meanwhile what all of them log."""
-    while True:
-        done, _ = ray.wait(list(busy), timeout=POLL_SECONDS)
-        for run in busy.values():
-            lines, told[run.name] = _new_lines(run, told[run.name])
-            for line in lines:
-                observer.logged(run, line)
-        if done:
-            return done[0]
 
 
 def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], int]:
@@ -128,8 +92,9 @@ def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], 
         return [], end
 
 
-def _start_judge(ray: Any, asha: Asha) -> Any:
+def _start_judge(asha: Asha) -> Any:
     """Start a `Judge` on the node of this process, so that it ends with the sweep and not before."""
+    ray = require_ray()
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
@@ -137,34 +102,34 @@ def _start_judge(ray: Any, asha: Asha) -> Any:
 
 
 class Judge:
-    """The actor that ends runs which are behind, as the scheduler of Ray Tune says.
+    """The actor that ends runs which are behind.
+
+    This is asynchronous successive halving (Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys
+    2020, algorithm 2) as Ray Tune's ASHA scheduler decides it: at each rung a run goes on if its score is not below the
+    quantile 1 - 1 / reduction_factor of the scores that other runs have had there before.
 
     Args:
         asha: its settings.
     """
 
     def __init__(self, asha: Asha) -> None:
-        from ray.tune.schedulers import ASHAScheduler
-
-        self.scheduler = ASHAScheduler(
-            time_attr="step",
-            metric="score",
-            mode="max",
-            grace_period=asha.grace_period,
-            reduction_factor=asha.reduction_factor,
-            max_t=LONGEST_RUN,
-            stop_last_trials=False,
-        )
+        self.asha = asha
+        self.rungs: dict[int, dict[str, float]] = defaultdict(dict)
+        """The scores of the runs by the number of the rung, from 0."""
         self.ended: dict[str, int] = {}
         """The step at which each run was ended."""
 
     def ends(self, run: str, step: int, score: float) -> bool:
         """Take the score of a run, and tell whether the run ends here."""
-        trial = SimpleNamespace(trial_id=run)
-        self.scheduler.on_trial_add(None, trial)  # needs no more of a trial than its name
-        if self.scheduler.on_trial_result(None, trial, {"step": step, "score": score}) == self.scheduler.STOP:
-            self.ended.setdefault(run, step)
-        return step >= self.ended.get(run, LONGEST_RUN)  # a run that is made again comes by earlier steps
+        asha, rung = self.asha, -1
+        while step >= asha.grace_period * asha.reduction_factor ** (rung + 1):
+            rung += 1
+        if rung >= 0 and run not in self.rungs[rung]:
+            others = [*self.rungs[rung].values()]
+            self.rungs[rung][run] = score
+            if others and score < np.quantile(others, 1 - 1 / asha.reduction_factor):
+                self.ended.setdefault(run, step)
+        return run in self.ended and step >= self.ended[run]  # a run that is made again comes by earlier steps
 
     def take(self, run: str, scores: Sequence[tuple[int, float]]) -> None:
         """Take the scores that a run had before, so that others are compared with them."""
@@ -173,16 +138,22 @@ class Judge:
 
 
 class _Reporting:
-    """The observer of a run that reports its scores to a `Judge`.
+    """The observer of a run in a worker, which reports its scores to a `Judge`.
 
     Args:
-        judge: the handle of the actor.
+        judge: the handle of the actor; None reports nothing.
         run: the run.
-        key: of the score that decides.
     """
 
-    def __init__(self, judge: Any, run: SweepRun, key: str) -> None:
-        self.judge, self.run, self.key = judge, run, key
+    def __init__(self, judge: Any, run: SweepRun) -> None:
+        self.judge, self.run, self.key = judge, run, ""
+
+    def starts(self, run: SweepRun, prepared: Prepared) -> _Reporting | None:
+        """Return the observer of a training, which is not that of ``--after``."""
+        if self.judge is None or not prepared.inputs.dev or prepared.request.output != run.request.output:
+            return None
+        self.key = prepared.inputs.dev[0].key
+        return self
 
     def resumed(self, step: int, notes: list[str]) -> None:
         """Report the scores up to the checkpoint."""
@@ -225,24 +196,19 @@ def _refused(
     observer.failed(run, str(error))
 
 
-def _run_in_task(
-    run: SweepRun, known: dict[str, Any], folder: str, threads: int, judge: Any
+def _make_record(
+    _: None, run: SweepRun, known: Mapping[str, Any], folder: str, judge: Any
 ) -> tuple[dict[str, Any], bool]:
-    """Make a run in a process of Ray, in the folder that relative paths of the command begin at."""
+    """Make a run in a worker, in the folder that relative paths of the command begin at."""
     import torch
 
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    torch.set_num_threads(threads)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     try:
         os.chdir(folder)
     except OSError as error:
         raise SentcliError(f"{folder}: {error.strerror} on a node; all nodes have to see it") from None
-
-    def starts(prepared: Prepared) -> _Reporting | None:
-        is_judged = judge is not None and prepared.inputs.dev and prepared.request.output == run.request.output
-        return _Reporting(judge, run, prepared.inputs.dev[0].key) if is_judged else None
-
-    record, is_new = sweep.make_record(run, known.get, starts)
+    reporting = _Reporting(judge, run)
+    record, is_new = sweep.make_record(run, known, reporting)
     if judge is not None and not is_new:
-        _Reporting(judge, run, "").had_before()
+        reporting.had_before()
     return record, is_new

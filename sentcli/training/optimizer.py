@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from sentcli.methods.settings import Settings
+    from sentcli.methods.method import Settings
 
 
 def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:

@@ -35,7 +35,7 @@ from sentcli.training.request import TrainRequest, fitting
 from sentcli.training.training_model import TrainingModel
 
 if TYPE_CHECKING:
-    from sentcli.methods.settings import Settings
+    from sentcli.methods.method import Settings
     from sentcli.model.tokenizing import TextTokenizer
 
 

@@ -27,8 +27,6 @@ from sentcli.training.run_folder import WEIGHTS, RunFolder
 from sentcli.training.task_text import PAIRS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.observer import Observer
     from sentcli.training.prepare import Prepared
@@ -186,18 +184,15 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
     }
 
 
-def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observer | None]) -> TrainRequest:
-    """Train the method of ``--after``, and return the request that starts from its weights.
+def first_stage(request: TrainRequest) -> Prepared | None:
+    """Prepare the training of the method of ``--after``; None if there is none.
 
     IS-BERT's paper trains on the sentences of STS-B without their scores before it learns the scores ("ssl + ft").
-
-    Args:
-        request: if its `after` is set, that method is trained on the sentences of its pairs with the same seed, in a
-            folder beside its output. An unfinished folder of the same run is resumed, a finished one is used.
-        starts: called before the first step; returns the observer of the training.
+    The method is trained on the sentences of the pairs with the same seed, in a folder beside the output. An unfinished
+    folder of the same run is resumed, a finished one is used.
     """
     if request.after is None:
-        return request
+        return None
     method = request.configured()
     drawn = request.with_subset(method)
     read_inputs(drawn, method)  # errors in the inputs of the second stage are raised before the first one is trained
@@ -220,13 +215,20 @@ def after_first_stage(request: TrainRequest, starts: Callable[[Prepared], Observ
         resume=request.resume or not request.overwrite,
         assignments=assignments,
     )
-    prepared = everywhere(lambda: prepare(first))
-    run(prepared, starts(prepared))  # returns at once if it has finished; another run's folder is refused
+    return everywhere(lambda: prepare(first))
+
+
+def after_first_stage(request: TrainRequest, first: Prepared) -> TrainRequest:
+    """Return the request of the second training, which starts from the weights of the first one."""
     return replace(
         request,
-        model=str(first.output),
+        model=str(first.request.output),
         pooling=request.pooling or "own",
         after=None,
         assignments=[(key, value) for key, value in request.assignments if not key.startswith(BEFORE)],
-        first_stage={"method": request.after, "model": request.model, "settings": dict(assignments)},
+        first_stage={
+            "method": request.after,
+            "model": request.model,
+            "settings": dict(first.request.assignments),
+        },
     )

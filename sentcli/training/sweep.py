@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -130,11 +129,15 @@ def digest(identity: Mapping[str, Any]) -> str:
     return stores.digest(finite(dict(identity)))
 
 
-class SweepObserver(Protocol):
-    """Is told which runs of a sweep start, are skipped and fail."""
+class StartObserver(Protocol):
+    """Is told which runs start."""
 
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Is called before a run, and returns the observer of its steps."""
+
+
+class SweepObserver(StartObserver, Protocol):
+    """Is told which runs of a sweep start, are skipped and fail."""
 
     def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
         """Is called for each new line in the metrics of a run that another process makes."""
@@ -159,8 +162,7 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
     for run in planned:
         gc.collect()  # the model of the previous run is part of a reference cycle
         try:
-            starts = partial(observer.starts, run)
-            record, is_new = make_record(run, lambda key: agree(read_results(results).get(key)), starts)
+            record, is_new = make_record(run, agree(read_results(results)), observer)
             if is_new:
                 append_record(results, record)
             else:
@@ -177,25 +179,27 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
     return outcome
 
 
-def make_record(
-    run: SweepRun, find: Callable[[str], dict[str, Any] | None], starts: Callable[[Prepared], Observer | None]
-) -> tuple[dict[str, Any], bool]:
+def make_record(run: SweepRun, known: Mapping[str, Any], observer: StartObserver) -> tuple[dict[str, Any], bool]:
     """Make a run, unless it has a record.
 
     Args:
         run: the run.
-        find: returns the record with a digest, if there is one.
-        starts: called before the first step; returns the observer of the training.
+        known: the records by digest.
+        observer: makes the observer of each training.
 
     Returns:
         The record, and whether it is new.
     """
-    prepared = prepare(runs.after_first_stage(run.request, starts))
+    request = run.request
+    if (first := runs.first_stage(request)) is not None:
+        runs.run(first, observer.starts(run, first))
+        request = runs.after_first_stage(request, first)
+    prepared = prepare(request)
     key = digest(prepared.identity(changed_only=True))
-    record = None if run.request.overwrite and not run.request.resume else find(key)
+    record = None if run.request.overwrite and not run.request.resume else known.get(key)
     if record is not None and not (run.request.sts and record["results"].get("sts") is None):
         return record, False
-    result = runs.run(prepared, starts(prepared))
+    result = runs.run(prepared, observer.starts(run, prepared))
     settings = prepared.method.settings
     new_record: dict[str, Any] = finite(
         {

@@ -14,7 +14,7 @@ from sentcli.errors import InputError
 from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
 from sentcli.objectives import StatefulObjective, Views
-from sentcli.objectives.rows import CPU_ROWS, by_length
+from sentcli.objectives.base import CPU_ROWS, by_length
 from sentcli.precision import computing_in, widened
 
 if TYPE_CHECKING:

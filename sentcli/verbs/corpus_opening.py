@@ -43,7 +43,7 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
     if options.rescore is not None:
         raise InputError(f"--rescore goes with a --corpus of smaller vectors; {name} holds texts")
 
-    def encode(encoder: SentenceEncoder, texts: Sequence[str], prompt: str) -> Vectors:
+    def encode(encoder: SentenceEncoder, prompt: str, texts: Sequence[str]) -> Vectors:
         """Take vectors from the cache, and make the others."""
         from sentcli.encoder.announce import warn_truncated
         from sentcli.evaluation.evaluated import EvaluatedModel

@@ -23,10 +23,9 @@ from typing import Annotated, Any, TypeVar
 from annotated_doc import Doc
 from annotated_types import Ge, Le
 
+from sentcli.bounds import Flag
 from sentcli.errors import InputError, SentcliError
-from sentcli.flags import Flag
-from sentcli.verbs.arguments import Argument, Group, alternatives, bound_arguments, check_rules, checked
-from sentcli.verbs.docstrings import docstring
+from sentcli.verbs.arguments import Argument, Group, alternatives, bound_arguments, check_rules, checked, docstring
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "verb"]
 R = TypeVar("R")

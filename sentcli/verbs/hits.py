@@ -10,9 +10,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.console import safe
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Section
-from sentcli.printable import safe
 from sentcli.table import Table
 from sentcli.verbs.result import Result
 

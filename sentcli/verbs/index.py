@@ -22,8 +22,16 @@ from sentcli.verbs.index_directory import (
     read_texts,
     with_queries,
 )
-from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions
-from sentcli.verbs.options import ClusterOptions, DocPrompt, OptionalModel, Overwrite, QueryPrompt
+from sentcli.verbs.options import (
+    ClusterOptions,
+    DatabaseOptions,
+    DocPrompt,
+    IndexOptions,
+    OptionalModel,
+    Overwrite,
+    QueryPrompt,
+    TextOptions,
+)
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.readers import Block
 from sentcli.model.options import LoadOptions
-from sentcli.verbs.index_options import recall_table
+from sentcli.verbs.options import recall_table
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
-    from sentcli.verbs.index_options import DatabaseOptions, IndexOptions, TextOptions
+    from sentcli.verbs.options import DatabaseOptions, IndexOptions, TextOptions
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
 """Returns the vectors ``[n, dim]`` of some rows of a block."""
@@ -276,12 +276,16 @@ def _prune(collection: MilvusCollection, hashes: npt.NDArray[np.int64], *, prune
 
 def _tuned(collection: MilvusCollection, target: float) -> MilvusCollection:
     """Measure the index at rising effort, and keep the least one that reaches a recall."""
-    from sentcli.search.milvus_recall import tune
+    from sentcli.search.milvus_corpus import CollectionSearch, CollectionVectors
+    from sentcli.search.recall import sample, tune
 
     if collection.record.kind == "flat":
         return collection
     with console.working(f"measuring {collection.record.kind}") as step:
-        measured = tune(collection, target, step)
+        step("exact search")
+        index = CollectionSearch(collection, CollectionVectors(collection))
+        reference = sample(index.blocks, index.similarity)
+        measured = {**tune(index, reference, target, step=step), "measured_rows": len(index.blocks)}
     chosen = measured["chosen"]
     if chosen["recall"] < target:
         console.warn(f"recall@{measured['k']} is {chosen['recall']:.3f}, not the {target:g} aimed at")

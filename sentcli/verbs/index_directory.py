@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from sentcli import console
 from sentcli.verbs.cluster_work import open_cluster
-from sentcli.verbs.index_options import TextOptions, recall_table
-from sentcli.verbs.options import ClusterOptions
+from sentcli.verbs.options import ClusterOptions, TextOptions, recall_table
 from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
     from sentcli.bulk.encode import EncodeSettings, Inputs, ShardMaker
+    from sentcli.cluster_pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
     from sentcli.model.options import LoadOptions
@@ -39,8 +39,8 @@ def index_words(store: Store, language: str) -> Result:
 
 def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Result:
     """Build an index of faiss."""
+    from sentcli.cluster_pool import Pool
     from sentcli.search import ann
-    from sentcli.search.on_ray import filling_on_ray
 
     outcome = Result("index", store.origin.model)
     outcome.ran_on("cpu", "fp32")
@@ -48,8 +48,9 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
         manifest = _build(store, request)
     else:  # there is a file for each shard, if nothing else is asked for
         file_rows = request.file_rows or store.manifest.shard_rows
-        with open_cluster(cluster, most=-(-len(store.blocks) // file_rows), on_cpu=True) as (_, workers):
-            manifest = _build(store, replace(request, file_rows=file_rows, fill=filling_on_ray(workers)))
+        most = -(-len(store.blocks) // file_rows)
+        with open_cluster(cluster, most=most, on_cpu=True) as (_, workers), Pool(workers) as pool:
+            manifest = _build(store, replace(request, file_rows=file_rows), pool)
     outcome.protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
@@ -159,7 +160,7 @@ def with_queries(
     return replace(request, queries=origin.fitted(vectors, normalized=encoder.spec.normalizes))
 
 
-def _build(store: Store, request: IndexRequest) -> IndexManifest:
+def _build(store: Store, request: IndexRequest, pool: Pool | None = None) -> IndexManifest:
     from sentcli.search import ann
     from sentcli.search.index import GROWN, build
 
@@ -169,7 +170,7 @@ def _build(store: Store, request: IndexRequest) -> IndexManifest:
         console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
     rows = len(store.blocks)
     with console.counting(f"indexing ({request.kind})", rows) as progress:
-        manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"))
+        manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"), pool)
     if manifest.kind == ann.FLAT:
         console.note(f"{store.origin.name}: {rows} rows are searched exactly; nothing had to be built")
         return manifest

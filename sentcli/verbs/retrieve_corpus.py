@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.console import escaped
 from sentcli.errors import InputError
-from sentcli.printable import escaped
 from sentcli.verbs.corpus_opening import load_query_encoder, open_corpus
 from sentcli.verbs.hits import SHOWN, TOP_K, CorpusSearch, Hits, print_hits
 

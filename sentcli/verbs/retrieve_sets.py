@@ -16,13 +16,13 @@ from sentcli.errors import InputError
 from sentcli.evaluation import pair_tables, positives
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
-from sentcli.evaluation.retrieval_tasks import Bench, SearchSettings, score_run
+from sentcli.evaluation.retrieval_tasks import TOP_K, Bench, protocol, score_run
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.scores import ModelScores
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
-from sentcli.search.options import Way
+from sentcli.search.options import Similarity, Way
 from sentcli.search.trec import Run, check_ids, read_run, write_run
 from sentcli.verbs.result import Result
 from sentcli.verbs.scoring import ScoringOptions, scores_result
@@ -50,31 +50,21 @@ def score_sets(
     json_file: str | None,
 ) -> Result:
     """Score models, BM25 and their fusions on sets, or runs on one set."""
-    settings = SearchSettings(
-        ways=tuple(search.ways),
-        top_k=search.top_k or 1000,
-        similarity=search.similarity or "cosine",
-        query_prompt=search.query_prompt,
-        document_prompt=search.doc_prompt,
-        query_length=search.query_length,
-        dense_weight=search.weight,
-        language=search.language or "english",
-        index=None if search.index == "flat" else search.index,
-    )
-    _check_usage(models, sets, settings.ways, overwrite=overwrite)
+    _check_usage(models, sets, search.ways, overwrite=overwrite)
     collections = _load(sets)
     published = scoring.published(RETRIEVAL, [path.resolve().name for path in sets.beir or []])
     if published is not None:
-        if len(settings.ways) > 1:
+        if len(search.ways) > 1:
             raise InputError("--against takes several models as seeds of one: give one way of --search")
-        if any(collection.split != collection.facts.split for collection in collections) or settings.top_k < 10:
+        unusual = any(collection.split != collection.facts.split for collection in collections)
+        if unusual or (search.top_k or TOP_K) < 10:
             raise InputError(
                 "--against: papers print nDCG@10 on the usual splits, so leave --split and --top-k as they are"
             )
     if sets.from_run:
-        scores = _score_runs(sets.from_run, collections, settings.top_k)
+        scores = _score_runs(sets.from_run, collections, search.top_k or TOP_K)
     else:
-        bench = Bench(collections, settings)
+        bench = Bench(collections, search)
         _check_search(bench, options.device)
         evaluated = scoring.models(models, options)
         other_files = [Path(file) for file in (sets.per_query, json_file) if file not in (None, "-")]
@@ -143,7 +133,7 @@ def _search(
         rerun: search and score anew, also what is kept of BM25.
         overwrite: replace runs that exist.
     """
-    settings, ways = bench.settings, bench.settings.ways
+    ways = bench.options.ways
     searched: Sequence[EvaluatedModel | None] = models or [None]
     searches = list(dict.fromkeys((None if way == "bm25" else model, way) for model in searched for way in ways))
     files: dict[ModelAndWay, dict[str, Path]] = {}
@@ -152,11 +142,11 @@ def _search(
     all_scores = []
     for model, way in searches:
         tasks = bench.tasks(way, model, partial(_write_run, files[model, way]) if files else None)
-        protocol, read_cache = settings.protocol(way, model), target is None
+        choices, read_cache = protocol(bench.options, way, model), target is None
         if model is None:
-            scores = score_without_model("bm25", tasks, "retrieve", protocol, rerun=rerun, read_cache=read_cache)
+            scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
         else:
-            scores = score_model(model, tasks, "retrieve", protocol, read_cache=read_cache)
+            scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
         scores.protocol |= _set_protocol(bench.collections)
         scores.tasks = bench.joined(scores.tasks)
         scores.cached = list(dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in scores.cached))
@@ -211,23 +201,23 @@ def _check_search(bench: Bench, device: str) -> None:
     from sentcli.search.bm25 import require_bm25s
     from sentcli.search.exact import require_faiss
 
-    settings = bench.settings
-    if set(settings.ways) != {"dense"}:
+    options = bench.options
+    if options.by_words:
         require_bm25s()
-    if set(settings.ways) != {"bm25"} and (settings.index is not None or device in ("auto", "cpu")):
+    if options.by_vectors and (not options.exact or device in ("auto", "cpu")):
         require_faiss()
-    if settings.index is None:
+    if options.index is None or options.exact:
         return
     for name, search in bench.searches.items():
-        recipe = ann.recipe(settings.index, len(search.data.ids), 8)  # no kind of index depends on the dimension
+        recipe = ann.recipe(options.index, len(search.data.ids), 8)  # no kind of index depends on the dimension
         if recipe.kind not in ann.KINDS:
-            _check_factory(recipe.factory, settings)
+            _check_factory(recipe.factory, options.similarity or "cosine")
         if search.finds_all:
-            reason = f"of its {len(search.data.ids)} documents the best {settings.depth} are wanted"
+            reason = f"of its {len(search.data.ids)} documents the best {search.depth} are wanted"
             console.note(f"{name} is searched exactly, without the index: {reason}")
 
 
-def _check_factory(factory: str, settings: SearchSettings) -> None:
+def _check_factory(factory: str, similarity: Similarity) -> None:
     """Raise an InputError for a factory string that faiss accepts for no dimension that is tried.
 
     A product quantiser of m parts needs a multiple of m.
@@ -238,9 +228,9 @@ def _check_factory(factory: str, settings: SearchSettings) -> None:
     *dimensions, last = (*multiples, *DIMENSIONS)
     for dimension in dimensions:
         with suppress(InputError):
-            FaissIndex.empty(factory, dimension, settings.similarity)
+            FaissIndex.empty(factory, dimension, similarity)
             return
-    FaissIndex.empty(factory, last, settings.similarity)
+    FaissIndex.empty(factory, last, similarity)
 
 
 def _set_protocol(collections: Sequence[Collection]) -> dict[str, Any]:

@@ -29,12 +29,14 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Result:
     from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare
-    from sentcli.training.run import after_first_stage, run
+    from sentcli.training.run import after_first_stage, first_stage, run
     from sentcli.training.run_folder import WEIGHTS
 
     outcome = Result("train", request.model, silent=not is_first())
-    with ExitStack() as stack:
-        request = after_first_stage(request, lambda first: stack.enter_context(training_view.training(first, log_to)))
+    if (first := first_stage(request)) is not None:
+        with training_view.training(first, log_to) as view:
+            run(first, view)  # returns at once if it has finished; another run's folder is refused
+        request = after_first_stage(request, first)
     prepared = everywhere(lambda: prepare(request))
     settings = prepared.method.settings
     outcome.protocol = _protocol(prepared)
@@ -106,6 +108,7 @@ def _run_on_ray(
     planned: list[SweepRun], results: Path, view: SweepView, cluster: ClusterOptions, device: str, asha: Asha | None
 ) -> SweepResult:
     """Make the runs on a cluster, after comparing the start models on its nodes."""
+    from sentcli.cluster_pool import Pool
     from sentcli.encoder.on_nodes import require_same_weights
     from sentcli.training.on_ray import run_all_on_ray
 
@@ -114,7 +117,8 @@ def _run_on_ray(
             require_same_weights(found, model)
         if not workers.gpus and any(node.gpus for node in found):
             device = "cpu"
-        return run_all_on_ray(planned, results, view, workers, device, asha)
+        with Pool(workers) as pool:
+            return run_all_on_ray(planned, results, view, pool, device, asha)
 
 
 class SweepView:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from sentcli.printable import safe
+from sentcli.console import safe
 from tests.conftest import save_backbone
 
 

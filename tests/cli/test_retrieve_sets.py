@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sentcli.evaluation.retrieval import facts_of
+from sentcli.search.options import SearchOptions
 from tests.evaluation.conftest import CORPUS, QRELS, write_set
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -170,9 +171,7 @@ def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
     ]
     data = retrieval.load_set(folder)
     parts = [_neighbours(runs / f"words.{way}.trec", data) for way in ("dense", "bm25")]
-    expected = retrieval_tasks.SetSearch(data, retrieval_tasks.SearchSettings(("rrf",))).run(
-        fusion.reciprocal_rank(parts, 1000)
-    )
+    expected = retrieval_tasks.SetSearch(data, SearchOptions(search="rrf")).run(fusion.reciprocal_rank(parts, 1000))
     fused = _neighbours(runs / "words.rrf.trec", data)
     assert [data.ids[p] for p in fused.positions[0] if p >= 0] == list(expected["q0"])
 
@@ -296,28 +295,24 @@ def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_rob
 
 
 def test_a_corpus_is_encoded_block_by_block(make_random, retrieve, tiny_bert, monkeypatch):
-    from sentcli.evaluation import retrieval
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.search import local_corpus
 
     folder = make_random("blocks", seed=3)
     whole = retrieve("--beir", folder, "-m", tiny_bert, "--rerun")
-    sizes = []
-    original = retrieval.RetrievalSet.blocks
-    monkeypatch.setattr(
-        retrieval.RetrievalSet,
-        "blocks",
-        lambda self, size=7: (sizes.append(len(block)) or block for block in original(self, size)),
-    )
+    sizes, original = [], EvaluatedModel.encode
+    monkeypatch.setattr(local_corpus, "TEXTS", 7)
+    monkeypatch.setattr(EvaluatedModel, "encode", lambda s, t, *a, **m: sizes.append(len(t)) or original(s, t, *a, **m))
     assert retrieve("--beir", folder, "-m", tiny_bert, "--rerun")["results"] == whole["results"]
-    assert sizes == [7] * 8 + [4]
+    assert sizes == [12] + [7] * 8 + [4]
 
 
 def test_an_interrupted_run_goes_on(make_random, invoke, tiny_bert, monkeypatch):
-    from sentcli.evaluation import retrieval
     from sentcli.model.encoding import LoadedModel
+    from sentcli.search import local_corpus
 
     folder = make_random("stopped", seed=11)
-    whole = retrieval.RetrievalSet.blocks
-    monkeypatch.setattr(retrieval.RetrievalSet, "blocks", lambda self: whole(self, 20))
+    monkeypatch.setattr(local_corpus, "TEXTS", 20)
     encoded, original = [], LoadedModel.encode
 
     def encode(self, texts, prompt, **more):
@@ -382,23 +377,22 @@ def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_ran
 )
 def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
     from sentcli.errors import InputError
-    from sentcli.evaluation.retrieval_tasks import SearchSettings
     from sentcli.verbs.retrieve_sets import _check_factory
 
     if known:
-        return _check_factory(factory, SearchSettings(("dense",)))
+        return _check_factory(factory, "cosine")
     with pytest.raises(InputError, match="faiss does not take"):
-        _check_factory(factory, SearchSettings(("dense",)))
+        _check_factory(factory, "cosine")
 
 
 def test_the_depth_of_a_search_by_index_is_part_of_what_is_kept(tiny_bert):
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.retrieval_tasks import SearchSettings
+    from sentcli.evaluation.retrieval_tasks import protocol
 
     model = EvaluatedModel(str(tiny_bert))
     alone, fused, exact = (
-        SearchSettings(ways, top_k=20, index=index).protocol("dense", model)
-        for ways, index in ((("dense",), "hnsw"), (("dense", "rrf"), "hnsw"), (("dense", "rrf"), None))
+        protocol(SearchOptions(search=ways, top_k=20, index=index), "dense", model)
+        for ways, index in (("dense", "hnsw"), ("dense,rrf", "hnsw"), ("dense,rrf", None))
     )
     assert "depth" not in alone and "depth" not in exact and fused["depth"] == 1000
 

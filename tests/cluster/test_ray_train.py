@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,7 +74,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(two_nodes, train, tmp_path):
             time.sleep(0.01)
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
-                if path.read_bytes().startswith(b"ray::_run_in_task"):
+                if path.read_bytes().startswith(b"ray::Worker"):
                     killed.append(int(path.parent.name))
                     os.kill(killed[0], signal.SIGKILL)
                     return
@@ -159,6 +161,27 @@ def test_a_run_that_comes_again_ends_where_it_ended():
     assert not judge.ends("behind", 1, 0.5)  # its process has died, and it is made again
     assert judge.ends("behind", 2, 0.6)
     assert not judge.ends("ahead", 2, 0.95)
+
+
+def test_runs_end_where_tunes_scheduler_ends_them():
+    from ray.tune.schedulers import ASHAScheduler
+
+    draw = random.Random(0)
+    for grace, factor in ((1, 2), (4, 3), (5, 2.5)):
+        settings = {"grace_period": grace, "reduction_factor": factor, "max_t": 10**9, "stop_last_trials": False}
+        theirs = ASHAScheduler(time_attr="step", metric="score", mode="max", **settings)
+        judge, trials = Judge(Asha(grace_period=grace, reduction_factor=factor)), {}
+        for step in range(0, 60, 2):
+            for run in draw.sample("abcdefgh", 8):
+                trial = trials.setdefault(run, SimpleNamespace(trial_id=run))
+                if step == 0:
+                    theirs.on_trial_add(None, trial)
+                if run in judge.ended:
+                    continue
+                score = draw.random()
+                ended = theirs.on_trial_result(None, trial, {"step": step, "score": score}) == theirs.STOP
+                assert judge.ends(run, step, score) == ended
+        assert 0 < len(judge.ended) < 8
 
 
 def test_ended_runs_need_a_cluster_and_scores(invoke, exported, text, tmp_path):

@@ -17,8 +17,7 @@ def test_a_set_is_read_as_beir_reads_it(make_set):
     found = retrieval.load_set(make_set())
     assert found.ids == ["d1", "d2", "d3", "q1", "5"]
     texts = ["Cat the cat sat on the mat", "a red fish swam", "the old man sees a bird", "big dog", "Tree"]
-    assert list(found.blocks()) == [texts]
-    assert list(found.blocks(2)) == [texts[:2], texts[2:4], texts[4:]]
+    assert list(found.texts()) == texts
     assert found.queries == {"q1": "big dog", "q2": "the red fish"}, "queries without a judgement are left out"
     assert found.qrels == {"q1": {"q1": 1, "d1": 2}, "q2": {"d2": 1, "d3": 0}}
     assert (found.name, found.split, found.unknown_documents, found.unknown_queries) == ("tiny", "test", 0, 0)
@@ -28,13 +27,13 @@ def test_a_set_is_read_as_beir_reads_it(make_set):
 def test_gzipped_parts_are_read(make_set):
     folder = make_set()
     plain = retrieval.load_set(folder)
-    texts = list(plain.blocks())
+    texts = list(plain.texts())
     for path in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / "test.tsv"):
         path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     packed = retrieval.load_set(folder)
     assert (packed.ids, packed.queries, packed.qrels) == (plain.ids, plain.queries, plain.qrels)
-    assert list(packed.blocks()) == texts
+    assert list(packed.texts()) == texts
 
 
 @pytest.mark.parametrize(
@@ -146,7 +145,7 @@ def test_a_file_that_changes_meanwhile_is_noticed(make_set):
     for changed in (CORPUS[:-1], [*CORPUS, {"_id": "new", "text": "x"}], CORPUS[::-1]):
         make_set(corpus=changed)
         with pytest.raises(InputError, match=r"corpus\.jsonl.*: the file has changed since it was read first"):
-            list(found.blocks())
+            list(found.texts())
 
 
 def test_the_name_says_which_facts_hold(make_set):

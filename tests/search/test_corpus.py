@@ -11,13 +11,16 @@ pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.retrieval import SetRows, load_set
 from sentcli.model.options import LoadOptions
 from sentcli.search.conditions import parse_condition
 from sentcli.search.corpus import search
+from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import WAYS, SearchOptions
 from sentcli.search.origin import Origin
 from sentcli.verbs.corpus_opening import load_query_encoder, open_corpus
 from sentcli.verbs.options import CorpusOptions
+from tests.evaluation.conftest import write_set
 from tests.search.frame_corpus import FrameCorpus
 
 ANIMALS = ["cat", "dog", "bird", "fish"]
@@ -161,3 +164,27 @@ def test_vectors_of_another_model_are_refused(corpus, kind, tiny_roberta):
     with pytest.raises(InputError):
         corpus.prepare(SearchOptions(), other)
     assert load_query_encoder([], corpus, LOAD).fingerprint() == corpus.origin.model_fingerprint
+
+
+@pytest.mark.parametrize("condition", [None, "id <> 'r24' and id <> 'r26'"])
+@pytest.mark.parametrize("index", [None, "hnsw"])
+def test_a_retrieval_set_is_searched_as_a_file_of_its_documents(tmp_path, encoder, condition, index):
+    documents = [{"_id": row["id"], "text": row["text"]} for row in ROWS]
+    folder = write_set(tmp_path / "set", corpus=documents, queries=[{"_id": "q", "text": "x"}], qrels="q\tr1\t1\n")
+    rows = SetRows(load_set(folder))
+    of_set = LocalCorpus("set", rows, encode=lambda model, prompt, texts: model.encode(list(texts), prompt=prompt))
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"id": row["id"], "text": row["text"]}) + "\n" for row in ROWS))
+    options, vectors = SearchOptions(search="dense,bm25,rrf", index=index), encoder.encode(QUERIES)
+    with open_corpus(CorpusOptions(corpus=str(file)), options, LOAD) as of_file:
+        found = []
+        for corpus in (of_set, of_file):
+            corpus = corpus if condition is None else selected(corpus, condition)
+            ready, facts = corpus.prepare(options, encoder)
+            lists = [
+                [(hit.row.id, round(hit.score, 4)) for hits in search(ready, way, QUERIES, vectors, 5) for hit in hits]
+                for way in ("dense", "bm25", "rrf")
+            ]
+            found.append((len(corpus), sorted(corpus.counts("id")), corpus.documents(["r3"]), lists, facts))
+    assert found[0] == found[1]
+    assert found[0][0] == len(ROWS) - 2 * (condition is not None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.search import ann, exact, index, searcher
+from sentcli.search import ann, exact, index, recall
 from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks
 from sentcli.search.index import IndexManifest, IndexRequest
@@ -27,7 +27,7 @@ def make(folder, kind, **options):
 
 
 def opened(folder, name=None, **options):
-    return Store.open(folder).open_index(name, options.get("similarity"), options.get("query_prompt"))
+    return Store.open(folder).open_index(name, options.get("similarity"), options.get("query_prompt"))[0]
 
 
 def shared(found, others):
@@ -49,7 +49,7 @@ def everything(stored, similarity="cosine"):
 def test_an_index_finds_what_exact_search_finds(directory, kind, similarity):
     manifest, added = make(directory, kind, similarity=similarity)
     assert (manifest.rows, added) == (3000, 3000)
-    found = opened(directory).searcher.search(QUERIES, 10)
+    found = opened(directory).search(QUERIES, 10)
     stored = Store.open(directory)
     true = exact.search(QUERIES, stored.blocks.arrays, 10, similarity=similarity)
     assert shared(found.positions, true.positions) >= (0.5 if similarity == "dot" else 0.75 if kind == "ivfpq" else 0.9)
@@ -68,7 +68,7 @@ def test_the_measured_recall_is_the_recall(directory):
     stored = Store.open(directory)
     own, rows = stored.blocks.sample(1000)
     true = exact.search(rows, stored.blocks.arrays, 11).positions
-    found = opened(directory).searcher.search(rows, 11).positions
+    found = opened(directory).search(rows, 11).positions
     counted = [
         len((set(t) - {q}) & (set(f) - {q})) / 10
         for q, t, f in zip(own.tolist(), true.tolist(), found.tolist(), strict=True)
@@ -85,9 +85,9 @@ def test_the_least_effort_that_reaches_the_recall_is_taken(directory):
     for manifest, target in ((low, 0.5), (high, 0.99)):
         points = manifest.recall["points"]
         assert manifest.recall["chosen"] == next(point for point in points if point["recall"] >= target)
-        assert opened(directory).searcher.efforts.keys() == {"nprobe"}
-    assert opened(directory).searcher.efforts == high.efforts
-    assert opened(directory).recall == high.recall["chosen"]["recall"]
+        assert opened(directory).efforts.keys() == {"nprobe"}
+    assert opened(directory).efforts == high.efforts
+    assert opened(directory).recipe.recall["chosen"]["recall"] == high.recall["chosen"]["recall"]
 
 
 def test_queries_of_ones_own_are_measured(directory):
@@ -98,7 +98,7 @@ def test_queries_of_ones_own_are_measured(directory):
 def test_equal_rows_count_as_each_other():
     same = np.ones((300, 8), np.float32)
     found = build("hnsw", same)
-    curve = searcher.tune(found, searcher.sample(Blocks([same]), "cosine"))
+    curve = recall.tune(found, recall.sample(Blocks([same]), "cosine"))
     assert curve["chosen"]["recall"] == 1.0
 
 
@@ -106,11 +106,11 @@ def test_equal_rows_count_as_each_other():
 def test_the_recall_of_exact_search_is_one_whatever_the_lengths(length):
     vectors = clustered(2000, 16) * np.float32(length)
     found = build("Flat", vectors, "dot")
-    assert searcher.tune(found, searcher.sample(Blocks([vectors]), "dot"))["chosen"]["recall"] == 1.0
+    assert recall.tune(found, recall.sample(Blocks([vectors]), "dot"))["chosen"]["recall"] == 1.0
 
 
 def test_effort_rises_until_the_recall_is_reached_however_slow(directory, monkeypatch):
-    monkeypatch.setattr(searcher, "time", Slow())
+    monkeypatch.setattr(recall, "time", Slow())
     manifest, _ = make(directory, "ivf", target=0.99)
     assert manifest.recall["chosen"]["recall"] >= 0.99
     assert len(manifest.recall["points"]) > 1
@@ -131,14 +131,14 @@ def test_flat_is_exact_and_builds_nothing(directory):
     manifest, _ = make(directory, "flat")
     assert manifest.files == []
     found = opened(directory)
-    assert found.recall is None
+    assert not found.parts
     true = exact.search(QUERIES, Store.open(directory).blocks.arrays, 10)
-    assert np.array_equal(found.searcher.search(QUERIES, 10).positions, true.positions)
+    assert np.array_equal(found.search(QUERIES, 10).positions, true.positions)
 
 
 def test_codes_are_compared_exactly_in_the_end(directory):
     make(directory, "ivfpq", target=0.9)
-    found = opened(directory).searcher
+    found = opened(directory)
     assert found.recipe.rescore > 1
     best = found.search(QUERIES, 5)
     known = [dict(zip(*row, strict=True)) for row in zip(*everything(Store.open(directory)), strict=True)]
@@ -194,7 +194,7 @@ def test_a_parameter_that_the_index_lacks_is_refused(directory, parameter):
 
 def test_several_files_are_one_index(directory, tmp_path):
     one, _ = make(directory, "HNSW16,Flat")
-    whole = opened(directory).searcher.search(QUERIES, 10)
+    whole = opened(directory).search(QUERIES, 10)
     several, _ = make(directory, "Flat", file_rows=700)
     assert len(one.files) == 1
     assert [(file.first, file.rows) for file in several.files] == [
@@ -204,7 +204,7 @@ def test_several_files_are_one_index(directory, tmp_path):
         (2100, 700),
         (2800, 200),
     ]
-    found = opened(directory, "Flat").searcher.search(QUERIES, 10)
+    found = opened(directory, "Flat").search(QUERIES, 10)
     true = exact.search(QUERIES, Store.open(directory).blocks.arrays, 10)
     assert np.array_equal(found.positions, true.positions)
     np.testing.assert_allclose(found.scores, true.scores, atol=1e-6)
@@ -218,20 +218,20 @@ def test_rows_that_came_since_are_found_and_then_added(directory, kind, file_row
     new = clustered(500, 16, seed=9)
     write_directory(directory, new, append=True)
     before = opened(directory)
-    assert before.unindexed == 500
-    assert before.searcher.search(new, 1).positions[:, 0].tolist() == list(range(3000, 3500)), "searched exactly"
+    assert len(before.blocks) - before.recipe.rows == 500
+    assert before.search(new, 1).positions[:, 0].tolist() == list(range(3000, 3500)), "searched exactly"
     manifest, added = make(directory, kind, file_rows=file_rows)
     assert (manifest.rows, added) == (3500, 500)
     after = opened(directory)
-    assert after.unindexed == 0
-    assert np.mean(after.searcher.search(new, 1).positions[:, 0] == np.arange(3000, 3500)) > 0.95
+    assert len(after.blocks) == after.recipe.rows
+    assert np.mean(after.search(new, 1).positions[:, 0] == np.arange(3000, 3500)) > 0.95
     names = {path.name for path in (directory / "indexes" / kind).iterdir()}
     assert names == {"index.json", "trained.faiss", *(file.name for file in manifest.files)}, "nothing is left over"
 
 
 def test_an_interrupted_build_goes_on(directory, monkeypatch):
     whole, _ = make(directory, "ivf", file_rows=1000)
-    kept = opened(directory).searcher.search(QUERIES, 10)
+    kept = opened(directory).search(QUERIES, 10)
     files, write = [], FaissIndex.write
 
     def stop(self, path):
@@ -251,7 +251,7 @@ def test_an_interrupted_build_goes_on(directory, monkeypatch):
     manifest, _ = index.build(Store.open(directory), wanted, progress.append, lambda step: None)
     assert progress[0] == 1000, "rows that were there"
     assert [file.sha256 for file in manifest.files] == [file.sha256 for file in whole.files]
-    assert np.array_equal(opened(directory).searcher.search(QUERIES, 10).positions, kept.positions)
+    assert np.array_equal(opened(directory).search(QUERIES, 10).positions, kept.positions)
     assert [path.name for path in (directory / "indexes").iterdir()] == ["ivf"]
 
 
@@ -286,7 +286,7 @@ def test_one_process_builds_at_a_time(directory):
 def test_equal_rows_are_all_found_over_files(tmp_path):
     write_directory(tmp_path / "d", np.repeat(clustered(40, 16), 5, axis=0), shard_rows=30)
     make(tmp_path / "d", "Flat", file_rows=17)
-    found = opened(tmp_path / "d").searcher.search(clustered(40, 16), 5)
+    found = opened(tmp_path / "d").search(clustered(40, 16), 5)
     assert np.sort(found.positions, axis=1).tolist() == [list(range(5 * i, 5 * i + 5)) for i in range(40)]
 
 
@@ -351,20 +351,20 @@ def test_a_damaged_manifest_is_named(directory, content):
 
 def test_similarity_and_query_prompt_are_pinned(directory):
     make(directory, "ivf", similarity="dot", query_prompt="q: ")
-    assert opened(directory).query_prompt == "q: "
-    assert opened(directory, similarity="dot", query_prompt="q: ").searcher.similarity == "dot"
+    assert opened(directory).recipe.query_prompt == "q: "
+    assert opened(directory, similarity="dot", query_prompt="q: ").similarity == "dot"
     with pytest.raises(InputError, match="was built for similarity 'dot', not 'cosine'"):
         opened(directory, similarity="cosine")
     with pytest.raises(InputError, match="was built for the query prompt 'q: ', not 'x'"):
         opened(directory, query_prompt="x")
     with pytest.raises(InputError, match="was built with similarity 'dot', not 'cosine'"):
         make(directory, "ivf", query_prompt="q: ")
-    flat = opened(directory, "flat")
-    assert (flat.searcher.similarity, flat.query_prompt) == ("dot", "q: "), "as the index"
+    flat, prompt = Store.open(directory).open_index("flat")
+    assert (flat.similarity, prompt) == ("dot", "q: "), "as the index"
     make(directory, "hnsw")
     with pytest.raises(InputError, match="built for the query prompt '', not 'x'"):
         opened(directory, "hnsw", query_prompt="x")
-    assert opened(directory, "hnsw", query_prompt="").searcher.parts, "the model's own"
+    assert opened(directory, "hnsw", query_prompt="").parts, "the model's own"
 
 
 def test_inner_products_need_lengths(tmp_path):
@@ -390,8 +390,8 @@ def test_an_index_is_chosen_by_name(directory):
     with pytest.raises(InputError, match="has the indexes faiss-ivf10-flat, hnsw: choose one with --index, or flat"):
         opened(directory)
     for name in ("IVF10,Flat", "faiss-ivf10-flat"):
-        assert opened(directory, name).searcher.recipe.factory == "IVF10,Flat"
-    assert opened(directory, "flat").recall is None
+        assert opened(directory, name).recipe.factory == "IVF10,Flat"
+    assert not opened(directory, "flat").parts
     with pytest.raises(
         InputError, match=r"has no index 'ivf'.*; it has faiss-ivf10-flat, hnsw: sentcli index .* --type ivf"
     ):
@@ -401,7 +401,7 @@ def test_an_index_is_chosen_by_name(directory):
 def test_another_width_is_refused(directory):
     make(directory, "hnsw")
     with pytest.raises(InputError, match="query vectors are 8 wide, the index is 16"):
-        opened(directory).searcher.search(np.ones((1, 8), np.float32), 3)
+        opened(directory).search(np.ones((1, 8), np.float32), 3)
 
 
 def test_an_index_of_faiss_of_other_rows_is_refused(directory):
@@ -435,10 +435,10 @@ def test_an_index_goes_to_the_gpu_if_faiss_can(directory, monkeypatch, kind):
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
     stored = Store.open(directory)
-    on_gpu = stored.open_index(None, device="cuda:1").searcher
+    on_gpu = stored.open_index(None, device="cuda:1")[0]
     assert copied == ([] if kind == "hnsw" else [1])
-    assert on_gpu.efforts == opened(directory).searcher.efforts
-    assert np.array_equal(on_gpu.search(QUERIES, 3).positions, opened(directory).searcher.search(QUERIES, 3).positions)
+    assert on_gpu.efforts == opened(directory).efforts
+    assert np.array_equal(on_gpu.search(QUERIES, 3).positions, opened(directory).search(QUERIES, 3).positions)
 
 
 # In memory

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sentcli.objectives import masked_lm
+from sentcli.objectives.base import by_length
 from sentcli.objectives.masked_lm import IGNORED
-from sentcli.objectives.rows import by_length
 from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest
 from tests.conftest import save_backbone

@@ -300,9 +300,7 @@ def test_a_sample_of_a_retrieval_set_is_fixed_and_has_what_is_relevant(invoke, t
     assert (first.ids, list(first.queries)) == (second.ids, list(second.queries))
     assert len(first.queries) == 12 and len(first.ids) < 120
     assert all(document in first.ids for query in first.queries for document in task.data.qrels[query])
-    assert [text for block in first.blocks() for text in block] == [
-        next(row["text"] for row in corpus if row["_id"] == key) for key in first.ids
-    ]
+    assert list(first.texts()) == [next(row["text"] for row in corpus if row["_id"] == key) for key in first.ids]
     text = tmp_path / "text.txt"
     text.write_text("".join(f"the {n} and a {m}\n" for n in NOUNS for m in NOUNS))
     options = ("--batch-size", 12, "--max-steps", 2, "--dev", folder, "--dev-limit", 12)

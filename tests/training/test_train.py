@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sentcli import SentenceEncoder
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Settings
 from sentcli.training.batches import Order
 from sentcli.training.optimizer import make_optimizer, set_rate
 from tests.conftest import heed_ctrl_c, save_backbone

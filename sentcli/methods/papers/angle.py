@@ -4,8 +4,7 @@ The similarity is |cosine + sine|, as in the authors' code; eq. 3 of the paper h
 """
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import ScoredPairs
 from sentcli.objectives import AnglE
 

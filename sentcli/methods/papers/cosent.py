@@ -4,8 +4,7 @@ Loss: log(1 + sum exp(scale * (s_k - s_i))) over pairs i and k of a batch with s
 """
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import ScoredPairs
 from sentcli.objectives import CoSENT
 

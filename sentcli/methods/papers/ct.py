@@ -12,9 +12,8 @@ miCSE adds its term to it (its table 2): --set objectives+=ami; the views are th
 """
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.modules import Twin
-from sentcli.methods.settings import Settings
 from sentcli.methods.views import RandomPairs
 from sentcli.objectives import ContrastiveTension
 

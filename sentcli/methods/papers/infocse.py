@@ -21,8 +21,7 @@ Where paper and code differ:
 """
 
 from sentcli.methods.heads import BatchNormHead, NoHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import Copies
 from sentcli.objectives import AuxiliaryMLM, CondenserMLM, Contrastive
 

@@ -13,8 +13,7 @@ Where paper and code differ:
 At 768 dimensions the code's form has a gradient of about 0.5 % of InfoNCE's, eq. 8 on unit vectors twice InfoNCE's.
 """
 
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.objectives import Contrastive, Reconstruction
 
 METHOD = Method(

@@ -13,9 +13,8 @@ Where paper and code differ:
 """
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.modules import CNN
-from sentcli.methods.settings import Settings
 from sentcli.methods.views import Copies
 from sentcli.objectives import JensenShannon
 

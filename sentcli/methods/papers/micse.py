@@ -14,8 +14,7 @@ Where paper and code differ (the code has no queue; ESimCSE's, which it credits,
 The recipe micse-paper has all of the paper's text at once.
 """
 
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.objectives import AttentionMI, Contrastive
 
 METHOD = Method(

@@ -12,8 +12,7 @@ miCSE adds its term to it (its table 2): --set objectives+=ami.
 """
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import SpanMask
 from sentcli.objectives import NTXent
 

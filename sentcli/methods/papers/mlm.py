@@ -4,8 +4,7 @@ It starts from a checkpoint, or from a folder with a config.json and a tokenizer
 """
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import Copies
 from sentcli.objectives import MaskedLM
 

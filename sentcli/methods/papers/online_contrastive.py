@@ -5,8 +5,7 @@ pairs that do not match and are closer than the farthest matching one.
 """
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import ScoredPairs
 from sentcli.objectives import OnlineContrastive
 

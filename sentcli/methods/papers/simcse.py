@@ -11,8 +11,7 @@ Where paper and code leave a choice:
 """
 
 from sentcli.methods.heads import MLPHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.objectives import Contrastive
 
 METHOD = Method(

@@ -1,8 +1,7 @@
 """Supervised fine-tuning on scored pairs: SBERT (Reimers and Gurevych, EMNLP 2019), IS-BERT's table 4."""
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import ScoredPairs
 from sentcli.objectives import CosineRegression
 

@@ -7,8 +7,7 @@ negatives (eq. 2, the form L_out). Where the paper and text leave a choice:
 """
 
 from sentcli.methods.heads import NoHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import ClassedCopies
 from sentcli.objectives import SupervisedContrastive
 

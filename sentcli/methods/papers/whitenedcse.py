@@ -20,8 +20,7 @@ Where paper and code differ:
 """
 
 from sentcli.methods.heads import WhiteningHead
-from sentcli.methods.method import Method
-from sentcli.methods.settings import Settings
+from sentcli.methods.method import Method, Settings
 from sentcli.methods.views import Copies
 from sentcli.objectives import MultiPositive
 

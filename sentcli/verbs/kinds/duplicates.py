@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.io.readers import ReadOptions
     from sentcli.search.pairs import SimilarPairs
-    from sentcli.search.rows import Document, RowsInMemory, RowsOnDisk
+    from sentcli.search.rows import Document, Rows
     from sentcli.search.searcher import Searcher
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
@@ -141,7 +141,7 @@ def _opened(
     options: ReadOptions,
     index: str | None,
     model: EvaluatedModel | None,
-) -> tuple[RowsInMemory | RowsOnDisk, Searcher]:
+) -> tuple[Rows, Searcher]:
     """Return the rows, and the search over their vectors; those of a file of texts are made now, by the model."""
     import numpy as np
 
@@ -150,7 +150,7 @@ def _opened(
     from sentcli.search.store import Store
 
     if isinstance(stored, Store):
-        return stored.rows, stored.open_index(index, "cosine").searcher
+        return stored.rows, stored.open_index(index, "cosine")[0]
     if stored is not None:
         return stored.rows, build(index or "flat", stored.blocks)
     assert model is not None
@@ -188,7 +188,7 @@ class Duplicates:
         top: pairs and groups that tables list.
     """
 
-    def __init__(self, rows: RowsInMemory | RowsOnDisk, pairs: SimilarPairs, least: float, top: int) -> None:
+    def __init__(self, rows: Rows, pairs: SimilarPairs, least: float, top: int) -> None:
         import numpy as np
         import pandas as pd
 

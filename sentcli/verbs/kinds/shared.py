@@ -117,7 +117,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     import numpy as np
 
     from sentcli.search.store import Store
-    from sentcli.search.vector_file import StoredVectors, holds_vectors
+    from sentcli.search.vector_file import VectorFile, holds_vectors
 
     if not path.exists():
         raise InputError(f"there is no {path}")
@@ -128,7 +128,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
             )
         blocks = Store.open(path, to_search=False).blocks
     elif holds_vectors(str(path)):
-        stored = StoredVectors.open(path)
+        stored = VectorFile.open(path)
         stored.origin.check_numbers(to_search=False)
         blocks = stored.blocks
     else:

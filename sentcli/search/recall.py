@@ -1,0 +1,146 @@
+"""The recall of an index against exact search over the same vectors, and the search parameter that is chosen by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.search.exact import BLOCK, Comparable, Neighbours, TopK, Vectors, not_own, prepared
+from sentcli.search.options import Similarity
+
+K = 10
+"""The number of hits by which an index is compared with exact search."""
+SAMPLE = 1000
+"""The number of rows that are queries where none are given."""
+TARGET = 0.95
+"""The recall that the search parameter is chosen for by default."""
+ENOUGH = 0.995
+"""The recall from which no more effort is tried."""
+EQUAL = 1e-5
+"""Similarities that differ by less than this share of the largest one count as equal, because float32 sums depend on
+their order."""
+
+
+class IndexedSearch(Protocol):
+    """A search through an index, whose recall can be measured."""
+
+    @property
+    def blocks(self) -> Comparable:
+        """The vectors of the index."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """The similarity that the index was made for."""
+
+    @property
+    def efforts_to_try(self) -> Sequence[dict[str, int]]:
+        """The search parameters with which the index is measured, the least effort first."""
+
+    def set(self, efforts: dict[str, int]) -> None:
+        """Set search parameters."""
+
+    def search(self, queries: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows of each query ``[queries, dim]``."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Queries whose exact neighbours are known."""
+
+    queries: Vectors
+    """The vectors of the queries, `prepared` ``[queries, dim]``."""
+    own: npt.NDArray[np.int64] | None
+    """The row that each query is, which does not count as its neighbour ``[queries]``; None if queries are no rows."""
+    least: npt.NDArray[np.float32]
+    """The least similarity of the `K` exact neighbours of each query, minus a tolerance ``[queries]``."""
+    exact_rate: float
+    """The queries per second of exact search, without the time for reading the vectors."""
+
+
+def sample(blocks: Comparable, similarity: Similarity, queries: Vectors | None = None) -> Sample:
+    """Search exactly for the neighbours of queries ``[queries, dim]``, or of random rows of the corpus."""
+    own, vectors = blocks.sample(SAMPLE) if queries is None else (None, queries)
+    vectors = prepared(vectors, similarity)
+    seconds, top = 0.0, TopK(vectors, K + 1, similarity=similarity)
+    for block in blocks.since(0, BLOCK):
+        began = time.perf_counter()
+        top.add(block)
+        seconds += time.perf_counter() - began
+    best, rate = top.best(), len(vectors) / max(seconds, 1e-9)
+    scores = best.scores[:, :K] if own is None else best.scores[not_own(best.positions, own)].reshape(len(own), -1)
+    if not scores.size:
+        return Sample(vectors, own, np.zeros(len(vectors), np.float32), rate)
+    largest = np.maximum(np.abs(best.scores).max(axis=1), 1)
+    return Sample(vectors, own, scores[:, :K].min(axis=1) - EQUAL * largest, rate)
+
+
+def recall(blocks: Comparable, similarity: Similarity, reference: Sample, positions: npt.NDArray[np.int64]) -> float:
+    """Return recall@10: the share of the exact neighbours that were found.
+
+    Rows of equal similarity count as the same neighbour.
+
+    Args:
+        blocks: the vectors of the corpus.
+        similarity: ``cosine`` or ``dot``.
+        reference: queries with their exact neighbours.
+        positions: the `K` rows found for each query, or one more where the queries are rows of the corpus.
+    """
+    k = min(K, len(blocks) - (reference.own is not None))
+    if k < 1:
+        return 1.0
+    if reference.own is not None:
+        positions = np.where(positions == reference.own[:, None], -1, positions)
+        positions = np.take_along_axis(positions, np.argsort(positions < 0, axis=1, kind="stable"), 1)
+    hits = Neighbours(positions[:, :k], np.zeros_like(positions[:, :k], np.float32))
+    similarities = blocks.rescored(reference.queries, hits, similarity).scores
+    return float((similarities >= reference.least[:, None]).sum() / (k * len(similarities)))
+
+
+def tune(
+    index: IndexedSearch,
+    reference: Sample,
+    target: float = TARGET,
+    fixed: dict[str, int] | None = None,
+    step: Callable[[str], object] = lambda text: None,
+) -> dict[str, Any]:
+    """Measure an index at rising effort, and leave it at the least one that reaches a recall.
+
+    Args:
+        index: the search through the index.
+        reference: queries with their exact neighbours.
+        target: recall@10, 0 to 1; if no effort reaches it, the one with the best recall is kept.
+        fixed: the only effort to measure and to keep.
+        step: is told what is measured.
+
+    Returns:
+        Recall and speed at each effort, as the manifest of an index keeps them.
+    """
+    efforts = [fixed] if fixed else index.efforts_to_try
+    points: list[dict[str, Any]] = []
+    for effort in efforts:
+        step(" ".join(f"{name} {value}" for name, value in effort.items()))
+        index.set(effort)
+        began = time.perf_counter()
+        hits = index.search(reference.queries, K + (reference.own is not None))
+        rate = len(reference.queries) / max(time.perf_counter() - began, 1e-9)
+        found = recall(index.blocks, index.similarity, reference, hits.positions)
+        points.append({"effort": next(iter(effort.values()), None), "recall": found, "queries_per_second": rate})
+        if found >= ENOUGH or (rate < reference.exact_rate / 2 and found >= target):
+            break
+    sufficient = [number for number, point in enumerate(points) if point["recall"] >= target]
+    best = sufficient[0] if sufficient else max(range(len(points)), key=lambda number: points[number]["recall"])
+    index.set(efforts[best])
+    return {
+        "parameter": next(iter(efforts[0]), None),
+        "points": points,
+        "chosen": points[best],
+        "k": min(K, len(index.blocks) - (reference.own is not None)),
+        "queries": len(reference.queries),
+        "of": "queries" if reference.own is None else "rows of the corpus",
+        "exact_queries_per_second": reference.exact_rate,
+    }
