@@ -34,6 +34,12 @@ class Result:
     """Tables and figures; `show` prints the tables that are not folded."""
     verdict: str = ""
     """A sentence below the tables."""
+    listings: list[Any] = field(default_factory=list, repr=False)
+    """What rich prints below the tables, such as the hits of queries."""
+    note: str = ""
+    """A note on standard error behind the listings."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """Further entries of the JSON object."""
     rows: Sequence[Mapping[str, Any]] | None = None
     """The rows of `to_frame`; None takes the first table."""
     objects: Sequence[dict[str, Any]] = ()
@@ -96,6 +102,7 @@ class Result:
             "results": self.results,
             "environment": self.environment,
             "elapsed_seconds": round(self.seconds or 0.0, 3),
+            **self.more,
         }
 
     def to_frame(self) -> pd.DataFrame:
@@ -118,6 +125,10 @@ class Result:
             console.show(table)
         if self.verdict:
             console.conclude(self.verdict)
+        for listing in self.listings:
+            console.output().print(listing)
+        if self.note:
+            console.note(self.note)
 
     def write_pages(self, files: Sequence[Path]) -> None:
         """Write scores as HTML, Markdown or LaTeX.
@@ -143,6 +154,8 @@ class Result:
             if section.figure is not None and self.folder is not None:
                 picture = b64encode((self.folder / f"{section.figure.name}.png").read_bytes()).decode()
                 parts.append(f'<img width="{section.figure.columns * 400}" src="data:image/png;base64,{picture}">')
+        if self.rows is not None and not self.models:
+            parts.append(str(self.to_frame()._repr_html_()))
         if self.verdict:
             parts.append(f"<p>{escape(self.verdict)}</p>")
         return "".join(parts) or f"<pre>{escape(self.command)}: {escape(str(self.results))}</pre>"
