@@ -64,7 +64,7 @@ def made(batch, mini, *, steps=1, **settings):
     encoder, _ = load_encoder(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
-    corpus = TrainingSentences(wiki(batch * steps), (), 0)
+    corpus = TrainingSentences((wiki(batch * steps),), (), 0)
     inputs = []
     for step in range(steps):
         texts = method.views.texts(list(range(step * batch, (step + 1) * batch)), corpus, None)

@@ -60,13 +60,14 @@ def write(folder: Path, rows: int, dimension: int, shard_rows: int = 100_000) ->
     """Write vectors as a directory of `sentcli encode`."""
     from sentcli.io.dataset import Counts, InputGroup
     from sentcli.io.dataset_writer import DatasetWriter
+    from sentcli.io.folder import open_folder
     from sentcli.io.readers import Block
     from sentcli.io.writers import OutputPlan
 
     plan = OutputPlan(rows, dimension, {}, {"model": "clustered", "prompt": ""})
     group = InputGroup([{"name": "clustered"}], rows, rows)
     step = 10_000
-    with DatasetWriter(folder, plan, shard_rows, group) as writer:
+    with DatasetWriter(open_folder(folder), plan, shard_rows, group) as writer:
         for start in range(0, rows, step):
             count = min(step, rows - start)
             ids = [f"d{start + i}" for i in range(count)]

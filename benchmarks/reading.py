@@ -19,7 +19,8 @@ from sentcli import cluster
 from sentcli.bulk.encode import read_inputs
 from sentcli.io.dataset import Counts, InputGroup, load_manifest
 from sentcli.io.dataset_writer import DatasetWriter
-from sentcli.io.json_files import write_json
+from sentcli.io.folder import open_folder
+from sentcli.io.forms import write_json
 from sentcli.io.readers import Block, ReadOptions, blocks
 from sentcli.io.writers import OutputPlan
 
@@ -41,9 +42,9 @@ def manifest_costs(folder: Path, shards: int) -> tuple[float, int]:
     """Return the seconds and the bytes of a manifest with many shards."""
     vectors, texts = np.zeros((2, 384), np.float32), ["a", "b"]
     group = InputGroup([{"name": "rows.jsonl"}], 2, 2)
-    with DatasetWriter(folder, OutputPlan(2, 384), 2, group) as writer:
+    with DatasetWriter(open_folder(folder), OutputPlan(2, 384), 2, group) as writer:
         writer.write(Block(texts, texts, {}), vectors, Counts(rows=2))
-    manifest = load_manifest(folder / "manifest.json")
+    manifest = load_manifest(folder)
     (shard,) = manifest.shards
     many = manifest.with_shards([replace(shard, number=number) for number in range(shards)])
     path = folder / "many.json"

@@ -83,7 +83,7 @@ def ours(method, sentences):
     model = make_model(method, encoder).train()
     gradients = Gradients(model, make_optimizer(model, method.settings), method.settings)
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
-    corpus = TrainingSentences(sentences, (), 0)
+    corpus = TrainingSentences((sentences,), (), 0)
 
     def run():
         import numpy as np

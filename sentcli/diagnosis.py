@@ -7,7 +7,7 @@ import platform
 from typing import Any
 
 from sentcli import __version__
-from sentcli.io.cache import cache_folder, folder_bytes
+from sentcli.io.digests import cache_folder, folder_bytes
 from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, own_folder, zoo
 

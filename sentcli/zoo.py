@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
-from sentcli.io.folder_copy import FolderCopy
-from sentcli.io.remote_names import is_remote
+from sentcli.io.copies import FolderCopy
+from sentcli.io.places import is_remote
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from pydantic import BaseModel, StrictInt
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import regular
-from sentcli.io.forms import Number, Plain, checked
-from sentcli.io.json_files import read_json
+from sentcli.io.forms import Number, Plain, checked, read_json
 from sentcli.training.metrics import parsed
 
 METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"

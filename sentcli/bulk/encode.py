@@ -6,17 +6,16 @@ Inputs and output are checked before any work starts.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
 from sentcli import console
 from sentcli.bulk.engines import EncodeTexts, Engine, encoded, open_engine
-from sentcli.bulk.target import holds_dataset
+from sentcli.bulk.files import Inputs
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
@@ -24,8 +23,7 @@ from sentcli.io.atomic import locked
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
-from sentcli.io.readers import Block, ReadOptions, Survey, blocks, survey
-from sentcli.io.sources import Source, open_sources
+from sentcli.io.readers import Block, blocks
 from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.smaller import Smaller
@@ -35,50 +33,6 @@ GPU_BLOCK_ROWS = 65536
 """Large batches need more texts of similar length to choose from."""
 WITHOUT_SETTINGS = ("stdout", ".npy", ".jsonl")
 """The outputs that have no place for the settings of the run."""
-RESERVED = ("id", "text", "embedding")
-"""The columns that the output adds itself."""
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Input files that have been read once and checked."""
-
-    sources: list[Source]
-    options: ReadOptions
-    survey: Survey
-
-    def described(self) -> list[dict[str, Any]]:
-        """Return the facts that identify each file."""
-        return [source.described() for source in self.sources]
-
-
-def read_inputs(
-    names: Sequence[str], options: ReadOptions, input_format: str | None = None, *, output: str = "vectors"
-) -> Inputs:
-    """Open and survey the input files.
-
-    Args:
-        names: paths, or ``-`` for standard input.
-        options: fields and null handling.
-        input_format: as for `open_source`.
-        output: the output for the vectors; if it keeps the other columns, none may be named like one of its own.
-
-    Raises:
-        InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
-    """
-    sources = open_sources(names, input_format)
-    target = Path(output).resolve()
-    for source in sources:
-        if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
-            raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
-    surveyed = survey(sources, options)
-    if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
-        surveyed.column_types = {}
-    reserved = [name for name in surveyed.column_types if name in RESERVED]
-    if reserved:
-        fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
-        raise InputError(f"{sources[0].name}: column {reserved[0]!r} would stand twice in the output ({fields})")
-    return Inputs(sources, options, surveyed)
 
 
 class ShardMaker(Protocol):
@@ -255,39 +209,29 @@ def _open_output(
             yield _FileWriter(append, plan.rows)
         return
     read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
-    place = open_folder(output)
+    place, part = open_folder(output), settings.part
     group = InputGroup(inputs.described(), plan.rows, read)
-
-    def writer_in(folder: Folder, *, resume: bool) -> DatasetWriter:
-        return DatasetWriter(
-            folder, plan, settings.shard_rows, group, part=settings.part, resume=resume, append=settings.append
-        )
-
+    options: dict[str, Any] = {"part": part, "append": settings.append}
     message = f"another process encodes into {output}: wait for it, or choose another -o"
-    with locked(place.lock(settings.part.manifest), message):
-        if settings.overwrite and holds_dataset(place, settings.part):
-            chosen = _replacing_writer(place, writer_in, settings)
-        else:
-            chosen = writer_in(place, resume=settings.resume)
-        with chosen as writer:
+    with locked(place.lock(part.manifest), message):
+        folder, writer = place, None
+        if settings.overwrite and place.holds(part):
+            refuse_links(place.path)
+            folder = place.successor()
+            begun = [folder] if settings.stays_beside else [folder, place]
+            for one in begun if settings.resume else ():
+                if writer is None and one.holds(part):
+                    with suppress(InputError):  # it is of another input, model or setting
+                        writer = DatasetWriter(one, plan, settings.shard_rows, group, resume=True, **options)
+            if writer is None:
+                console.detail(f"the new {place} is made in {folder}; the old one stays until it is complete")
+        if writer is None:
+            resume = settings.resume and folder is place
+            writer = DatasetWriter(folder, plan, settings.shard_rows, group, resume=resume, **options)
+        with writer:
             yield writer
-        if chosen.folder != place and not settings.stays_beside:
-            _replace(place, settings.part)
-
-
-def _replacing_writer(
-    place: Folder, writer_in: Callable[..., DatasetWriter], settings: EncodeSettings
-) -> DatasetWriter:
-    """Return the writer of the directory that will replace one; with ``resume``, of the same one that was begun."""
-    refuse_links(place.path)
-    new = place.successor()
-    begun = [new] if settings.stays_beside else [new, place]
-    for folder in begun if settings.resume else ():
-        if holds_dataset(folder, settings.part):
-            with suppress(InputError):  # it is of another input, model or setting
-                return writer_in(folder, resume=True)
-    console.detail(f"the new {place} is made in {new}; the old one stays until it is complete")
-    return writer_in(new, resume=False)
+        if writer.folder != place and not settings.stays_beside:
+            _replace(place, part)
 
 
 def _replace(place: Folder, part: ShardShare) -> None:
@@ -295,7 +239,7 @@ def _replace(place: Folder, part: ShardShare) -> None:
     if part.of > 1:
         new = place.successor()
         count = sum(PART.fullmatch(name) is not None for name in new.names())
-        if count < part.of or (joined := read_manifest(new.path)).rows_done < joined.rows_total:
+        if count < part.of or (joined := read_manifest(new)).rows_done < joined.rows_total:
             console.note(
                 f"part {part.number} of {part.of} is in {new}; {place} is replaced when all parts are complete"
             )

@@ -211,7 +211,7 @@ def _list_callback(print_choices: Callable[[], None]) -> Callable[[str | None], 
 
 def _run(work: Callable[[], None]) -> None:
     """Do the work of a command and turn an error into one message and an exit code."""
-    from sentcli.io.sources import remove_temporary_files
+    from sentcli.io.copies import remove_copies
 
     signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -231,7 +231,7 @@ def _run(work: Callable[[], None]) -> None:
             console.fail(message)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     finally:
-        remove_temporary_files()
+        remove_copies()
 
 
 def _terminated(number: int, frame: object) -> None:

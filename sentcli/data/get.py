@@ -1,28 +1,133 @@
-"""Get a data set from the first source that works; its files are checked, unpacked and recorded."""
+"""Get a data set from the first source that works; its files are checked, unpacked and recorded.
+
+``datasets.lock.json`` in the data folder has the source and the checksum of every fetched file.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
 from sentcli.console import Transfer
-from sentcli.data import pins
-from sentcli.data.download import connection, download, finish, shown
-from sentcli.data.pins import WORK, Fetched
+from sentcli.data.download import connection, download, shown
 from sentcli.data.registry import Archive, DataSet, File, Pin, instructions, missing, redirected
 from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import NoRoomError, require_room
+from sentcli.io.atomic import NoRoomError, replacing, require_room
+from sentcli.io.digests import file_digest
+from sentcli.io.forms import read_json_form, write_json
 
-if TYPE_CHECKING:
-    import httpx2
+LOCK_FILE = "datasets.lock.json"
+WORK = ".downloads"
+"""The folder for unfinished downloads in the data folder."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A file as it was when it was fetched."""
+
+    url: str
+    """The address of the source, or the path of a file that the user gave."""
+    sha256: str
+    size: int
+    date: str
+
+    @classmethod
+    def now(cls, url: str, path: Path) -> Fetched:
+        """Describe a file that was fetched just now; the time is in UTC."""
+        return cls(url, file_digest(path), path.stat().st_size, datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def pin(self) -> Pin:
+        """The checksum and the size as a `Pin`."""
+        return Pin(self.sha256, None, self.size)
+
+
+@dataclass(frozen=True)
+class LockFile:
+    """The content of the lock file: files by their paths below the data folder, and archives by ``SET: NAME``."""
+
+    format: Literal[1] = 1
+    files: dict[str, Fetched] = field(default_factory=dict)
+
+
+def recorded_files(folder: Path) -> dict[str, Fetched]:
+    """Return the entries of the lock file.
+
+    Raises:
+        InputError: if the lock file is damaged.
+    """
+    path = folder / LOCK_FILE
+    remedy = "delete it, and files without a checksum are pinned anew"
+    return read_json_form(LockFile, path, missing="", remedy=remedy).files if path.exists() else {}
+
+
+def record_files(folder: Path, entries: dict[str, Fetched]) -> None:
+    """Add entries to the lock file, while no other process writes to it."""
+    with FileLock(folder / WORK / f"{LOCK_FILE}.lock"):
+        files = dict(sorted({**recorded_files(folder), **entries}.items()))
+        write_json(folder / LOCK_FILE, asdict(LockFile(files=files)))
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """The result of checking one file."""
+
+    name: str
+    """The name of its data set."""
+    path: Path
+    state: str
+    """``ok``, ``wrong``, ``missing`` or ``no checksum``."""
+    problem: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the JSON form."""
+        return {**vars(self), "path": str(self.path)}
+
+
+def verify(
+    dataset: DataSet, folder: Path, *, whole: bool, finished: Callable[[int], None] = lambda count: None
+) -> list[FileCheck]:
+    """Compare the files of a data set with the checksums of the registry, or else of their first download.
+
+    Args:
+        dataset: the data set.
+        folder: the data folder.
+        whole: whether files that were never fetched count as missing.
+        finished: called with 1 for each checked file.
+
+    Raises:
+        InputError: if the lock file is damaged.
+    """
+    prefix = f"{dataset.folder}/"
+    recorded = {
+        key.removeprefix(prefix): entry for key, entry in recorded_files(folder).items() if key.startswith(prefix)
+    }
+    expected = {file.path: file.pin for file in dataset.files}
+    optional = [pattern for archive in dataset.archives for pattern in archive.also]
+    others = [path for path in recorded if path not in expected]
+    expected |= {path: Pin() for path in others if any(map(PurePosixPath(path).match, optional))}
+    checks = []
+    for path, pin in expected.items():
+        entry, place = recorded.get(path), folder / dataset.folder / path
+        pin = entry.pin if entry is not None and not pin.checks else pin
+        if not place.is_file():
+            if whole or entry is not None:
+                checks.append(FileCheck(dataset.name, place, "missing"))
+        elif wrong := pin.mismatch(place):
+            checks.append(FileCheck(dataset.name, place, "wrong", wrong))
+        else:
+            checks.append(FileCheck(dataset.name, place, "ok" if pin.checks else "no checksum"))
+        finished(1)
+    return checks
 
 
 @dataclass
@@ -127,7 +232,7 @@ class _Fetch:
 
     def __post_init__(self) -> None:
         self.work = self.folder / WORK / self.dataset.folder
-        self.recorded = pins.read(self.folder)
+        self.recorded = recorded_files(self.folder)
 
     def fetch(self, dataset: DataSet) -> None:
         """Try the archives of a set and its single files, first those that can be checked.
@@ -149,7 +254,7 @@ class _Fetch:
                 reasons.append(str(error))
         if self.uses_lock_file:
             reasons.append(
-                f"checksums of the first download are in {self.folder / pins.LOCK_FILE}: delete an entry there"
+                f"checksums of the first download are in {self.folder / LOCK_FILE}: delete an entry there"
                 " to take what a source gives now"
             )
         raise SentcliError(f"{dataset.name} could not be fetched\n" + "\n".join(reasons))
@@ -184,15 +289,15 @@ class _Fetch:
         source = archive.sources[0]
         if not packed.exists() or pin.mismatch(packed):  # otherwise a run that was killed has downloaded it
             with connection() as client:
-                source = self._download(client, archive.sources, packed, pin)
-            finish(_part(packed), packed)
+                self._make_room(pin, archive.name)
+                source = download(client, archive.sources, packed, pin, self.meter, self.notice)
         entry = Fetched.now(shown(source), packed)
         try:
             self._unpack(archive, packed, source)
         except ArchiveError:
             packed.unlink()  # a further download may be whole
             raise
-        pins.record(self.folder, {self._key(archive): entry})
+        record_files(self.folder, {self._key(archive): entry})
         self._note_first_use(archive.name, pin, self.files)
 
     def _unpack(self, archive: Archive, packed: Path, source: str) -> None:
@@ -218,35 +323,36 @@ class _Fetch:
             for file in files:
                 self.meter.step(file.path)
                 pin = self._file_pin(file)
-                packed = file.unpack == "gz"
-                target = self.work / (f"{file.path}.gz" if packed else file.path)
-                source = self._download(client, file.sources, target, Pin() if packed else pin, counts=not summed)
-                fetched = _part(target)
-                if packed:
-                    finish(fetched, target)
-                    fetched = self.work / f"{file.path}.unpacked"
-                    fetched.unlink(missing_ok=True)
-                    gunzip(target, fetched)
-                    if wrong := pin.mismatch(fetched):
+                self._make_room(pin, file.path)
+                target = self.work / file.path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                ask = partial(download, client, file.sources, meter=self.meter, notice=self.notice, counts=not summed)
+                if file.unpack != "gz":
+                    source = ask(target, pin)
+                else:
+                    packed = target.with_name(f"{target.name}.gz")
+                    source = ask(packed, Pin())
+                    target.unlink(missing_ok=True)
+                    gunzip(packed, target)
+                    if wrong := pin.mismatch(target):
                         raise SentcliError(f"{file.path} of {shown(source)}: {wrong}")
-                self._keep({file.path: fetched}, source, fetched.stat().st_size)
+                self._keep({file.path: target}, source, target.stat().st_size)
                 self._note_first_use(file.path, pin, [file])
 
-    def _download(
-        self, client: httpx2.Client, sources: Sequence[str], target: Path, pin: Pin, *, counts: bool = True
-    ) -> str:
-        part = _part(target)
-        part.parent.mkdir(parents=True, exist_ok=True)
+    def _make_room(self, pin: Pin, name: str) -> None:
+        self.work.mkdir(parents=True, exist_ok=True)
         if pin.size is not None:
-            require_room(part.parent, pin.size - (part.stat().st_size if part.exists() else 0), target.name)
-        return download(client, sources, part, pin, self.meter, self.notice, counts=counts)
+            require_room(self.work, pin.size, name)
 
     def _keep(self, files: dict[str, Path], source: str, size: int) -> None:
         """Record the checksums of files and then move the files to their places, so that no file lacks a checksum."""
         folder, url = self.dataset.folder, shown(source)
-        pins.record(self.folder, {f"{folder}/{path}": Fetched.now(url, fetched) for path, fetched in files.items()})
+        record_files(self.folder, {f"{folder}/{path}": Fetched.now(url, fetched) for path, fetched in files.items()})
         for path, fetched in files.items():
-            finish(fetched, self.folder / folder / path)
+            place = self.folder / folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(place) as temporary:  # which brings the bytes to the disk
+                fetched.replace(temporary)
         self.result.files += files
         self.result.size += size
         if url not in self.result.sources:
@@ -274,8 +380,3 @@ class _Fetch:
             return pin
         self.uses_lock_file = True
         return first.pin
-
-
-def _part(target: Path) -> Path:
-    """Return the file that collects the bytes of `target` until it is complete and checked."""
-    return target.with_name(f"{target.name}.part")

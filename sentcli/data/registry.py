@@ -12,9 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from sentcli.errors import InputError, nearest
-from sentcli.io.cache import cache_folder
-from sentcli.io.digests import file_digest
-from sentcli.io.remote_names import is_remote
+from sentcli.io.digests import cache_folder, file_digest
+from sentcli.io.places import is_remote
 from sentcli.zoo import models_folder
 
 
@@ -174,15 +173,15 @@ def _pin(entry: dict[str, Any]) -> Pin:
     return Pin(entry.get("sha256"), entry.get("md5"), entry.get("size"))
 
 
-OFFLINE = ("SENTCLI_OFFLINE", "HF_HUB_OFFLINE")
-VARIABLES = ("SENTCLI_DATA_DIR", "SENTCLI_DATA")
+OFFLINE_VARIABLES = ("SENTCLI_OFFLINE", "HF_HUB_OFFLINE")
+FOLDER_VARIABLES = ("SENTCLI_DATA_DIR", "SENTCLI_DATA")
 """Variables that name the data folder; the first that is set counts."""
-SHOWN = 5
+NAMED_FILES = 5
 """How many missing files a message names; it only counts the others."""
 
 
 def data_folder(folder: Path | None = None) -> Path:
-    """Return the data folder: `folder`, else that of the first of `VARIABLES`, else ``data`` in sentcli's cache."""
+    """Return the data folder: `folder`, or what one of `FOLDER_VARIABLES` names, or ``data`` in the cache."""
     if folder is not None:
         return folder.expanduser()
     if variable := _variable():
@@ -192,12 +191,12 @@ def data_folder(folder: Path | None = None) -> Path:
 
 def _variable() -> str | None:
     """Return the variable that names the data folder, or None if none of them is set."""
-    return next((name for name in VARIABLES if os.environ.get(name)), None)
+    return next((name for name in FOLDER_VARIABLES if os.environ.get(name)), None)
 
 
 def is_offline() -> bool:
     """Tell whether the environment forbids the network."""
-    return any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in OFFLINE)
+    return any(os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in OFFLINE_VARIABLES)
 
 
 def missing(dataset: DataSet, folder: Path) -> list[File]:
@@ -251,11 +250,11 @@ def located_name(name: str) -> str:
 def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
     """Return a message that names the missing files of a set, their sources, and the places to copy them to."""
     place = folder / dataset.folder
-    names = ", ".join(file.path for file in absent[:SHOWN]) + _more(len(absent))
+    names = ", ".join(file.path for file in absent[:NAMED_FILES]) + _more(len(absent))
     lines = [f"{dataset.name} is not on this machine: {len(absent)} of {len(dataset.files)} files are missing: {names}"]
     if folder == data_folder():
         variable = _variable()
-        source = f"which {variable} names" if variable else f"since {VARIABLES[-1]} names no other"
+        source = f"which {variable} names" if variable else f"since {FOLDER_VARIABLES[-1]} names no other"
         lines.append(f"  They were looked for below {place}, in the data folder, {source}")
     lines.append(f"  'sentcli data get {dataset.name}' fetches them from")
     lines += [f"    {source}" for source in addresses(dataset, absent)]
@@ -263,8 +262,8 @@ def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
     if archive is not None:
         lines.append(f"  If you have {archive} already: sentcli data get {dataset.name} --from {archive}")
     lines.append("  Or copy the files to exactly these places:")
-    lines += [f"    {place / file.path}" for file in absent[:SHOWN]]
-    if len(absent) > SHOWN:
+    lines += [f"    {place / file.path}" for file in absent[:NAMED_FILES]]
+    if len(absent) > NAMED_FILES:
         lines.append(f"    {_more(len(absent)).strip()}, by the same names below {place}")
     return "\n".join(lines)
 
@@ -284,4 +283,4 @@ def _folder_of(source: str, path: str) -> str:
 
 
 def _more(count: int) -> str:
-    return f" and {count - SHOWN} more" if count > SHOWN else ""
+    return f" and {count - NAMED_FILES} more" if count > NAMED_FILES else ""

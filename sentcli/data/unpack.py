@@ -21,17 +21,16 @@ from sentcli.data.registry import Archive
 from sentcli.errors import SentcliError, one_line
 from sentcli.io.atomic import require_room, room_explained
 
-RATIO = 50
+UNPACKED_RATIO = 50
 """How many times its own size an archive of text may unpack to; those of BEIR unpack to less than 5 times theirs."""
-LEAST = 2**24
+SMALL_LIMIT = 2**24
 """The number of bytes that even a tiny archive may unpack to."""
-MOST = 2**37
+LARGEST_LIMIT = 2**37
 """The number of bytes that no archive may exceed."""
-MEMBERS = 100_000
+MOST_MEMBERS = 100_000
 """The most files and folders that an archive may hold."""
-BLOCK = 2**20
 
-DAMAGE = (
+ARCHIVE_DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError,
 )  # fmt: skip
 
@@ -52,7 +51,7 @@ class Member:
 
 def limit(archive: Path) -> int:
     """Return how many bytes an archive may unpack to."""
-    return min(max(RATIO * archive.stat().st_size, LEAST), MOST)
+    return min(max(UNPACKED_RATIO * archive.stat().st_size, SMALL_LIMIT), LARGEST_LIMIT)
 
 
 def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, str]]) -> list[str]:
@@ -120,7 +119,7 @@ def _explained(archive: Path, target: Path) -> Iterator[None]:
     try:
         with room_explained(target):
             yield
-    except (*DAMAGE, OSError) as error:
+    except (*ARCHIVE_DAMAGE, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # bz2 reports damage as an OSError without a number
             raise
         raise ArchiveError(f"{archive.name} is damaged: {one_line(error) or type(error).__name__}") from error
@@ -131,7 +130,7 @@ def _copy(stream: IO[bytes], target: Path, remaining: int, archive: Path) -> int
     target.parent.mkdir(parents=True, exist_ok=True)
     size = 0
     with target.open("xb") as handle:
-        while block := stream.read(min(BLOCK, remaining - size + 1)):
+        while block := stream.read(min(2**20, remaining - size + 1)):
             size += len(block)
             if size > remaining:
                 raise _too_much(archive)
@@ -186,8 +185,8 @@ def _checked(members: Iterable[Member], archive: Path) -> list[Member]:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or re.match(r"[A-Za-z]:", name) or ".." in parts or re.search(r"[\\\0]", name):
             raise ArchiveError(f"{archive.name} holds a path that leads out of its folder: {name!r}")
-        if len(files) + len(folders) > MEMBERS:
-            raise ArchiveError(f"{archive.name} holds more than {MEMBERS:,} files")
+        if len(files) + len(folders) > MOST_MEMBERS:
+            raise ArchiveError(f"{archive.name} holds more than {MOST_MEMBERS:,} files")
         keys = [unicodedata.normalize("NFC", "/".join(parts[: i + 1])).casefold() for i in range(len(parts))]
         own = keys[-1:] if member.kind == "file" else []
         above = keys[: len(keys) - len(own)]
@@ -217,7 +216,7 @@ class _Capped:
         self.stream.close()
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= LEAST or (self.gzipped and self.stream.tell() + size > self.limit):
+        if not 0 <= size <= SMALL_LIMIT or (self.gzipped and self.stream.tell() + size > self.limit):
             raise _too_much(self.archive)  # also for a header of many megabytes
         return self.stream.read(size)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sentcli import zoo
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io.cache import cache_folder, least_recently_used
+from sentcli.io.digests import cache_folder, least_recently_used
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
 from sentcli.model import exported

@@ -1,12 +1,23 @@
-"""Reading the files of SentEval's ``downstream`` folder."""
+"""Reading the files of benchmarks: those of SentEval's ``downstream`` folder, and STS-B's layout in tables of pairs."""
 
 from __future__ import annotations
 
+import gzip
 import math
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
+from sentcli.io.formats import records
+from sentcli.io.labelled import COLUMNS, Kind, LabelledTable, columns_of, kinds_of, read_table, tell
+from sentcli.io.sources import Source, open_source
+
+STSB_RANGE = (0.0, 5.0)
+"""The scores of STS-B, from unrelated to equal."""
+STSB_COLUMNS = 7
+"""genre, file, year, id, score, sentence1, sentence2; some lines have the sources after them."""
 
 
 def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
@@ -31,7 +42,7 @@ def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
     return lines[:-1] if lines and lines[-1] == "" else lines
 
 
-def fields(line: str, least: int, path: Path, number: int) -> list[str]:
+def fields(line: str, least: int, path: Path | str, number: int) -> list[str]:
     """Return the tab-separated fields of a line.
 
     Raises:
@@ -43,7 +54,7 @@ def fields(line: str, least: int, path: Path, number: int) -> list[str]:
     return columns
 
 
-def number(text: str, path: Path, line: int) -> float:
+def number(text: str, path: Path | str, line: int) -> float:
     """Read a score.
 
     Raises:
@@ -61,3 +72,56 @@ def number(text: str, path: Path, line: int) -> float:
 def detokenised(text: str) -> str:
     """Return the whitespace-separated tokens of a text joined by single blanks, as SentEval encodes it."""
     return " ".join(text.split())
+
+
+def is_stsb(source: Source) -> bool:
+    """Tell whether a file is in STS-B's layout: tab-separated without a header, the score in column 5."""
+    if source.format not in ("txt", "csv", "tsv"):
+        return False
+    try:
+        with source.open() as handle:
+            line = handle.readline().decode("utf-8", "replace").split("\t")
+        return len(line) >= STSB_COLUMNS and math.isfinite(float(line[4]))
+    except (ValueError, gzip.BadGzipFile, EOFError, zlib.error):  # a damaged archive is reported when it is read
+        return False
+
+
+def read_stsb_layout(source: Source) -> LabelledTable:
+    """Read a file in STS-B's layout, with the score in column 5 and the sentences in columns 6 and 7."""
+    first, second, scores, lines = [], [], [], []
+    for line, record in records(replace(source, format="txt")):
+        columns = fields(record["text"], STSB_COLUMNS, source.name, line)
+        first.append(detokenised(columns[5]))
+        second.append(detokenised(columns[6]))
+        scores.append(number(columns[4], source.name, line))
+        lines.append(line)
+    return LabelledTable(source.name, "scored", COLUMNS["scored"], (first, second), scores, lines)
+
+
+def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
+    """Read a table of pairs, with or without scores or labels.
+
+    A file in STS-B's layout is read like `sts.read_stsb` reads it. Any other file is a table with the columns
+    ``sentence1``, ``sentence2`` and perhaps ``score`` or ``label``, or ``anchor`` and ``positive``.
+
+    Args:
+        file: csv, tsv, jsonl or parquet, also gzipped.
+        columns: other names of the columns, as ``A,B`` or ``A,B,SCORE``.
+
+    Raises:
+        DataError: for a row without one of the columns, with a null, or with a score that is no number.
+        InputError: if there is no such file.
+    """
+    source = open_source(file)
+    if columns is None and is_stsb(source):
+        return read_stsb_layout(source)
+    kind: Kind = "pairs"
+    if columns is None:
+        kinds = kinds_of(columns_of(source))
+        known = next((kind for kind in ("scored", "pairs", "binary") if kind in kinds), None)
+        kind, columns = (known, None) if known is not None else ("pairs", ",".join(COLUMNS["scored"][:2]))
+    elif len(columns.split(",")) not in (2, 3):
+        raise InputError(f"--pair-fields {columns}: expected the names of two or three columns, A,B or A,B,SCORE")
+    elif columns.count(",") == 2:
+        kind = "binary" if tell(source, fields=columns).kind == "binary" else "scored"
+    return read_table(source, kind=kind, fields=columns)

@@ -15,18 +15,19 @@ from typing import Any, ClassVar
 from sentcli import console
 from sentcli.data import located
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation import pair_tables, significance, sts
+from sentcli.evaluation import significance, sts
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
+from sentcli.evaluation.files import is_stsb, read_stsb_layout
 from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, TripletsTask
 from sentcli.evaluation.positives import PairsTask
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import TOP_K, RetrievalTask, SetSearch, protocol
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, TaskScore
-from sentcli.io.labelled import PLACES, Kind, LabelledTable, OnEmpty, range_of, read_table
+from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
+from sentcli.io.places import is_remote
 from sentcli.io.readers import pair_files
-from sentcli.io.remote_names import in_names, is_remote
-from sentcli.io.sources import expanded, open_source
+from sentcli.io.sources import input_files, open_source
 from sentcli.search.options import SearchOptions
 
 LEAST_ITEMS = 10
@@ -129,7 +130,7 @@ def load_tasks(
 def _expanded(file: str, kind: Kind | None) -> list[str]:
     """Return the tables in a folder, or the file or the folder in BEIR layout itself."""
     if is_remote(file):
-        return expanded([file])
+        return input_files([file])
     path = Path(file) if Path(file).exists() else located(Path(canonical(file)))
     if not path.is_dir():
         return [str(path)]
@@ -158,8 +159,8 @@ def _names(paths: Sequence[str]) -> list[str]:
 def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpty) -> LabelledTable:
     """Read a table of the user, which may have STS-B's layout; the arguments are those of `read_table`."""
     source = open_source(path)
-    if fields is None and kind in (None, "scored") and pair_tables.is_stsb(source):
-        return pair_tables.read_stsb_layout(source)
+    if fields is None and kind in (None, "scored") and is_stsb(source):
+        return read_stsb_layout(source)
     return read_table(source, kind=kind, fields=fields, on_empty=on_empty)
 
 
@@ -168,13 +169,13 @@ def _read(
 ) -> tuple[LabelledTable, Mapping[str, int]]:
     """Read a table that has enough rows and no empty cell, say what it was taken for, and count what is wrong in it."""
     table = own_table(path, kind, fields, on_empty="skip" if skip_empty else "error")
-    name = in_names(path)
+    name = table.name
     console.note(f"{name}: {table.taken}")
     if table.skipped:
         console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")
     groups = table.contradictions()
     if groups:
-        rows = " and ".join(f"{table.lines[row]}" for row in groups[0][:PLACES])
+        rows = " and ".join(f"{table.lines[row]}" for row in groups[0][:NAMED_ROWS])
         console.warn(f"{name}: {len(groups):,} texts have different labels in several rows, first {table.unit}s {rows}")
     _enough(table.name, len(table), "rows")
     return table, {"skipped_empty": table.skipped, "contradictions": len(groups)}

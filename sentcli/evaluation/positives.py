@@ -16,15 +16,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_tasks import TableTask
-from sentcli.evaluation.pair_tables import PairTable
 from sentcli.evaluation.score_kinds import IN_DOMAIN, PAIRS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING
+from sentcli.io.labelled import LabelledTable
 from sentcli.search.exact import Vectors, prepared
 from sentcli.search.options import Similarity
 
@@ -174,7 +175,7 @@ class InDomainTask:
     the query, so that a model does not gain by giving many texts the same vector.
     """
 
-    pairs: PairTable
+    pairs: LabelledTable
     exclude: str = USUAL_RULE
     """A key of `EXCLUDED`."""
     cutoffs: Sequence[int] = RECALL_CUTOFFS
@@ -185,18 +186,18 @@ class InDomainTask:
     @property
     def texts(self) -> list[str]:
         """Every sentence of every pair."""
-        return [*self.pairs.first, *self.pairs.second]
+        return [*self.pairs.texts[0], *self.pairs.texts[1]]
 
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        content = digest([self.pairs.first, self.pairs.second, self.pairs.positive.tolist()])
+        content = digest([*self.pairs.texts, positive_pairs(self.pairs).tolist()])
         return [IN_DOMAIN_NAME, self.exclude, list(self.cutoffs), self.similarity, content]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Rank the sentences by their similarity to each query."""
         ranks, best = in_domain_ranks(self.pairs, vectors, self.exclude, self.similarity)
-        corpus = [*([] if self.exclude == "s2-only" else self.pairs.first), *self.pairs.second]
+        corpus = self.pairs.texts[1] if self.exclude == "s2-only" else self.texts
         among = {f"recall@{k}": _among(ranks, k) for k in self.cutoffs}
         return TaskScore(
             task=self.name,
@@ -217,8 +218,33 @@ class InDomainTask:
         )
 
 
+def positive_pairs(pairs: LabelledTable) -> npt.NDArray[np.bool_]:
+    """Return which pairs are positive ``[pairs]``: those with the highest score above 0, or all if there are none."""
+    scores = np.ones(len(pairs)) if pairs.values is None else np.array(pairs.values, np.float64)
+    return (scores == scores.max()) & (scores > 0)
+
+
+def positive_choice(pairs: LabelledTable) -> str:
+    """Return a phrase that says which pairs are positive.
+
+    Raises:
+        InputError: if there are too few pairs or no positive one, or all sentences are equal.
+    """
+    count = positive_pairs(pairs).sum()
+    if len(pairs) == 1:
+        raise InputError(f"{pairs.name} has one pair only: there is nothing to tell its second sentence from")
+    if len({text for texts in pairs.texts for text in texts}) == 1:
+        raise InputError(f"{pairs.name}: all sentences are equal, so there is nothing to find")
+    if pairs.values is None:
+        return f"all {count} pairs"
+    highest = max(map(float, pairs.values))
+    if not count:
+        raise InputError(f"{pairs.name}: no positive pair, the highest score is {highest:g}")
+    return f"the {count} of {len(pairs)} pairs with the highest score, {highest:g}"
+
+
 def in_domain_ranks(
-    pairs: PairTable, vectors: TextVectors, exclude: str, similarity: Similarity = "cosine"
+    pairs: LabelledTable, vectors: TextVectors, exclude: str, similarity: Similarity = "cosine"
 ) -> tuple[Rows, Rows]:
     """Return the rank of each query's second sentence, from 1, or 0 if it is excluded ``[queries]``.
 
@@ -226,10 +252,10 @@ def in_domain_ranks(
         The ranks of this model, and the best possible ones: those of a model to which each text is most similar to
         itself and next to its second sentence.
     """
-    first, second = (np.array([vectors.rows[text] for text in side]) for side in (pairs.first, pairs.second))
+    first, second = (np.array([vectors.rows[text] for text in side]) for side in pairs.texts)
     corpus = second if exclude == "s2-only" else np.concatenate([first, second])
     copies = np.bincount(corpus, minlength=len(vectors.vectors))
-    queries, gold = first[pairs.positive], second[pairs.positive]
+    queries, gold = first[positive_pairs(pairs)], second[positive_pairs(pairs)]
     texts, ignored = prepared(vectors.vectors, similarity), []
     for query, answer in zip(queries.tolist(), gold.tolist(), strict=True):
         own = {} if exclude == "s2-only" else {query: 1 if exclude == "own" else int(copies[query])}

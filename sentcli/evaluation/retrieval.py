@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
-from sentcli.io.sources import is_id, kind_of, open_source, records
+from sentcli.io.formats import is_id, kind_of, records
+from sentcli.io.sources import open_source
 from sentcli.search.rows import Document
 from sentcli.zoo import models_folder
 

@@ -28,8 +28,7 @@ from sentcli.evaluation.score_kinds import (
 )
 from sentcli.evaluation.scores import ModelScores, TaskScore, average, average_interval
 from sentcli.evaluation.significance import Floats
-from sentcli.io.forms import checked
-from sentcli.io.json_files import contents, decode
+from sentcli.io.forms import checked, contents, decode
 
 SCORING = ("sts-eval", "senteval", "retrieve", "evaluate")
 """The commands whose JSON has scores."""

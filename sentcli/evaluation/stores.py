@@ -22,9 +22,8 @@ from sentcli import machine
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
-from sentcli.io.cache import cache_folder, least_recently_used
-from sentcli.io.digests import known_digest
-from sentcli.io.json_files import contents, decode
+from sentcli.io.digests import cache_folder, known_digest, least_recently_used
+from sentcli.io.forms import contents, decode
 from sentcli.model import exported
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.spec import EncoderSpec

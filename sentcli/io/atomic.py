@@ -19,9 +19,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.remote_names import scheme_of_path
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+SCHEMES = ("s3", "gs", "az", "hf", "https", "http")
+"""The schemes of names that are not on this machine; see `places`."""
 
 
 class NoRoomError(SentcliError):
@@ -93,6 +94,12 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
             probe.unlink()
         except OSError as error:
             raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def scheme_of_path(path: Path) -> str | None:
+    """Return the scheme of a name that was taken for a path, which has made one slash of two, or None."""
+    scheme = re.match(rf"({'|'.join(SCHEMES)}):/", str(path), re.IGNORECASE)
+    return scheme[1].lower() if scheme else None
 
 
 def regular(path: Path) -> os.stat_result:

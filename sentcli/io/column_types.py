@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TEXT = "text"
-AT_A_TIME = 16_384
+BATCH_VALUES = 16_384
 """How many values of a column are looked at together."""
-LOOKS = {
+PATTERNS = {
     "number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?$",
     "bool": r"^(?i:true|false)$",
     "time": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?$",
 }
 """How values look that may have a type; a number has no leading zero or plus, as numbers of articles or phones may."""
-EXACT = r"^-?[0-9]{16,}$"
+LONG_INTEGER = r"^-?[0-9]{16,}$"
 """Whole numbers of which a float64 would lose digits."""
 
 
@@ -107,7 +107,7 @@ class Column:
         if value:
             self.values.append(value)
             self.places.append((source, line))
-            if len(self.values) == AT_A_TIME:
+            if len(self.values) == BATCH_VALUES:
                 self._look()
 
     def kind(self) -> str:
@@ -147,7 +147,7 @@ class Column:
                 odd = (i for i in range(len(array)) if not before or not _holds(before[-1], array[i : i + 1]))
                 wrong = next(odd, 0)
                 self.odd = "{!r} ({}, line {})".format(self.values[wrong], *self.places[wrong])
-            looks = "|".join(f"({look})" for look in LOOKS.values())
+            looks = "|".join(f"({look})" for look in PATTERNS.values())
             self.typed += pc.sum(pc.match_substring_regex(array, looks)).as_py() or 0
         self.filled += len(array)
         self.values, self.places = [], []
@@ -160,9 +160,9 @@ def _holds(name: str, array: Any, *, as_given: bool = False) -> bool:
 
     kind, look, _ = types()[name]
     if not as_given:
-        if not pc.all(pc.match_substring_regex(array, LOOKS[look])).as_py():
+        if not pc.all(pc.match_substring_regex(array, PATTERNS[look])).as_py():
             return False
-        if name == "float" and pc.any(pc.match_substring_regex(array, EXACT)).as_py():
+        if name == "float" and pc.any(pc.match_substring_regex(array, LONG_INTEGER)).as_py():
             return False
     try:
         array.cast(kind)
@@ -193,7 +193,7 @@ def check_held(column: str, given: str, value: object, source: str, line: int) -
         raise DataError(source, f"{column!r} is {value!r:.60}, no {given}", line=line)
 
 
-def merged(column: str, texts: Column | None, kinds: set[str], given: Mapping[str, str]) -> Any:
+def column_type(column: str, texts: Column | None, kinds: set[str], given: Mapping[str, str]) -> Any:
     """Return the Arrow type of a column, from its texts in CSV files and from the kinds of its other values."""
     if column in given:
         if texts is not None:

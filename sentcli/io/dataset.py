@@ -20,6 +20,7 @@ from sentcli.io.atomic import refuse_link
 from sentcli.io.column_types import name_of
 from sentcli.io.digests import damage
 from sentcli.io.forms import read_json_form
+from sentcli.io.places import Place
 
 MANIFEST = "manifest.json"
 MOST_SHARDS = 1_000_000
@@ -204,20 +205,19 @@ def is_own(name: str) -> bool:
     return name == MANIFEST or any(form.fullmatch(name) for form in (PART, SHARD_FILE, LOCK_FILE))
 
 
-def load_manifest(path: Path) -> Manifest:
-    """Read one manifest.
+def load_manifest(folder: Path | Place, file: str = MANIFEST) -> Manifest:
+    """Read one manifest of a directory.
 
     Raises:
         InputError: if it is missing or damaged.
     """
-    missing = f"{path.parent} was not written by 'sentcli encode': it has no {path.name}"
-    if path.parent.is_dir():
-        refuse_links(path.parent)
-    manifest = read_json_form(Manifest, path, missing=missing, remedy="encode again with --overwrite")
+    place, remedy = Place.of(folder), "encode again with --overwrite"
+    missing, name = f"{place} was not written by 'sentcli encode': it has no {file}", f"{place}/{file}"
+    if place.path.is_dir():
+        refuse_links(place.path)
+    manifest = read_json_form(Manifest, place.path / file, missing=missing, remedy=remedy, name=name)
     if manifest.shards_before(manifest.groups) > MOST_SHARDS:
-        raise InputError(
-            f"{path} is damaged (it claims more than {MOST_SHARDS:,} shards); encode again with --overwrite"
-        )
+        raise InputError(f"{name} is damaged (it claims more than {MOST_SHARDS:,} shards); {remedy}")
     return manifest
 
 
@@ -228,24 +228,25 @@ def refuse_links(folder: Path) -> None:
             refuse_link(path)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path | Place) -> Manifest:
     """Read the manifest of a directory that `encode` wrote, or join the manifests of the parts of several machines.
 
     Raises:
         InputError: if a manifest is missing or damaged, or the parts belong to different datasets.
     """
-    names = sorted(path.name for path in folder.iterdir() if PART.fullmatch(path.name))
-    if not names or (folder / MANIFEST).exists():
-        return load_manifest(folder / MANIFEST)
-    parts = [load_manifest(folder / name) for name in names]
+    place = Place.of(folder)
+    names = sorted(path.name for path in place.path.iterdir() if PART.fullmatch(path.name))
+    if not names or (place.path / MANIFEST).exists():
+        return load_manifest(place)
+    parts = [load_manifest(place, name) for name in names]
     first, count = parts[0], parts[0].part.of
     for share in (ShardShare(number, count) for number in range(1, count + 1)):
         if share.manifest not in names:
-            raise InputError(f"{folder} lacks part {share.number} of {count}: there is no {share.manifest}")
+            raise InputError(f"{place} lacks part {share.number} of {count}: there is no {share.manifest}")
     for name, part in zip(names, parts, strict=True):
         for key, expected in _common_facts(first).items():
             if (value := _common_facts(part)[key]) != expected:
-                raise InputError(f"{folder}: {name} is of another dataset, {key} differ: {difference(expected, value)}")
+                raise InputError(f"{place}: {name} is of another dataset, {key} differ: {difference(expected, value)}")
     return replace(first, part=ShardShare()).with_shards(shard for part in parts for shard in part.shards)
 
 

@@ -1,4 +1,4 @@
-"""Write directories of shards: the files of each shard, and the manifest after it."""
+"""Write directories of shards, the files of each shard and then the manifest, and check them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sentcli.errors import InputError
+from sentcli.errors import DataError, InputError, SentcliError, one_line
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
-from sentcli.io.dataset import Counts, InputGroup, Manifest, Shard, ShardShare
+from sentcli.io.dataset import (
+    MANIFEST,
+    SHARD_FILE,
+    Counts,
+    InputGroup,
+    Manifest,
+    Shard,
+    ShardShare,
+    check_rows,
+    read_manifest,
+)
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import Folder
-from sentcli.io.json_files import write_json
+from sentcli.io.forms import write_json
 from sentcli.io.readers import Block
-from sentcli.io.writers import OutputPlan, Vectors, npy_writer, parquet_writer
+from sentcli.io.writers import OutputPlan, Vectors, mapped_array, npy_writer, parquet_writer
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ class DatasetWriter:
 
     def __init__(
         self,
-        folder: Path | Folder,
+        folder: Folder,
         plan: OutputPlan,
         shard_rows: int,
         inputs: InputGroup,
@@ -107,8 +117,7 @@ class DatasetWriter:
         Raises:
             InputError: if the existing dataset was made from other inputs or with other settings.
         """
-        self.folder = folder if isinstance(folder, Folder) else Folder(folder)
-        self.plan, self.part = plan, part or ShardShare()
+        self.folder, self.plan, self.part = folder, plan, part or ShardShare()
         self.damaged: list[str] = []
         """What is wrong with each shard that was finished and is damaged now."""
         self.manifest = Manifest(
@@ -146,7 +155,7 @@ class DatasetWriter:
             if append:
                 raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
             return
-        old = dataset.load_manifest(path) if path.exists() else dataset.read_manifest(self.folder.path)
+        old = dataset.load_manifest(self.folder, path.name) if path.exists() else read_manifest(self.folder)
         self._require_same(old, "settings", "shard_rows")
         same = old.groups[-1].inputs == inputs.inputs
         if not same and not append:
@@ -198,7 +207,7 @@ class DatasetWriter:
         for file in self.folder.names():
             partial = dataset.PARTIAL.fullmatch(file)
             name = partial[1] if partial else file
-            shard = dataset.SHARD_FILE.fullmatch(name)
+            shard = SHARD_FILE.fullmatch(name)
             number = int(shard[1] or shard[2]) if shard else None
             own = number in share or (whole and number is not None) or name == self.part.manifest
             stale = whole and dataset.PART.fullmatch(name) is not None
@@ -250,3 +259,111 @@ def _inputs_difference(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> 
         if before != now:
             return f"{now.get('name')}: {dataset.difference(before, now)}"
     return f"{', '.join(i['name'] for i in old)} there, {', '.join(i['name'] for i in new)} now"
+
+
+@dataclass(frozen=True)
+class DatasetCheck:
+    """The result of `check_dataset`."""
+
+    rows: int
+    rows_total: int
+    shards: int
+    dimension: int
+    dtype: str
+    bytes: int
+    model: str
+    counts: Counts
+    problems: list[str]
+    remedy: str | None
+    """How a damaged dataset can be repaired."""
+
+
+def check_dataset(place: Folder) -> DatasetCheck:
+    """Read a whole dataset, and compare every file with its checksum and every shard with the manifest.
+
+    The shards of a directory in a store are copied one after the other.
+    """
+    if not place.exists:
+        raise InputError(f"no such directory: {place}")
+    manifest = read_manifest(place)
+    expected, size = _expected_shards(manifest), 0
+    finished = {shard.number for shard in manifest.shards}
+    broken = {
+        number: f"shard {number} (rows {first} to {first + count - 1}) is not there"
+        for number, (first, count) in enumerate(expected)
+        if number not in finished
+    }
+    for shard in manifest.shards:
+        rows = expected[shard.number] if shard.number < len(expected) else None
+        with place.held(shard) as folder:
+            problem = shard.damage(folder) or _misfit(folder, shard, manifest.dimension, rows)
+            if problem is not None:
+                broken[shard.number] = problem
+            else:
+                size += sum((folder / name).stat().st_size for name in (shard.vectors, shard.rows))
+    listed = {name for shard in manifest.shards for name in (shard.vectors, shard.rows)}
+    strays = sorted(name for name in place.names() if SHARD_FILE.fullmatch(name) and name not in listed)
+    problems = [*broken.values(), *(f"{name} belongs to no shard of the manifest" for name in strays)]
+    return DatasetCheck(
+        rows=manifest.rows_done,
+        rows_total=manifest.rows_total,
+        shards=len(manifest.shards),
+        dimension=manifest.dimension,
+        dtype=manifest.dtype,
+        bytes=size,
+        model=manifest.settings.get("model", ""),
+        counts=manifest.counts,
+        problems=problems,
+        remedy=_remedy(place, manifest, min(broken, default=len(expected))) if problems else None,
+    )
+
+
+def require_whole(checked: DatasetCheck, folder: object) -> None:
+    """Raise an error with the first problems of a check, if there are any."""
+    if checked.problems:
+        more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""
+        raise SentcliError(f"{folder}: {'; '.join(checked.problems[:5])}{more}; {checked.remedy}")
+
+
+def _remedy(place: Folder, manifest: Manifest, first_broken: int) -> str:
+    """Return how a dataset whose first broken shard has this number can be repaired."""
+    *earlier, _ = manifest.groups
+    if MANIFEST not in place.names():
+        return "encode that part again with --shard and --resume"
+    if not earlier:
+        return "encode with --resume makes them again"
+    if first_broken >= manifest.shards_before(earlier):
+        return "encode the input that was appended last again with --append"
+    return "it was made from earlier inputs: encode all inputs again, with --overwrite or into another -o"
+
+
+def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
+    """Return the first row and the number of rows of every shard."""
+    expected: list[tuple[int, int]] = []
+    first, size = 0, manifest.shard_rows
+    for group in manifest.groups:
+        expected += [(first + start, min(size, group.rows - start)) for start in range(0, group.rows, size)]
+        first += group.rows
+    return expected
+
+
+def _misfit(folder: Path, shard: Shard, dimension: int, expected: tuple[int, int] | None) -> str | None:
+    """Return how the files of a shard differ from the manifest, or None if they agree."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if expected != (shard.first_row, shard.count):
+        return f"shard {shard.number} says rows {shard.first_row} and {shard.count}, expected {expected}"
+    try:
+        shape = mapped_array(folder / shard.vectors).shape
+    except (OSError, DataError) as error:
+        return f"{shard.vectors} is damaged ({error})"
+    if shape != (shard.count, dimension):
+        return f"{shard.vectors} has the shape {list(shape)}"
+    try:
+        metadata = pq.read_metadata(folder / shard.rows)
+        check_rows(folder / shard.rows, metadata)
+    except (pa.ArrowException, OSError, DataError) as error:
+        return f"{shard.rows} is damaged ({one_line(error)})"
+    count = metadata.num_rows
+    return None if count == shard.count else f"{shard.rows} has {count} rows"

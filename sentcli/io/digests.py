@@ -1,18 +1,19 @@
-"""Checksums of files."""
+"""Checksums of files, and the cache of sentcli, which keeps them and other files that it can make again."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import os
 import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from sentcli.io.atomic import regular, replacing
-from sentcli.io.cache import cache_folder
 
-SETTLED = 2 * 10**9
-"""A file that has not changed for so many nanoseconds gets another time of change when it changes again."""
+SETTLED_NANOSECONDS = 2 * 10**9
+"""A file that has not changed for so long gets another time of change when it changes again."""
 
 
 def file_digest(path: Path, method: str = "sha256") -> str:
@@ -54,14 +55,56 @@ def known_digest(path: Path) -> str:
     state = path.stat()
     facts = f"{state.st_size} {state.st_ino} {state.st_mtime_ns} {state.st_ctime_ns}"
     cached = cache_folder("digests") / hashlib.sha256(bytes(path.resolve())).hexdigest()[:32]
-    with contextlib.suppress(OSError, ValueError):
+    with suppress(OSError, ValueError):
         cached_facts, _, digest = cached.read_text("ascii").rpartition(" ")
         if cached_facts == facts:
             return digest
     digest = file_digest(path)
-    if time.time_ns() - state.st_ctime_ns > SETTLED:
-        with contextlib.suppress(OSError):
+    if time.time_ns() - state.st_ctime_ns > SETTLED_NANOSECONDS:
+        with suppress(OSError):
             cached.parent.mkdir(parents=True, exist_ok=True)
             with replacing(cached) as temporary:
                 temporary.write_text(f"{facts} {digest}", "ascii")
     return digest
+
+
+def cache_folder(kind: str) -> Path:
+    """Return a folder of the cache: in ``$SENTCLI_CACHE``, else in ``sentcli`` in the user's cache folder.
+
+    The cache holds texts and what runs as models, so nobody else may read or write it.
+    """
+    chosen = os.environ.get("SENTCLI_CACHE")
+    user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(chosen) if chosen else Path(user_cache) / "sentcli"
+    with suppress(OSError):
+        cache.mkdir(mode=0o700, parents=True)
+    return cache / kind
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the size of all files in a folder and its subfolders, in bytes."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def least_recently_used(
+    paths: Iterable[Path], keep: Path, limit: int, used: Callable[[Path], Path] = lambda path: path
+) -> list[Path]:
+    """Return the least recently used paths, which have to be deleted so that the others take at most `limit` bytes.
+
+    Args:
+        paths: files or folders of the cache; a path that vanishes meanwhile does not count.
+        keep: a path that is never returned.
+        limit: the size of the cache in bytes.
+        used: returns the file whose time of change is the last use of a path.
+    """
+    entries = []
+    for path in paths:
+        with suppress(OSError):
+            size = folder_bytes(path) if path.is_dir() else path.stat().st_size
+            entries.append((used(path).stat().st_mtime if used(path).exists() else 0.0, size, path))
+    total, to_delete = sum(size for _, size, _ in entries), []
+    for _, size, path in sorted(entries):
+        if total > limit and path != keep:
+            total -= size
+            to_delete.append(path)
+    return to_delete

@@ -18,23 +18,17 @@ from pathlib import Path
 import numpy as np
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io import remote
+from sentcli.io import copies, stores
 from sentcli.io.atomic import check_output, succeed, successor
-from sentcli.io.cache import cache_folder
-from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, is_own, read_manifest
-from sentcli.io.folder_copy import FolderCopy
-from sentcli.io.remote_names import STORES, is_remote, remember_copy, scheme_of
+from sentcli.io.copies import FolderCopy
+from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, ShardShare, is_own, read_manifest
+from sentcli.io.digests import cache_folder
+from sentcli.io.places import STORES, Place, is_remote, scheme_of
 
 
 @dataclass(frozen=True)
-class Folder:
-    """A directory of shards on a disk."""
-
-    path: Path
-    """Where manifests are read, and shards are made."""
-
-    def __str__(self) -> str:
-        return str(self.path)
+class Folder(Place):
+    """A directory of shards on a disk; manifests are read, and shards are made, in its path."""
 
     @property
     def full_name(self) -> str:
@@ -49,6 +43,11 @@ class Folder:
     def names(self) -> list[str]:
         """Return the names of the files and folders in the directory."""
         return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
+
+    def holds(self, part: ShardShare) -> bool:
+        """Tell whether there is a manifest of a part, or for all parts, of any."""
+        names = self.names()
+        return part.manifest in names or (part.of == 1 and any(map(PART.fullmatch, names)))
 
     def check_writable(self, *, overwrite: bool = False) -> None:
         """Refuse a directory that cannot be written; see `check_output`."""
@@ -76,7 +75,7 @@ class Folder:
 
     def successor(self) -> Folder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""
-        return Folder(successor(self.path))
+        return open_folder(successor(self.path))
 
     def succeed(self) -> None:
         """Put the finished successor in the place of this directory, with the files here that `encode` did not write.
@@ -105,9 +104,8 @@ def _link(source: str | Path, target: str | Path) -> None:
 
 @dataclass(frozen=True)
 class RemoteFolder(Folder):
-    """A directory of shards in an object store; `path` is a temporary folder with its manifests."""
+    """A directory of shards in an object store; its path is a temporary folder with its manifests."""
 
-    address: str
     sizes: dict[str, int | None] = field(default_factory=dict)
     """The size of each file below the directory in bytes, by relative name."""
 
@@ -123,20 +121,16 @@ class RemoteFolder(Folder):
             schemes = ", ".join(f"{scheme}://" for scheme in STORES)
             raise InputError(f"{address}: a directory of vectors lies on a disk or in an object store ({schemes})")
         address = address.rstrip("/")
-        files, path = remote.listing(address), remote.scratch()
-        remember_copy(path, address)
+        files, path = stores.listing(address), copies.scratch()
         for name in files:
             if name == MANIFEST or PART.fullmatch(name):
-                remote.download(f"{address}/{name}", path / name)
-        return cls(path, address, {name: file.size for name, file in files.items()})
-
-    def __str__(self) -> str:
-        return self.address
+                stores.download(f"{address}/{name}", path / name)
+        return cls(address, path, {name: file.size for name, file in files.items()})
 
     @property
     def full_name(self) -> str:
         """An absolute path or an address, which means the same in every process and on every node."""
-        return self.address
+        return self.name
 
     @property
     def exists(self) -> bool:
@@ -145,16 +139,16 @@ class RemoteFolder(Folder):
 
     def names(self) -> list[str]:
         """Return the names of the files and folders in the directory."""
-        return list(dict.fromkeys(name.partition("/")[0] for name in self.sizes if not name.startswith(remote.PROBE)))
+        return list(dict.fromkeys(name.partition("/")[0] for name in self.sizes if not name.startswith(stores.PROBE)))
 
     def check_writable(self, *, overwrite: bool = False) -> None:
         """Refuse a directory that cannot be written, after writing and deleting a small file."""
-        if not remote.check_writable(self.address) and overwrite and self.exists:
-            raise InputError(f"--overwrite: there is no right to delete files of {self.address}; choose another -o")
+        if not stores.check_writable(self.name) and overwrite and self.exists:
+            raise InputError(f"--overwrite: there is no right to delete files of {self.name}; choose another -o")
 
     def lock(self, manifest: str) -> Path:
         """Return the path of a lock file, which only processes of this machine see."""
-        digest = hashlib.sha256(f"{self.address}/{manifest}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{self.name}/{manifest}".encode()).hexdigest()
         return cache_folder("locks") / f"{digest[:32]}.lock"
 
     def damage(self, shard: Shard, manifest: Manifest) -> str | None:
@@ -179,7 +173,7 @@ class RemoteFolder(Folder):
         names = [name for name in (shard.vectors, shard.rows) if name in self.sizes]
         try:
             for name in names:
-                remote.download(f"{self.address}/{name}", self.path / name)
+                stores.download(f"{self.name}/{name}", self.path / name)
             yield self.path
         finally:
             for name in names:
@@ -189,7 +183,7 @@ class RemoteFolder(Folder):
         """Copy finished files to the store, and delete those of shards here."""
         for name in names:
             path = self.path / name
-            remote.upload(path, f"{self.address}/{name}")
+            stores.upload(path, f"{self.name}/{name}")
             self.sizes[name] = path.stat().st_size
         for name in names:
             if name != MANIFEST and not PART.fullmatch(name):
@@ -197,13 +191,13 @@ class RemoteFolder(Folder):
 
     def remove(self, name: str) -> None:
         """Delete a file in the store, and here if it is a manifest."""
-        remote.delete(f"{self.address}/{name}")
+        stores.delete(f"{self.name}/{name}")
         self.sizes.pop(name, None)
         (self.path / name).unlink(missing_ok=True)
 
     def successor(self) -> RemoteFolder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""
-        return RemoteFolder.open(f"{self.address}-next")
+        return RemoteFolder.open(f"{self.name}-next")
 
     def succeed(self) -> None:
         """Copy the finished successor over this directory within the store, and delete what is old.
@@ -219,7 +213,7 @@ class RemoteFolder(Folder):
         for name in [name for name in self.sizes if name == MANIFEST or PART.fullmatch(name)]:
             self.remove(name)
         for name in sorted(new.sizes, key=lambda name: name in manifests):
-            remote.copy(f"{new.address}/{name}", f"{self.address}/{name}")
+            stores.copy(f"{new.name}/{name}", f"{self.name}/{name}")
         for name in [name for name in self.sizes if is_own(name) and name not in new.sizes]:
             self.remove(name)
         for name in [*new.sizes]:
@@ -233,7 +227,7 @@ def open_folder(name: str | Path) -> Folder:
         InputError: if a name with a scheme is of no store, or there is no right to read it.
         SentcliError: if the store fails.
     """
-    return RemoteFolder.open(str(name)) if is_remote(str(name)) else Folder(Path(name))
+    return RemoteFolder.open(str(name)) if is_remote(str(name)) else Folder(str(name), Path(name))
 
 
 def join_folder(name: str, manifest: str) -> Folder:
@@ -248,20 +242,18 @@ def join_folder(name: str, manifest: str) -> Folder:
         SentcliError: if the store fails.
     """
     if is_remote(name):
-        remote.state(f"{name}/{manifest}")
-        path = remote.scratch()
-        remember_copy(path, name)
-        return RemoteFolder(path, name)
+        stores.state(f"{name}/{manifest}")
+        return RemoteFolder(name, copies.scratch())
     if not (Path(name) / manifest).exists():
         raise InputError(
             f"{name} is not there: the output has to be in an object store, or on a file system that all nodes share, "
             "under the same path"
         )
-    return Folder(Path(name))
+    return Folder(name, Path(name))
 
 
-def local_path(name: str | Path) -> Path:
-    """Return the path of a file or folder, which is a copy if it is not on this machine; a pattern is left as it is.
+def local_place(name: str | Path) -> Place:
+    """Return where a file or folder is on this machine: a copy if it is elsewhere; a pattern is left as it is.
 
     The cache keeps the copies of folders; those of files are temporary. Shards that were copied are compared with their
     checksums.
@@ -271,15 +263,15 @@ def local_path(name: str | Path) -> Path:
         SentcliError: if a host fails, or a shard that was copied is not the one of the manifest.
     """
     name = str(name)
-    if not is_remote(name) or remote.is_pattern(name):
-        return Path(name)
-    if scheme_of(name) not in STORES or not remote.listing(name):
-        return remote.local_file(name)
+    if not is_remote(name) or stores.is_pattern(name):
+        return Place.of(Path(name))
+    if scheme_of(name) not in STORES or not stores.listing(name):
+        return copies.local_file(name)
     copy = FolderCopy.open(name)
     manifests = [path.name for path in copy.path.iterdir() if path.name == MANIFEST or PART.fullmatch(path.name)]
-    for shard in read_manifest(copy.path).shards if manifests else []:
+    for shard in read_manifest(copy).shards if manifests else []:
         if copy.copied & {shard.vectors, shard.rows} and (problem := shard.damage(copy.path)):
             for file in (shard.vectors, shard.rows):
                 (copy.path / file).unlink(missing_ok=True)
             raise SentcliError(f"{name}: {problem}; encode with --resume makes it again")
-    return copy.path
+    return copy

@@ -1,10 +1,15 @@
-"""Check files that people or earlier runs wrote against a declared form, a pydantic model or a dataclass.
+"""JSON and TOML files: read and checked against a declared form, a pydantic model or a dataclass, and written.
 
-The first problem becomes one message with its place in the file; the rest of the package trusts the values.
+The first problem becomes one message with its place in the file; the rest of the package trusts the values. A file is
+written whole or not at all.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+import math
+import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -13,8 +18,109 @@ from typing import Annotated, Any, TypeVar
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, TypeAdapter, ValidationError
 
+from sentcli.console import escaped
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.json_files import contents, decode, refuse_deep
+from sentcli.io.atomic import regular, replacing
+
+LARGEST_FILE = 256 * 2**20
+"""The most bytes that a JSON or TOML file may have."""
+DEEPEST = 100
+"""The most levels of lists and objects in each other."""
+
+
+def contents(path: Path) -> str:
+    """Return the text of a file that is read whole.
+
+    Raises:
+        OSError: if it is missing, cannot be read, is no regular file (a pipe would be waited for), or is far too large.
+        UnicodeDecodeError: if it is no UTF-8.
+    """
+    size = regular(path).st_size
+    if size > LARGEST_FILE:
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes, which is too large", str(path))
+    return path.read_text("utf-8")
+
+
+def decode(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: if it is not valid JSON, is nested too deeply, or holds half of a surrogate pair, which is no text.
+    """
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half of a surrogate pair (\\ud800 to \\udfff), which is no text") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    refuse_deep(value)
+    return value
+
+
+def refuse_deep(value: Any) -> None:
+    """Refuse lists and objects in each other that the code behind would not go through.
+
+    Raises:
+        ValueError: if there are more than `DEEPEST` levels of them.
+    """
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
+        level = [item for items in inner for item in items]
+    if level:
+        raise ValueError("it is nested too deeply")
+
+
+def read_json(path: Path, missing: str | None = None, *, default: Any = None) -> Any:
+    """Read a JSON file.
+
+    Args:
+        path: the file.
+        missing: the error message if the file is missing.
+        default: is returned if the file is missing, instead of an error.
+
+    Raises:
+        InputError: if the file is missing, cannot be read or is not valid JSON.
+    """
+    try:
+        return decode(contents(path))
+    except FileNotFoundError as error:
+        if default is not None and not path.is_symlink():
+            return default
+        raise InputError(missing or f"{path} is missing") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not valid JSON: {error}") from error
+
+
+def write_json(target: Path | str, value: Any) -> None:
+    """Write indented JSON to a file, atomically, or to standard output (``-``).
+
+    Raises:
+        ValueError: for a number that JSON cannot hold; see `finite`.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(escaped(text))
+        sys.stdout.flush()
+        return
+    path = Path(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        # a file name may hold bytes that are no UTF-8
+        temporary.write_text(text, "utf-8", errors="backslashreplace")
+
+
+def finite(value: Any) -> Any:
+    """Replace numbers that JSON cannot hold by null."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
 
 LARGEST_NUMBER = 1e100
 
@@ -59,7 +165,7 @@ def read_toml(kind: type[Form], file: Path) -> Form:
     return checked(kind, table, file)
 
 
-def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: str) -> Declared:
+def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: str, name: str | None = None) -> Declared:
     """Read a JSON file that sentcli wrote, whose form is a dataclass; numbers stay numbers and texts texts.
 
     Args:
@@ -67,10 +173,12 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
         path: the file.
         missing: the error message if the file is missing.
         remedy: what the user can do about a damaged file; ends the error message.
+        name: of the file in the messages; None takes the path.
 
     Raises:
         InputError: if the file is missing or not valid JSON, or a field is missing or of another type.
     """
+    name = name or str(path)
     try:
         text = contents(path)
         decode(text)
@@ -78,13 +186,13 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
     except FileNotFoundError as error:
         raise InputError(missing) from error
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+        raise InputError(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is damaged (it is not UTF-8 text); {remedy}") from error
+        raise InputError(f"{name} is damaged (it is not UTF-8 text); {remedy}") from error
     except ValidationError as error:
-        raise InputError(f"{path} is damaged ({problem_of(kind, error)}); {remedy}") from error
+        raise InputError(f"{name} is damaged ({problem_of(kind, error)}); {remedy}") from error
     except ValueError as error:
-        raise InputError(f"{path} is damaged ({error}); {remedy}") from error
+        raise InputError(f"{name} is damaged ({error}); {remedy}") from error
 
 
 def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:

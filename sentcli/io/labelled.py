@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
+from sentcli.io.formats import headless, is_id, kind_of
 from sentcli.io.labelled_kinds import (
     COLUMNS,
     IN_WORDS,
@@ -25,17 +26,15 @@ from sentcli.io.labelled_kinds import (
     tell,
     text_columns,
 )
-from sentcli.io.sources import Source, headless, is_id, kind_of, open_source
+from sentcli.io.sources import Source, open_source
 
 __all__ = ["COLUMNS", "Kind", "LabelledTable", "columns_of", "kinds_of", "read_table", "tell"]
 
 OnEmpty = Literal["keep", "error", "skip"]
-STSB_RANGE = (0.0, 5.0)
-"""The scores of STS-B, from unrelated to equal."""
-RANGES = ((0.0, 1.0), STSB_RANGE, (0.0, 10.0), (0.0, 100.0), (-1.0, 1.0))
+SCORE_RANGES = ((0.0, 1.0), (0.0, 5.0), (0.0, 10.0), (0.0, 100.0), (-1.0, 1.0))
 """The usual ranges of scores; the first one that holds all scores of a table is taken."""
-PLACES = 10
-"""How many places of empty cells or of contradictions are named."""
+NAMED_ROWS = 10
+"""How many rows with empty cells or contradictions are named."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +163,8 @@ def is_empty(value: Any) -> bool:
 def empty_cells(source: Source, empty: list[tuple[int, str]]) -> DataError:
     """Return the error of empty cells, given their lines and columns; it names the first ten."""
     (first, column), *others = empty
-    places = ", ".join(f"{source.unit} {line} ({name})" for line, name in others[: PLACES - 1])
-    more = f", and {len(others):,} more cells: {places}{', ...' if len(others) >= PLACES else ''}" if others else ""
+    places = ", ".join(f"{source.unit} {line} ({name})" for line, name in others[: NAMED_ROWS - 1])
+    more = f", and {len(others):,} more cells: {places}{', ...' if len(others) >= NAMED_ROWS else ''}" if others else ""
     problem = f"{column} is empty{more}; evaluate --skip-empty leaves such rows out"
     return DataError(source.name, problem, line=first, unit=source.unit)
 
@@ -177,7 +176,7 @@ def range_of(scores: Sequence[float]) -> tuple[float, float]:
         InputError: if the lowest and the highest are equal and lie outside of the usual ranges.
     """
     lowest, highest = min(scores), max(scores)
-    usual = next(((low, high) for low, high in RANGES if low <= lowest and highest <= high), (lowest, highest))
+    usual = next(((low, high) for low, high in SCORE_RANGES if low <= lowest and highest <= high), (lowest, highest))
     if usual[0] == usual[1]:
         raise InputError(f"all scores are {lowest:g}: there is nothing to learn from them")
     return usual

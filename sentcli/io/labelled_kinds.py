@@ -16,7 +16,8 @@ from itertools import islice, permutations
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.sources import Source, header, headless, records
+from sentcli.io.formats import header, headless, records
+from sentcli.io.sources import Source
 
 Kind = Literal["scored", "binary", "pairs", "triplets", "retrieval", "labels"]
 COLUMNS: dict[Kind, tuple[str, ...]] = {
@@ -34,29 +35,31 @@ IN_WORDS: dict[Kind, str] = {
     "triplets": "triplets",
     "labels": "texts with a class",
 }
-SENTENCES = (
+SENTENCE_COLUMNS = (
     ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("question1", "question2"), ("text1", "text2"),
     ("text_a", "text_b"), ("premise", "hypothesis"),
 )  # fmt: skip
 """Two texts that need a label or a score beside them."""
-ANCHORS = (("anchor", "positive"), ("sent0", "sent1"))
+ANCHOR_COLUMNS = (("anchor", "positive"), ("sent0", "sent1"))
 """Two texts of which the second is a positive; SimCSE's NLI file has the second names."""
-QUESTIONS = (("query", "passage"), ("query", "answer"), ("question", "answer"))
+QUESTION_COLUMNS = (("query", "passage"), ("query", "answer"), ("question", "answer"))
 """Anchor and positive, unless there is a label or a score beside them."""
-VALUES: dict[str, tuple[Kind, ...]] = {
+VALUE_COLUMNS: dict[str, tuple[Kind, ...]] = {
     "score": ("scored",), "regression_label": ("scored",), "similarity": ("scored", "binary"),
     "gold": ("scored", "binary"), "label": ("binary",), "is_duplicate": ("binary",),
 }  # fmt: skip
 """Columns of values beside two texts, and the kinds that they may make; of two, all values decide. The Argument Facet
 Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016) has ``regression_label``."""
-TEXTS = ("text", "sentence")
-NEGATIVE = re.compile(r"(?:negatives?|hard_neg)(?:_(\d+))?")
+TEXT_COLUMNS = ("text", "sentence")
+NEGATIVE_COLUMN = re.compile(r"(?:negatives?|hard_neg)(?:_(\d+))?")
 """The name of a column of negatives: ``negative``, ``negative_1``, ``negative_2`` and so on."""
-HEADS = sorted({*sum((*SENTENCES, *ANCHORS, *QUESTIONS), ()), *VALUES, *TEXTS, "negative"})
+KNOWN_COLUMNS = sorted(
+    {*sum((*SENTENCE_COLUMNS, *ANCHOR_COLUMNS, *QUESTION_COLUMNS), ()), *VALUE_COLUMNS, *TEXT_COLUMNS, "negative"}
+)
 YES, NO = frozenset({"1", "yes", "true"}), frozenset({"0", "no", "false"})
 MOST_LABELS = 50
 """More different values are more than all ways to write yes and no."""
-FEW = 20
+FEW_VALUES = 20
 """So many different long texts that repeat may be a label."""
 
 
@@ -112,7 +115,7 @@ def labelled_records(source: Source, fields: str | None = None) -> Iterator[tupl
     for line, record in records(source):
         if lists is None:
             is_list = (name for name, value in record.items() if isinstance(value, list) and value)
-            named = (name for name in is_list if name in negatives or NEGATIVE.fullmatch(head(name)))
+            named = (name for name in is_list if name in negatives or NEGATIVE_COLUMN.fullmatch(head(name)))
             lists = {name: len(record[name]) for name in named}
         for name, count in lists.items():
             texts = record.pop(name, None)
@@ -132,8 +135,8 @@ def _by_head(present: Sequence[str]) -> dict[str, str]:
 def layouts(present: Sequence[str]) -> list[Layout]:
     """Return the layouts that the names of columns fit; negatives make triplets and no mere pairs."""
     by_head = _by_head(present)
-    values = [name for name in VALUES if name in by_head]
-    numbered = [(int(match[1] or 0), name) for name in by_head if (match := NEGATIVE.fullmatch(name))]
+    values = [name for name in VALUE_COLUMNS if name in by_head]
+    numbered = [(int(match[1] or 0), name) for name in by_head if (match := NEGATIVE_COLUMN.fullmatch(name))]
     negatives = [name for _, name in sorted(numbered)]
     found: list[Layout] = []
 
@@ -141,15 +144,15 @@ def layouts(present: Sequence[str]) -> list[Layout]:
         if set(names) <= by_head.keys():
             found.append(Layout(kinds, tuple(by_head[name] for name in names)))
 
-    for pair in (*SENTENCES, *QUESTIONS):
+    for pair in (*SENTENCE_COLUMNS, *QUESTION_COLUMNS):
         for value in values:
-            add(VALUES[value], *pair, value)
-    for pair in (*ANCHORS, *QUESTIONS):
+            add(VALUE_COLUMNS[value], *pair, value)
+    for pair in (*ANCHOR_COLUMNS, *QUESTION_COLUMNS):
         if negatives:
             add(("triplets",), *pair, *negatives)
-        elif pair in ANCHORS or not values:
+        elif pair in ANCHOR_COLUMNS or not values:
             add(("pairs",), *pair)
-    for text in TEXTS:
+    for text in TEXT_COLUMNS:
         add(("labels",), text, "label")
     return found
 
@@ -163,7 +166,9 @@ def layouts_of(kind: Kind, present: Sequence[str]) -> list[Layout]:
         found = [Layout((kind,), layout.columns) for layout in found if {"scored", "binary"} & set(layout.kinds)]
     else:
         by_head = _by_head(present)
-        pairs = [pair for pair in (*ANCHORS, *QUESTIONS, *SENTENCES) if set(pair) <= by_head.keys()]
+        pairs = [
+            pair for pair in (*ANCHOR_COLUMNS, *QUESTION_COLUMNS, *SENTENCE_COLUMNS) if set(pair) <= by_head.keys()
+        ]
         found = [Layout((kind,), tuple(by_head[name] for name in pair)) for pair in pairs if kind == "pairs"]
     return found or [Layout((kind,), COLUMNS[kind])]  # reading names the columns that are missing
 
@@ -202,24 +207,28 @@ def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, i
     if fields is None:
         options = layouts(present) if kind is None else layouts_of(kind, present)
         if len(options) != 1:
-            raise _undecided(source, present, options)
+            raise _layout_error(source, present, options)
         return _by_values(source, options[0], None, unnamed=False)
-    names = _given(fields, kind)
-    columns = tuple(column for name in names for column in _resolved(name, present))
-    layout = Layout((kind,) if kind else _kinds_named(columns), columns)
+    names = _names_given(fields, kind)
+    columns = tuple(column for name in names for column in _columns_named(name, present))
+    layout = Layout((kind,) if kind else _kinds_of_columns(columns), columns)
     if not set(columns) <= set(present):
         return layout  # reading names the column that is missing
-    unnamed = kind is None and len(columns) == len(names) and not NEGATIVE.fullmatch(head(columns[-1]))
+    unnamed = kind is None and len(columns) == len(names) and not NEGATIVE_COLUMN.fullmatch(head(columns[-1]))
     return _by_values(source, layout, fields, unnamed=unnamed)
 
 
-def _given(fields: str, kind: Kind | None) -> list[str]:
+def _names_given(fields: str, kind: Kind | None) -> list[str]:
     """Return the names in ``--pair-fields``, whose number has to fit the kind."""
     names = [name.strip() for name in fields.split(",")]
     expected = {
         None: ("two names or more", 2, math.inf),
         "pairs": ("the names of two columns, ANCHOR,POSITIVE (with negatives: --kind triplets)", 2, 2),
-        "triplets": ("the names of at least three columns, ANCHOR,POSITIVE,NEGATIVE[,NEGATIVE2...]", 3, math.inf),
+        "triplets": (
+            "the names of at least three columns, ANCHOR,POSITIVE,NEGATIVE[,NEGATIVE2...]",
+            3,
+            math.inf,
+        ),
         "labels": ("the names of two columns, TEXT,LABEL", 2, 2),
         "scored": ("the names of three columns, A,B,SCORE", 3, 3),
         "binary": ("the names of three columns, A,B,LABEL", 3, 3),
@@ -232,7 +241,7 @@ def _given(fields: str, kind: Kind | None) -> list[str]:
     return names
 
 
-def _resolved(name: str, present: Sequence[str]) -> list[str]:
+def _columns_named(name: str, present: Sequence[str]) -> list[str]:
     """Return the columns that a given name stands for: of that name, of its numbers if it was a list, or the name."""
     if name in present:
         return [name]
@@ -241,16 +250,16 @@ def _resolved(name: str, present: Sequence[str]) -> list[str]:
     return [next((column for column in present if head(column) == head(name)), name)]
 
 
-def _kinds_named(columns: Sequence[str]) -> tuple[Kind, ...]:
+def _kinds_of_columns(columns: Sequence[str]) -> tuple[Kind, ...]:
     """Return the kinds that given columns may make, before their values are looked at."""
     if len(columns) != 3:
         return ("pairs",) if len(columns) == 2 else ("triplets",)
-    if NEGATIVE.fullmatch(head(columns[2])):
+    if NEGATIVE_COLUMN.fullmatch(head(columns[2])):
         return ("triplets",)
-    return VALUES.get(head(columns[2]), ("scored", "binary", "triplets"))
+    return VALUE_COLUMNS.get(head(columns[2]), ("scored", "binary", "triplets"))
 
 
-def _undecided(source: Source, present: Sequence[str], options: Sequence[Layout]) -> DataError:
+def _layout_error(source: Source, present: Sequence[str], options: Sequence[Layout]) -> DataError:
     """Return the error of columns that fit no kind or several; it says what to type."""
     if headless(present):
         line = f"line 1 seems to be a row and no header: {', '.join(map(repr, present))}"
@@ -261,7 +270,11 @@ def _undecided(source: Source, present: Sequence[str], options: Sequence[Layout]
         hint = f"--kind {'|'.join(kinds)} chooses" if len(kinds) > 1 else "--pair-fields A,B[,C] chooses"
         return DataError(source.name, f"the columns {', '.join(present)} fit {fit}; {hint}")
     known = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in COLUMNS.items())
-    near = [f"{name}{hint}" for name in present if head(name) not in HEADS and (hint := nearest(head(name), HEADS))]
+    near = [
+        f"{name}{hint}"
+        for name in present
+        if head(name) not in KNOWN_COLUMNS and (hint := nearest(head(name), KNOWN_COLUMNS))
+    ]
     misspelt = f"; {', '.join(near)}" if near else ""
     hint = f"--kind {'|'.join(COLUMNS)} chooses, --pair-fields A,B[,C] names columns"
     return DataError(source.name, f"the columns {', '.join(present)} fit no kind ({known}){misspelt}; {hint}")
@@ -285,16 +298,16 @@ def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: b
     if kinds in (("pairs",), ("triplets",)):
         for number, column in enumerate(columns[1:], 2):
             values = _values(source, column, fields)
-            found, alone = look(values), unnamed and len(columns) == 2 and values.total() >= FEW
+            found, alone = value_kind(values), unnamed and len(columns) == 2 and values.total() >= FEW_VALUES
             repeating = alone and _repeating(values) and 2 * len(values) <= values.total()
             no_texts = unnamed and number > 2 and found != "triplets"
             if (found == "binary" and values.total() > 1) or repeating or no_texts:
-                raise _not_told(source, layout, column, values)
+                raise _value_error(source, layout, column, values)
         return layout
     values = _values(source, columns[-1], fields)
-    found = look(values) if values else kinds[0]  # reading names the first cell of a column without values
+    found = value_kind(values) if values else kinds[0]  # reading names the first cell of a column without values
     if found is None or (found == "triplets" and found not in kinds):
-        raise _not_told(source, layout, columns[-1], values)
+        raise _value_error(source, layout, columns[-1], values)
     kind = found if found in kinds else kinds[0]
     return Layout((kind,), columns, (label_words(values) or {}) if kind == "binary" else {})
 
@@ -306,7 +319,7 @@ def _values(source: Source, column: str, fields: str | None) -> Counter[str]:
     return Counter(filter(None, texts))
 
 
-def look(values: Counter[str]) -> Kind | None:
+def value_kind(values: Counter[str]) -> Kind | None:
     """Return what all values of a column look like: ``binary`` or ``scored``, if most do; else texts, ``triplets``.
 
     Of a column in which labels or scores are the majority, reading names the first value that is none. None stands for
@@ -325,7 +338,7 @@ def _repeating(values: Counter[str]) -> bool:
     """Tell whether the values are few against the rows: short ones that repeat, or longer ones that repeat often."""
     if all(len(value) <= 30 and len(value.split()) <= 3 for value in values):
         return 10 * len(values) < 9 * values.total()
-    return 2 * len(values) <= values.total() and len(values) <= FEW
+    return 2 * len(values) <= values.total() and len(values) <= FEW_VALUES
 
 
 def label_words(values: Iterable[str]) -> dict[str, float] | None:
@@ -369,14 +382,14 @@ def number_of(value: Any) -> float | None:
     return None
 
 
-def _not_told(source: Source, layout: Layout, column: str, values: Counter[str]) -> DataError:
+def _value_error(source: Source, layout: Layout, column: str, values: Counter[str]) -> DataError:
     """Return the error of a column whose values are neither labels nor texts for sure, with the command to type."""
     shown = ", ".join(f"{value[:40]!r} ({count:,})" for value, count in values.most_common(5)) or "nothing"
     more = ", ..." if len(values) > 5 else ""
     holds = f"{column!r} holds {len(values):,} different values in {values.total():,} rows: {shown}{more}"
     names, third = ",".join(layout.columns), len(layout.columns) > 2
-    if layout.kinds in (("pairs",), ("triplets",)) and look(values) in ("binary", "scored"):
-        kind = ("binary" if look(values) == "binary" else "scored") if third else "labels"
+    if layout.kinds in (("pairs",), ("triplets",)) and value_kind(values) in ("binary", "scored"):
+        kind = ("binary" if value_kind(values) == "binary" else "scored") if third else "labels"
         return DataError(source.name, f"{holds}. These are no texts: --kind {kind} --pair-fields {names}")
     if layout.kinds == ("pairs",):
         hint = f"If they are classes: --kind labels --pair-fields {names}; if they are texts: --kind pairs"

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.column_types import TEXT, Column, cast, check_held, kinds_of, merged, name_of
-from sentcli.io.sources import FORMATS, Source, header, headless, is_id, kind_of, lines_and_places, records
+from sentcli.io.column_types import TEXT, Column, cast, check_held, column_type, kinds_of, name_of
+from sentcli.io.formats import header, headless, is_id, kind_of, lines_and_places, records
+from sentcli.io.sources import FORMATS, Source
 
 OnNull = Literal["error", "empty", "skip"]
 
@@ -165,7 +166,7 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
         if surveyed.rows + surveyed.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
     for name, values in kinds.items():
-        surveyed.column_types[name] = merged(name, columns.get(name), values, options.types)
+        surveyed.column_types[name] = column_type(name, columns.get(name), values, options.types)
     is_text = {name for name, kind in surveyed.column_types.items() if name_of(kind) == TEXT}
     surveyed.casts = {name: kind for name, kind in surveyed.column_types.items() if name in {*columns} - is_text}
     surveyed.found = {name: name_of(surveyed.column_types[name]) for name in columns if name not in options.types}
@@ -282,45 +283,45 @@ class Texts(Sequence[str]):
         return Texts(self.starts[numbers], self.sizes[numbers], self.files, self.ends)
 
 
-class TextCollector:
-    """Reads sources one after the other into `Texts`; texts of white space alone are left out and counted."""
+def texts_on_disk(
+    sources: Sequence[Source], options: ReadOptions, limit: int | None = None
+) -> tuple[Texts, list[int], int]:
+    """Read sources one after the other; texts of white space alone are left out.
 
-    def __init__(self, options: ReadOptions, limit: int | None = None) -> None:
-        self.options, self.limit, self.blank = options, limit, 0
-        self.starts, self.sizes = array("q"), array("q")
-        self.files: list[mmap.mmap] = []
-        self.ends: list[int] = []
+    Args:
+        sources: the inputs.
+        options: fields and null handling.
+        limit: the number of texts after which reading stops.
 
-    @property
-    def full(self) -> bool:
-        """Whether the limit of texts is reached."""
-        return self.limit is not None and len(self.starts) >= self.limit
-
-    def read(self, source: Source) -> int:
-        """Add the texts of a source, up to the limit, and return how many were added."""
-        before, first = len(self.starts), self.ends[-1] if self.ends else 0
+    Returns:
+        The texts, how many of them each source has, and the number of those that were left out.
+    """
+    starts, sizes = array("q"), array("q")
+    files: list[mmap.mmap] = []
+    ends: list[int] = []
+    counts, blank = [], 0
+    for source in sources:
+        before, first = len(starts), ends[-1] if ends else 0
         in_place = source.format == "txt" and not source.gzipped and source.wide_encoding() is None
         with source.path.open("rb") if in_place else tempfile.TemporaryFile(prefix="sentcli-texts-") as file:
-            for place, size, text in lines_and_places(source) if in_place else self._copied(source, file):
-                if self.full:
+            for place, size, text in lines_and_places(source) if in_place else _copied(source, options, file):
+                if len(starts) == limit:
                     break
                 if text.strip():
-                    self.starts.append(first + place)
-                    self.sizes.append(size)
+                    starts.append(first + place)
+                    sizes.append(size)
                 else:
-                    self.blank += 1
+                    blank += 1
             if end := file.seek(0, 2):
-                self.files.append(mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ))
-                self.ends.append(first + end)
-        return len(self.starts) - before
+                files.append(mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ))
+                ends.append(first + end)
+        counts.append(len(starts) - before)
+    return Texts(np.array(starts, np.int64), np.array(sizes, np.int64), files, ends), counts, blank
 
-    def _copied(self, source: Source, copy: IO[bytes]) -> Iterator[tuple[int, int, str]]:
-        """Write the texts into a file, and yield the first byte, the number of bytes and the text of each."""
-        for row in rows(source, self.options):
-            text = row.text if row is not None else ""
-            place = copy.tell()
-            yield place, copy.write(text.encode("utf-8")), text
 
-    def texts(self) -> Texts:
-        """Return all texts that were read."""
-        return Texts(np.array(self.starts, np.int64), np.array(self.sizes, np.int64), self.files, self.ends)
+def _copied(source: Source, options: ReadOptions, copy: IO[bytes]) -> Iterator[tuple[int, int, str]]:
+    """Write the texts of a source into a file, and yield the first byte, the number of bytes and the text of each."""
+    for row in rows(source, options):
+        text = row.text if row is not None else ""
+        place = copy.tell()
+        yield place, copy.write(text.encode("utf-8")), text

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy.typing as npt
 from annotated_types import MinLen
 from pydantic import Field
 
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import InputError, SentcliError, one_line
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import read_json_form
 
@@ -53,6 +54,24 @@ def weight_files(folder: Path) -> list[Path]:
 def has_weights(folder: Path) -> bool:
     """Tell whether a folder holds weights, complete or not."""
     return any((folder / name).exists() for name in WEIGHT_FILES)
+
+
+def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read a small safetensors file without torch.
+
+    Raises:
+        InputError: if the file is missing or damaged, or holds numbers of a type that NumPy does not have.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        regular(path)
+        return load_file(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing") from error
+    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {one_line(error)}") from error
 
 
 def load_state_dict(folder: Path) -> StateDict:

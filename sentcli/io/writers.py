@@ -1,4 +1,4 @@
-"""Write vectors to npy, parquet, jsonl and safetensors files, to standard output, and to directories of shards.
+"""Write vectors to npy, parquet, jsonl and safetensors files and to standard output, and map npy files again.
 
 Every writer streams, so that memory does not grow with the number of rows. A file gets its final name when it is
 complete.
@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.console import escaped
-from sentcli.errors import InputError, nearest
-from sentcli.io.atomic import replacing
+from sentcli.errors import DataError, InputError, nearest, one_line
+from sentcli.io.atomic import regular, replacing
+from sentcli.io.places import Place
 from sentcli.io.readers import Block
 
 if TYPE_CHECKING:
@@ -170,3 +171,24 @@ def as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return _json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)
+
+
+def mapped_array(file: Path | Place) -> Vectors:
+    """Map an ``.npy`` file.
+
+    Raises:
+        FileNotFoundError: if it is missing.
+        DataError: if it is no regular file, is no array, or is shorter than its header says.
+    """
+    place = Place.of(file)
+    try:
+        regular(place.path)
+        array = np.load(place.path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            array.close()
+            raise ValueError("it is an .npz file of several arrays")
+        return array
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, EOFError, TypeError, OverflowError, SyntaxError, RecursionError, KeyError) as error:
+        raise DataError(place.name, f"not a NumPy array: {one_line(error)}") from error

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.json_files import contents
+from sentcli.io.forms import contents
 from sentcli.methods import METHODS
 from sentcli.methods.method import Method
 from sentcli.model.modules import MODULES

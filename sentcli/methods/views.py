@@ -17,12 +17,12 @@ class TrainingText(Protocol):
     """The data from which views are made."""
 
     @property
-    def sentences(self) -> Sequence[str]:
-        """The sentences, or the first sentence of each pair."""
+    def texts(self) -> Sequence[Sequence[str]]:
+        """The texts of each row, by column: sentences; both of pairs; anchors, positives and hard negatives."""
 
     @property
-    def partners(self) -> Sequence[Sequence[str]]:
-        """The other texts of each row, by column: the second sentence of a pair, or a positive and hard negatives."""
+    def sentences(self) -> Sequence[str]:
+        """The sentences, or the first sentence of each pair."""
 
     @property
     def scores(self) -> Sequence[float] | None:
@@ -168,7 +168,7 @@ class ScoredPairs(ViewMaker):
 
 def _columns(rows: list[int], corpus: TrainingText) -> BatchTexts:
     """Return the texts of some rows, a view for each column of the data."""
-    return BatchTexts([[column[i] for i in rows] for column in (corpus.sentences, *corpus.partners)])
+    return BatchTexts([[column[i] for i in rows] for column in corpus.texts])
 
 
 @dataclass(frozen=True, kw_only=True)

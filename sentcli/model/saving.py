@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, replacing
-from sentcli.io.json_files import write_json
+from sentcli.io.forms import write_json
 from sentcli.io.weights import save_weights
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from pydantic import AfterValidator, BaseModel, RootModel
 
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
-from sentcli.io.forms import Form, checked
-from sentcli.io.json_files import read_json
+from sentcli.io.forms import Form, checked, read_json
 from sentcli.model.modules import MODULES, CNNSpec, DenseSpec, LayerMeanSpec, ModuleSpec, NormalizeSpec, PoolingSpec
 from sentcli.model.modules.base import OWN
 

@@ -22,7 +22,7 @@ from sentcli.bounds import one_of
 from sentcli.errors import InputError, SentcliError, required
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.digests import file_digest
-from sentcli.io.json_files import write_json
+from sentcli.io.forms import write_json
 from sentcli.machine import environment, sums_saturate
 from sentcli.model import encoding
 from sentcli.model.encoding import LoadedModel, Vectors

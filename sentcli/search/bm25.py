@@ -20,9 +20,9 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, RootModel
 
 from sentcli.errors import DataError, InputError, nearest, one_line, required
-from sentcli.io.arrays import mapped_array
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Declared, read_json_form
+from sentcli.io.writers import mapped_array
 from sentcli.search.exact import Mask, Neighbours
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sentcli.io.json_files import finite
+from sentcli.io.forms import finite
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Neighbours, Vectors
 from sentcli.search.fusion import depth, fuse

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, required
-from sentcli.io.arrays import mapped_array
 from sentcli.io.dataset import Shard, remedy
+from sentcli.io.writers import mapped_array
 from sentcli.search.options import Similarity
 
 Vectors = npt.NDArray[np.float32]

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, TypeAdapter
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT, types
-from sentcli.io.json_files import decode
+from sentcli.io.forms import decode
 from sentcli.io.writers import as_text
 from sentcli.search.bm25 import LANGUAGE
 from sentcli.search.conditions import All, Either, Tree

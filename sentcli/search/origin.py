@@ -13,8 +13,8 @@ from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
+from sentcli.io.places import is_remote
 from sentcli.io.readers import OnNull
-from sentcli.io.remote_names import is_remote
 from sentcli.model.options import LoadOptions
 from sentcli.search.exact import Vectors
 from sentcli.search.options import Similarity

@@ -14,6 +14,7 @@ import numpy as np
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.atomic import check_output, regular, replacing
 from sentcli.io.dataset import check_rows, remedy
+from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_sources
 from sentcli.io.writers import arrow_column
@@ -265,18 +266,19 @@ def _parquet() -> Any:
 
 
 @contextmanager
-def reading(path: Path, advice: str | None = None) -> Iterator[None]:
+def reading(file: Path | Place, advice: str | None = None) -> Iterator[None]:
     """Turn errors of Parquet inside the block into one message that names the file and gives advice.
 
     Without `advice`, the file is one of a directory of shards.
     """
     import pyarrow as pa
 
+    place = Place.of(file)
     try:
-        regular(path)
+        regular(place.path)
         yield
     except (pa.ArrowException, OSError) as error:
-        raise DataError(path, f"damaged ({one_line(error)}); {advice or remedy(path.parent)}") from error
+        raise DataError(place.name, f"damaged ({one_line(error)}); {advice or remedy(place.path.parent)}") from error
 
 
 def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:

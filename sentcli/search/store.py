@@ -21,9 +21,8 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import check_output, refuse_link, replacing
 from sentcli.io.dataset import Count, Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
-from sentcli.io.forms import read_json_form
-from sentcli.io.json_files import write_json
-from sentcli.io.remote_names import in_names
+from sentcli.io.forms import read_json_form, write_json
+from sentcli.io.places import Place
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.bm25 import BM25
@@ -150,22 +149,24 @@ class Store:
     """What the manifest says about how the vectors were made."""
 
     @classmethod
-    def open(cls, folder: Path, *, to_search: bool = True) -> Store:
+    def open(cls, folder: Path, name: str | None = None, *, to_search: bool = True) -> Store:
         """Read the manifest of a directory.
 
         Args:
             folder: a directory of encode.
+            name: of the directory in messages; None takes the path.
             to_search: whether its vectors have to be comparable with those of queries.
 
         Raises:
             InputError: if there is no manifest, the directory is unfinished, or as for `Origin.check_numbers`.
         """
-        manifest = read_manifest(folder)
+        name = name or str(folder)
+        manifest = read_manifest(Place(name, folder))
         done, total = manifest.rows_done, manifest.rows_total
         if done != total:
-            raise InputError(f"{folder} is unfinished ({done} of {total} rows): run the same encode with --resume")
+            raise InputError(f"{name} is unfinished ({done} of {total} rows): run the same encode with --resume")
         inputs = [file for group in manifest.groups for file in group.inputs]
-        origin = Origin.named(in_names(str(folder)), {**manifest.settings, "inputs": inputs})
+        origin = Origin.named(name, {**manifest.settings, "inputs": inputs})
         origin.check_numbers(to_search=to_search)
         return cls(folder, manifest, origin)
 

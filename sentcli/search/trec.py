@@ -8,7 +8,8 @@ from pathlib import Path
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import replacing
-from sentcli.io.sources import open_source, records
+from sentcli.io.formats import records
+from sentcli.io.sources import open_source
 
 Run = dict[str, dict[str, float]]
 """Scores by query id and document id."""

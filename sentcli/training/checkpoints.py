@@ -21,7 +21,7 @@ from sentcli.errors import SentcliError
 from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
 from sentcli.io.digests import file_digest
-from sentcli.io.json_files import contents, decode, write_json
+from sentcli.io.forms import contents, decode, write_json
 from sentcli.io.weights import write_tensors
 
 KEPT = 2

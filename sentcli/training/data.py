@@ -13,9 +13,9 @@ from annotated_types import Ge, Gt, Le
 
 from sentcli.bounds import check
 from sentcli.errors import InputError
+from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.digests import file_digest
-from sentcli.io.labelled import STSB_RANGE
-from sentcli.io.readers import ReadOptions, TextCollector
+from sentcli.io.readers import ReadOptions, texts_on_disk
 from sentcli.io.sources import open_source
 
 PAIRED: Literal["seed"] = "seed"
@@ -76,14 +76,13 @@ class Subset:
 class TrainingSentences:
     """Sentences to train on, pairs of them, or anchors with their positives and hard negatives."""
 
-    sentences: Sequence[str]
-    """The sentences, the first sentence of each pair, or the anchors."""
+    texts: tuple[Sequence[str], ...]
+    """A list for each text of a row: the sentences; or first sentences, or anchors, and then second sentences, or
+    positives and each of the negatives."""
     files: tuple[dict[str, object], ...]
     """For each file: its name, its SHA-256, and how many of its sentences are trained on."""
     blank: int
     """The number of rows that were left out because they hold nothing but white space."""
-    partners: tuple[Sequence[str], ...] = ()
-    """The other texts of each row, by column: the second sentences, or the positives and each of the negatives."""
     scores: list[float] | None = None
     """The score of each pair, between 0 and 1."""
     score_range: tuple[float, float] = STSB_RANGE
@@ -92,9 +91,14 @@ class TrainingSentences:
     """What each table was taken for, as `LabelledTable.taken` says it."""
 
     @property
+    def sentences(self) -> Sequence[str]:
+        """The sentences, the first sentence of each pair, or the anchors."""
+        return self.texts[0]
+
+    @property
     def unit(self) -> str:
         """What a row is: ``sentences``, ``pairs``, or ``triplets`` if there are hard negatives."""
-        return ("sentences", "pairs", "triplets")[min(2, len(self.partners))]
+        return ("sentences", "pairs", "triplets")[min(3, len(self.texts)) - 1]
 
 
 def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
@@ -106,16 +110,14 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
         subset: which of the sentences are trained on.
     """
     subset = subset or Subset()
-    collector = TextCollector(ReadOptions(text_field=text_field), subset.read_limit)
     sources = [open_source(name) for name in files]
-    row_counts = [collector.read(source) for source in sources]
-    texts = collector.texts()
+    texts, row_counts, blank = texts_on_disk(sources, ReadOptions(text_field=text_field), subset.read_limit)
     if not texts:
         raise InputError(f"no sentence to train on in {', '.join(files)}")
     chosen = subset.rows(len(texts))
     paths = [(Path(name).name, source.path) for name, source in zip(files, sources, strict=True)]
     sentences = texts if len(chosen) == len(texts) else texts.select(chosen)
-    return TrainingSentences(sentences, file_facts(paths, row_counts, chosen), collector.blank)
+    return TrainingSentences((sentences,), file_facts(paths, row_counts, chosen), blank)
 
 
 def repetitions(texts: Sequence[str]) -> int:

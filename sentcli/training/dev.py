@@ -17,7 +17,7 @@ from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.sampled_set import sampled
 from sentcli.evaluation.stores import digest
 from sentcli.io.labelled_kinds import columns_of, head
-from sentcli.io.remote_names import is_remote
+from sentcli.io.places import is_remote
 from sentcli.io.sources import open_source
 from sentcli.training.observer import STSB_DEV, dev_title, shown
 

@@ -61,7 +61,7 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
     dev = read_dev(request)
     leaked = []
-    if corpus.partners or corpus.scores is not None:
+    if len(corpus.texts) > 1 or corpus.scores is not None:
         tested = sts.sentences([pairs for subsets in (test or {}).values() for pairs in subsets])
         leaked = leaked_rows(corpus, [*tested, *(text for dev_set in dev for text in dev_set.texts)])
     if request.no_leak:
@@ -128,7 +128,7 @@ def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences
     if method.fit is not None and not method.fit.needs_data:
         if request.data:
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
-        return TrainingSentences([], (), 0), None
+        return TrainingSentences(([],), (), 0), None
     _check_data_options(request, method)
     reads, files, subset = method.views.reads, request.data, request.subset
     if reads == "scores":

@@ -11,9 +11,10 @@ from sentcli.training.data import TrainingSentences
 def leaked_rows(corpus: TrainingSentences, texts: Iterable[str]) -> list[int]:
     """Return the rows that hold one of some texts, whatever its case and its spaces."""
     tested = {_plain(text) for text in texts}
-    columns = (corpus.sentences, *corpus.partners)
     return [
-        row for row, cells in enumerate(zip(*columns, strict=True)) if any(_plain(cell) in tested for cell in cells)
+        row
+        for row, cells in enumerate(zip(*corpus.texts, strict=True))
+        if any(_plain(cell) in tested for cell in cells)
     ]
 
 
@@ -23,8 +24,7 @@ def without_rows(corpus: TrainingSentences, rows: Iterable[int]) -> TrainingSent
     kept = [row for row in range(len(corpus.sentences)) if row not in left_out]
     return replace(
         corpus,
-        sentences=[corpus.sentences[row] for row in kept],
-        partners=tuple([column[row] for row in kept] for column in corpus.partners),
+        texts=tuple([column[row] for row in kept] for column in corpus.texts),
         scores=None if corpus.scores is None else [corpus.scores[row] for row in kept],
     )
 

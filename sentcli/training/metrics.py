@@ -9,8 +9,7 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, StrictInt, ValidationError
 
 from sentcli.errors import DataError
-from sentcli.io.forms import Plain, problem_of
-from sentcli.io.json_files import decode
+from sentcli.io.forms import Plain, decode, problem_of
 
 
 class MetricsLine(BaseModel, extra="allow"):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
-from sentcli.evaluation.pair_tables import is_stsb
-from sentcli.io.labelled import STSB_RANGE, range_of, read_table
+from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
+from sentcli.io.labelled import LabelledTable, range_of, read_table
 from sentcli.io.labelled_kinds import IN_WORDS, Kind, Layout, columns_of, layouts, tell
 from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
 from sentcli.io.sources import open_source
@@ -23,6 +26,36 @@ FOLD_SEED = 42
 """The seed that shuffles pairs before they are split into folds, as in IS-BERT's code for AFS."""
 TOPICS = "topics"
 """The value of ``--hold-out`` that holds out each file in turn."""
+
+
+@dataclass
+class _Rows:
+    """The rows of one file."""
+
+    name: str
+    path: Path
+    rows: list[tuple[Any, ...]]
+    """The texts of each row, and its score or class if there is one."""
+    taken: str = ""
+    """What the table was taken for."""
+    blank: int = 0
+    """The number of rows that were left out for an empty text."""
+
+
+def _corpus(
+    parts: Sequence[_Rows], subset: Subset | None, held_out: npt.ArrayLike = (), *, values: bool = False
+) -> TrainingSentences:
+    """Return the chosen rows of all files as columns, of which the last holds scores or classes with `values`."""
+    rows = [row for part in parts for row in part.rows]
+    if not rows:
+        raise InputError(f"no pair to train on in {', '.join(part.name for part in parts)}")
+    rest = np.setdiff1d(np.arange(len(rows)), np.array(held_out, np.int64))
+    chosen = rest[(subset or Subset()).rows(len(rest))]
+    columns = tuple(list(column) for column in zip(*(rows[i] for i in chosen), strict=True))
+    facts = file_facts([(Path(part.name).name, part.path) for part in parts], [len(p.rows) for p in parts], chosen)
+    taken = tuple(part.taken for part in parts if part.taken)
+    texts, scores = (columns[:-1], columns[-1]) if values else (columns, None)
+    return TrainingSentences(texts, facts, sum(part.blank for part in parts), scores, taken=taken)
 
 
 def read_pairs(
@@ -50,36 +83,33 @@ def read_pairs(
         The training pairs, and the pairs that are held out.
     """
     subset = subset or Subset()
-    limit = subset.read_limit if hold_out is None else None
-    scored: list[tuple[str, str, float]] = []
-    row_counts, paths, taken, names = [], [], [], [table for name in files for table in _tables(name)]
+    room = subset.read_limit if hold_out is None and subset.read_limit is not None else sys.maxsize
+    names = [table for name in files for table in _tables(name)]
+    parts: list[_Rows] = []
     for name in names:
-        path, pairs, words = _pairs(name, fields, kind)
-        taken += [words] if words else []
-        before = len(scored)
-        for number, (first, second, score) in enumerate(pairs, 1):
-            if len(scored) == limit:
-                break
+        table, path = _scored_table(name, fields, kind)
+        scores = [float(value) for value in table.values or []][:room]
+        for number, score in enumerate(scores, 1):
             if score_range is not None and not score_range[0] <= score <= score_range[1]:
                 message = f"score {score:g} is not between {score_range[0]:g} and {score_range[1]:g}"
                 raise DataError(name, message, line=number, unit="pair")
-            scored.append((first, second, score))
-        row_counts.append(len(scored) - before)
-        paths.append(path)
+        rows = list(zip(*table.texts, scores, strict=False))
+        taken = "" if path.name == sts.STSB_TRAIN.name else table.taken
+        parts.append(_Rows(name, path, rows, taken))
+        room -= len(rows)
+    scored = [row for part in parts for row in part.rows]
     if not scored:
         raise InputError(f"no pair to train on in {', '.join(files)}")
     of_stsb = all(Path(name).name == sts.STSB_TRAIN.name for name in names)
     low, high = score_range or (STSB_RANGE if of_stsb else range_of([score for _, _, score in scored]))
-    scored = [(first, second, (score - low) / (high - low)) for first, second, score in scored]
-    held_out = _held_out(hold_out, [task_name(name) for name in names], row_counts)
-    rest = np.setdiff1d(np.arange(len(scored)), held_out)
-    if not len(rest):
+    for part in parts:
+        part.rows = [(first, second, (score - low) / (high - low)) for first, second, score in part.rows]
+    held_out = _held_out(hold_out, [task_name(name) for name in names], [len(part.rows) for part in parts])
+    if len(held_out) == len(scored):
         raise InputError(f"--hold-out {hold_out} leaves no pair to train on")
-    chosen = rest[subset.rows(len(rest))]
-    sentences, partners, scores = (list(column) for column in zip(*(scored[i] for i in chosen), strict=True))
-    facts = file_facts([(path.name, path) for path in paths], row_counts, chosen)
-    corpus = TrainingSentences(sentences, facts, 0, (partners,), scores, (low, high), tuple(taken))
-    return corpus, None if hold_out is None else sts.scored(hold_out, [scored[i] for i in held_out])
+    corpus = replace(_corpus(parts, subset, held_out, values=True), score_range=(low, high))
+    scaled = [row for part in parts for row in part.rows]
+    return corpus, None if hold_out is None else sts.scored(hold_out, [scaled[i] for i in held_out])
 
 
 def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None = None) -> Layout | None:
@@ -118,18 +148,17 @@ def read_classes(files: Sequence[str], *, fields: str | None = None, subset: Sub
     Raises:
         InputError: if there are fewer than two classes.
     """
-    tables = [read_table(name, kind="labels", fields=fields) for name in files]
-    pairs = [[*zip(table.texts[0], map(str, table.values or []), strict=True)] for table in tables]
-    kept = [[pair for pair in of_file if pair[0].strip()] for of_file in pairs]
-    paths = [(Path(name).name, open_source(name).path) for name in files]
-    blank = sum(map(len, pairs)) - sum(map(len, kept))
-    corpus = _as_columns(kept, files, paths, blank, subset)
-    (classes,) = corpus.partners
-    numbers = {label: float(number) for number, label in enumerate(sorted(set(classes)))}
-    if len(numbers) < 2:
+    parts = []
+    for name in files:
+        table = read_table(name, kind="labels", fields=fields)
+        rows = [row for row in zip(table.texts[0], map(str, table.values or []), strict=True) if row[0].strip()]
+        parts.append(_Rows(name, open_source(name).path, rows, table.taken, len(table) - len(rows)))
+    corpus = _corpus(parts, subset, values=True)
+    classes = sorted(set(corpus.scores or []))
+    if len(classes) < 2:
         raise InputError(f"{', '.join(files)}: all classes are {classes[0]!r}: there is nothing to tell apart")
-    scores = [numbers[label] for label in classes]
-    return replace(corpus, partners=(), scores=scores, taken=tuple(table.taken for table in tables))
+    numbers = {label: float(number) for number, label in enumerate(classes)}
+    return replace(corpus, scores=[numbers[label] for label in corpus.scores or []])
 
 
 def read_anchors(
@@ -147,8 +176,8 @@ def read_anchors(
     Raises:
         DataError: if a negative equals its positive, or the files have different numbers of negatives.
     """
-    kept: list[list[tuple[str, ...]]] = []
-    paths, taken, blank, width = [], [], 0, 0
+    parts: list[_Rows] = []
+    width = 0
     for name in files:
         layout = layout_of([name], fields, kind)
         if layout is not None and layout.kind not in ("pairs", "triplets"):
@@ -156,21 +185,17 @@ def read_anchors(
                 name, f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)}), while {files[0]} holds anchors"
             )
         table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
-        taken.append(table.taken)
         width = width or len(table.texts)
         if len(table.texts) != width:
             message = f"{len(table.texts) - 2} columns of negatives, but {width - 2} in {files[0]}"
             raise DataError(name, f"{message}; the tables of one training need the same columns")
-        kept.append([])
-        for number, texts in enumerate(zip(*table.texts, strict=True)):
-            if not all(text.strip() for text in texts):
-                blank += 1
-            elif texts[1] in texts[2:]:
+        rows = list(zip(*table.texts, strict=True))
+        kept = [all(text.strip() for text in texts) for texts in rows]
+        for number, texts in enumerate(rows):
+            if kept[number] and texts[1] in texts[2:]:
                 raise table.error(number, f"{table.columns[texts.index(texts[1], 2)]} is equal to {table.columns[1]}")
-            else:
-                kept[-1].append(texts)
-        paths.append((Path(name).name, open_source(name).path))
-    return replace(_as_columns(kept, files, paths, blank, subset), taken=tuple(taken))
+        parts.append(_Rows(name, open_source(name).path, [*compress(rows, kept)], table.taken, kept.count(False)))
+    return _corpus(parts, subset)
 
 
 def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
@@ -181,34 +206,17 @@ def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Sub
         text_field: the column of a table that holds the texts.
         subset: which of the pairs are trained on.
     """
-    pairs: list[list[tuple[str, ...]]] = []
-    paths = []
+    parts = []
     for name in files:
         source, last = open_source(name), ""
-        pairs.append([])
+        part = _Rows(name, source.path, [])
         for row in rows(source, ReadOptions(text_field=text_field, on_null="empty")):
             text = row.text.strip() if row is not None else ""
             if last and text:
-                pairs[-1].append((last, text))
+                part.rows.append((last, text))
             last = text
-        paths.append((Path(name).name, source.path))
-    return _as_columns(pairs, files, paths, 0, subset)
-
-
-def _as_columns(
-    by_file: Sequence[Sequence[tuple[str, ...]]],
-    files: Sequence[str],
-    paths: list[tuple[str, Path]],
-    blank: int,
-    subset: Subset | None,
-) -> TrainingSentences:
-    """Return the chosen ones of the rows of each file as columns, with the facts of the files."""
-    rows = [row for of_file in by_file for row in of_file]
-    if not rows:
-        raise InputError(f"no pair to train on in {', '.join(files)}")
-    chosen = (subset or Subset()).rows(len(rows))
-    anchors, *partners = (list(column) for column in zip(*(rows[i] for i in chosen), strict=True))
-    return TrainingSentences(anchors, file_facts(paths, [*map(len, by_file)], chosen), blank, tuple(partners))
+        parts.append(part)
+    return _corpus(parts, subset)
 
 
 def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
@@ -264,15 +272,11 @@ def _tables(name: str) -> list[str]:
     return pair_files(name)
 
 
-def _pairs(name: str, fields: str | None, kind: Kind | None) -> tuple[Path, list[tuple[str, str, float]], str]:
-    """Return the path of a table, its pairs with their scores, and what it was taken for."""
-    path = Path(name)
-    if path.name == sts.STSB_TRAIN.name:
-        stsb = sts.read_stsb(path)
-        return path, list(zip(stsb.first, stsb.second, stsb.gold.tolist(), strict=True)), ""
+def _scored_table(name: str, fields: str | None, kind: Kind | None) -> tuple[LabelledTable, Path]:
+    """Return a table of scored or 0/1 pairs, and the path of its file."""
+    source = open_source(name)
+    if source.path.name == sts.STSB_TRAIN.name:
+        return read_stsb_layout(source), source.path
     layout = layout_of([name], fields, kind)
     binary = layout is not None and layout.kind == "binary"
-    table = read_table(name, kind="binary" if binary else "scored", fields=fields)
-    assert table.values is not None
-    pairs = zip(*table.texts[:2], map(float, table.values), strict=True)
-    return open_source(name).path, list(pairs), table.taken
+    return read_table(name, kind="binary" if binary else "scored", fields=fields), source.path

@@ -13,7 +13,7 @@ import torch
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.io.labelled import STSB_RANGE
+from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.weights import has_weights
 from sentcli.methods import Method
 from sentcli.methods.method import changed

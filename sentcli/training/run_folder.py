@@ -25,8 +25,7 @@ from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.digests import file_digest
-from sentcli.io.forms import checked
-from sentcli.io.json_files import contents, decode, finite, write_json
+from sentcli.io.forms import checked, contents, decode, finite, write_json
 from sentcli.io.weights import save_weights
 from sentcli.model.exported import EXPORT, ONNX
 from sentcli.model.saving import write_model_files

@@ -17,7 +17,7 @@ from sentcli.encoder.loading import read_model
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import stores
 from sentcli.io.atomic import check_output
-from sentcli.io.json_files import finite
+from sentcli.io.forms import finite
 from sentcli.machine import environment
 from sentcli.methods.recipes import load_recipe
 from sentcli.model.options import ModelOptions

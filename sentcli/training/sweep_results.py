@@ -15,8 +15,7 @@ from pydantic import BaseModel, Field, StrictInt
 
 from sentcli.errors import DataError
 from sentcli.io.atomic import regular, replacing
-from sentcli.io.forms import Number, Plain, Setting, checked
-from sentcli.io.json_files import decode
+from sentcli.io.forms import Number, Plain, Setting, checked, decode
 from sentcli.processes import is_first
 
 RESULTS = "results.jsonl"

@@ -38,7 +38,7 @@ def read_task_text(
     """
     if name == PAIRS:
         corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
-        subset, texts = None, [*corpus.sentences, *corpus.partners[0]]
+        subset, texts = None, [*corpus.texts[0], *corpus.texts[1]]
     elif len(data) != 1 or hold_out is not None:
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
     else:
@@ -50,4 +50,4 @@ def read_task_text(
         sentences.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
     chosen = [sentences[row] for row in (subset or Subset()).rows(len(sentences))]
     whole = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    return TrainingSentences(chosen, ({"file": f"text of {name}", "sha256": whole, "sentences": len(chosen)},), 0)
+    return TrainingSentences((chosen,), ({"file": f"text of {name}", "sha256": whole, "sentences": len(chosen)},), 0)

@@ -108,9 +108,9 @@ def checked(argument: Argument, value: Any) -> Any:
     if value is None and argument.default is None:
         return None
     if argument.reads_files and not isinstance(value, str | Path):
-        from sentcli.io.in_memory import in_files
+        from sentcli.io.sources import in_files
 
-        value = in_files(value, argument.name, several=list[str] in alternatives(argument.type))
+        value = in_files(value, argument.name, is_list=list[str] in alternatives(argument.type))
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     kinds = alternatives(argument.type)

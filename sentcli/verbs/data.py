@@ -72,7 +72,7 @@ def get(
     offline: bool = False,
     overwrite: bool = False,
 ) -> Result:
-    """Fetch data sets: resumed after a stop, checked, unpacked.
+    """Fetch data sets, checked and unpacked.
 
     What is there is left alone. Sources are asked in turn until one gives the
     right bytes. A file whose checksum nobody has published is pinned at its
@@ -126,7 +126,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
       sentcli data verify
       sentcli data verify scifact --json verify.json
     """  # noqa: D301
-    from sentcli.data import pins
+    from sentcli.data.get import verify
     from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)
@@ -135,19 +135,19 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
     checked = []
     with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as progress:
         for dataset in datasets:
-            checked += pins.verify(dataset, folder, whole=bool(names), finished=progress)
+            checked += verify(dataset, folder, whole=bool(names), finished=progress)
     checked = list({file.path: file for file in reversed(checked)}.values())[::-1]  # sts is a part of senteval
     outcome.finish([file.to_dict() for file in checked])
-    if unknown := sum(file.state == pins.UNKNOWN for file in checked):
+    if unknown := sum(file.state == "no checksum" for file in checked):
         console.note(f"{unknown} files were put there by hand and have no known checksum")
-    if bad := [file for file in checked if file.state in (pins.WRONG, pins.MISSING)]:
+    if bad := [file for file in checked if file.state in ("wrong", "missing")]:
         lines = [f"  {file.path}: {file.problem or file.state}" for file in bad]
         sets = " ".join(dict.fromkeys(file.name for file in bad))
         advice = f"'sentcli data get {sets} --overwrite' fetches them again"
         summary = f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"
         raise outcome.failed("\n".join([summary, *lines]))
     if checked:
-        good = sum(file.state == pins.OK for file in checked)
+        good = sum(file.state == "ok" for file in checked)
         console.note(f"{good} files in {folder} have the right checksums")
     else:
         console.note(f"no file of a data set is in {folder}")
@@ -178,7 +178,7 @@ def check(
       sentcli data check pairs.xlsx --pair-fields question1,question2,is_duplicate -m minilm --json -
     """  # noqa: D301
     from sentcli.evaluation.labelled_data import own_table
-    from sentcli.io.labelled import PLACES
+    from sentcli.io.labelled import NAMED_ROWS
 
     outcome = Result("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
     table = own_table(file, kind, pair_fields, "skip")
@@ -191,8 +191,8 @@ def check(
         "kind": table.kind,
         "columns": list(table.columns),
         "rows": len(table) + table.skipped,
-        "empty_cells": {"count": len(table.empty), "rows": table.skipped, "first": table.empty[:PLACES]},
-        "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:PLACES]]},
+        "empty_cells": {"count": len(table.empty), "rows": table.skipped, "first": table.empty[:NAMED_ROWS]},
+        "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:NAMED_ROWS]]},
         "labels": dict(counts.most_common()),
         "lengths": _lengths([text for column in table.texts for text in column], model),
         "commands": [
@@ -200,9 +200,9 @@ def check(
             f"sentcli train --method {method} -m {encoder} --data {name}{options} -o DIR",
         ],
     }
-    places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:PLACES])
+    places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS])
     differing = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in results["contradictions"]["first"])
-    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in counts.most_common(PLACES))
+    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in counts.most_common(NAMED_ROWS))
     lines = [
         ["read as", table.taken],
         ["rows", results["rows"]],
@@ -243,7 +243,7 @@ def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> FetchResult
         with console.transferring(dataset.name) as meter:
             fetched = get(dataset, folder, meter, notice=console.note, **options)
     except (KeyboardInterrupt, SystemExit):
-        console.note(f"{dataset.name} is not finished: the same command continues it")
+        console.note(f"{dataset.name} is not finished: the same command fetches what is missing")
         raise
     if not fetched.files:
         console.note(f"{dataset.name} is there already: {fetched.folder}")

@@ -68,7 +68,7 @@ class Verb:
     def run(self, values: dict[str, Any]) -> Any:
         """Call the function with values for all arguments, and write the files of ``--json`` and ``--report``."""
         from sentcli import console
-        from sentcli.io.remote_names import in_names, public_arguments
+        from sentcli.io.places import public_arguments
 
         values = public_arguments(values)
         common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
@@ -83,7 +83,6 @@ class Verb:
             try:
                 result = self.function(**values)
             except SentcliError as error:
-                error.args = (in_names(str(error)),)
                 if error.outcome is not None:
                     _write_outputs(error.outcome, CommonOptions(common.json))
                 raise
@@ -127,7 +126,7 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
     if getattr(result, "silent", False):
         return
     if common.json is not None:
-        from sentcli.io.json_files import finite, write_json
+        from sentcli.io.forms import finite, write_json
 
         write_json(common.json, finite(result.to_dict()))
     if common.report:

@@ -259,9 +259,9 @@ def _check(folder: str) -> Result:
     Raises:
         SentcliError: if something is wrong; its outcome becomes the JSON.
     """
-    from sentcli.io.dataset_check import check_dataset, require_whole
+    from sentcli.io.dataset_writer import check_dataset, require_whole
     from sentcli.io.folder import open_folder
-    from sentcli.io.remote_names import is_remote
+    from sentcli.io.places import is_remote
 
     outcome = Result("encode")
     if not is_remote(folder) and not Path(folder).is_dir():

@@ -74,9 +74,8 @@ def index(
       sentcli index documents --to milvus:reviews.db --collection reviews
     """  # noqa: D301
     from sentcli.encoder.announce import load_encoder
-    from sentcli.io.folder import local_path
-    from sentcli.io.folder_copy import FolderCopy
-    from sentcli.io.remote_names import is_remote
+    from sentcli.io.copies import FolderCopy
+    from sentcli.io.folder import local_place
     from sentcli.io.sources import open_source
     from sentcli.search.bm25 import LANGUAGE
     from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS, Store
@@ -87,7 +86,8 @@ def index(
 
         given = CollectionInput(inputs, what, model, text, doc_prompt, options)
         return index_collection(given, database, overwrite=overwrite)
-    directory = local_path(inputs[0]) if len(inputs) == 1 else Path()
+    place = local_place(inputs[0]) if len(inputs) == 1 else None
+    directory = place.path if place is not None else Path()
     folder = directory if len(inputs) == 1 and directory.is_dir() else None
     _check_usage(folder, output, model, what.queries, text, check=check)
     request = _request(what, settings, query_prompt, overwrite=overwrite)
@@ -95,7 +95,7 @@ def index(
         return check_indexes(directory)
     _check_ray(cluster.ray, what.type, inputs[0] if folder is not None else None)
     queries = open_source(what.queries) if what.queries is not None else None
-    copy = FolderCopy(inputs[0].rstrip("/"), folder) if folder is not None and is_remote(inputs[0]) else None
+    copy = place if isinstance(place, FolderCopy) else None
     with (
         copy.making(INDEXES) if copy is not None else nullcontext(),
         _folder_of_vectors(folder or output or Path(), replaced=folder is None and overwrite) as store_folder,
@@ -110,7 +110,7 @@ def index(
                 encode_into(output, texts, encoder, elsewhere, options, doc_prompt)
             elif request is not None and model is not None:
                 encoder = load_encoder(model, options)
-            store = Store.open(store_folder)
+            store = Store.open(store_folder, str(output if place is None or folder is None else place))
             if request is not None and encoder is not None:
                 request = with_queries(request, store, encoder, doc_prompt, queries)
         if request is None:
@@ -126,18 +126,14 @@ def index(
 @contextmanager
 def _folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     """Yield the folder of the vectors, or what replaces it after the block, when vectors and index are complete."""
-    from sentcli.bulk.target import holds_dataset
     from sentcli.io.dataset import ShardShare
-    from sentcli.io.folder import Folder
-    from sentcli.io.remote_names import remember_copy
+    from sentcli.io.folder import open_folder
 
-    place = Folder(folder)
-    if not replaced or not holds_dataset(place, ShardShare()):
+    place = open_folder(folder)
+    if not replaced or not place.holds(ShardShare()):
         yield folder
         return
-    new = place.successor().path
-    remember_copy(new, str(folder))
-    yield new
+    yield place.successor().path
     place.succeed()
 
 
@@ -175,7 +171,7 @@ def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
         InputError: with what is wrong.
     """
     from sentcli.cluster import check_address
-    from sentcli.io.remote_names import is_remote
+    from sentcli.io.places import is_remote
 
     if address is None:
         return

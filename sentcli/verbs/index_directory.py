@@ -13,7 +13,8 @@ from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
-    from sentcli.bulk.encode import EncodeSettings, Inputs, ShardMaker
+    from sentcli.bulk.encode import EncodeSettings, ShardMaker
+    from sentcli.bulk.files import Inputs
     from sentcli.cluster_pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.evaluation import pair_tables, positives
+from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
+from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
 from sentcli.evaluation.retrieval_tasks import TOP_K, Bench, protocol, score_run
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.scores import ModelScores
 from sentcli.io.atomic import check_output, replacing
+from sentcli.io.sources import open_source
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.search.options import Similarity, Way
@@ -307,18 +309,19 @@ def score_pairs(
     if misplaced := [flag for flag, value in role_options.items() if value is not None]:
         raise InputError(f"{misplaced[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
     cutoffs = sorted({*positives.RECALL_CUTOFFS, *([search.top_k] if search.top_k else [])})
-    table = pair_tables.read(str(pairs.in_domain), pairs.pair_fields)
-    if scoring.against is not None and not table.is_stsb:
+    table = read_pair_table(str(pairs.in_domain), pairs.pair_fields)
+    chosen = positives.positive_choice(table)
+    if scoring.against is not None and (pairs.pair_fields or not is_stsb(open_source(str(pairs.in_domain)))):
         raise InputError("--against: papers print in-domain retrieval in STS-B's test pairs, not in other tables")
     published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
-    console.note(f"{pairs.in_domain}: the queries are the first sentences of {table.chosen}")
+    console.note(f"{pairs.in_domain}: the queries are the first sentences of {chosen}")
     console.note(f"not counted as answers: {positives.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
     similarity = search.similarity or "cosine"
     task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
     protocol = {
         "pairs": pairs.in_domain,
         "pair_fields": pairs.pair_fields,
-        "queries": f"first sentences of {table.chosen}",
+        "queries": f"first sentences of {chosen}",
         "exclude": pairs.exclude,
         "excluded": positives.EXCLUDED[pairs.exclude],
         "ties": positives.IN_DOMAIN_TIES,

@@ -214,7 +214,7 @@ def train(
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
     from sentcli.data import located, located_name
-    from sentcli.io.sources import expanded
+    from sentcli.io.sources import input_files
     from sentcli.methods import get_method
     from sentcli.methods.method_file import load_method_file, naming_the_line
     from sentcli.methods.recipes import load_recipe
@@ -224,7 +224,7 @@ def train(
     from sentcli.verbs.train_runs import run_many, run_one, several_runs
 
     recipe = None if what.recipe is None else load_recipe(what.recipe)
-    files = expanded(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
+    files = input_files(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
     sweep = several_runs(several.sweep, several.seeds, corpus.hold_out, files)
     varied = {key for point in sweep.points for key in point}
     if several.results is not None and not sweep.points:
@@ -265,7 +265,7 @@ def train(
             after=what.after,
             subset=Subset(corpus.limit, corpus.fraction, corpus.subset_seed),
             no_leak=corpus.no_leak,
-            dev=expanded(map(located_name, evaluation.dev or [])),
+            dev=input_files(map(located_name, evaluation.dev or [])),
             kind=evaluation.kind,
             dev_limit=evaluation.dev_limit,
             eval_data=located(evaluation.eval_data) if evaluation.eval_data is not None else None,

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import re
 import threading
 import time
 import zipfile
@@ -20,7 +19,6 @@ class Page:
     """What the server gives under one path."""
 
     content: bytes
-    ranges: bool = True
     drops: list[int] = field(default_factory=list)
     """After how many bytes of each answer in turn the connection ends."""
     statuses: list[int] = field(default_factory=list)
@@ -30,17 +28,13 @@ class Page:
     headers: dict[str, str] = field(default_factory=dict)
     length: bool = True
     """Whether the answer says how long it is."""
-    heeds_condition: bool = True
-    """Whether a range is given only of the file that was begun."""
-    wrong_start: bool = False
-    """A range begins one byte too early."""
 
 
 class Server:
     """Pages by path, and what was asked for."""
 
     def __init__(self):
-        self.pages, self.asked, self.sent, self.conditions = {}, [], 0, []
+        self.pages, self.asked, self.sent = {}, [], 0
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -66,32 +60,19 @@ class Server:
         path = handler.path.lstrip("/")
         asked = handler.headers.get("Range")
         self.asked.append((path, asked))
-        self.conditions.append(handler.headers.get("If-Range"))
         page = self.pages.get(path)
         status = 404 if page is None else page.statuses.pop(0) if page.statuses else 200
         if status != 200:
             handler.send_error(status)
             return
-        etag = f'"{hashlib.md5(page.content).hexdigest()}"'
-        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and page.ranges else 0
-        if page.heeds_condition and handler.headers.get("If-Range", etag) != etag:
-            start = 0
-        if start and start >= len(page.content):
-            handler.send_error(416)
-            return
-        shown = start - 1 if page.wrong_start and start else start
-        handler.send_response(206 if start else 200)
+        handler.send_response(200)
         if page.length:
-            handler.send_header("Content-Length", str(len(page.content) - shown))
-        if page.ranges:
-            handler.send_header("ETag", etag)
-        if start:
-            handler.send_header("Content-Range", f"bytes {shown}-{len(page.content) - 1}/{len(page.content)}")
+            handler.send_header("Content-Length", str(len(page.content)))
         for name, value in page.headers.items():
             handler.send_header(name, value)
         handler.end_headers()
-        end = shown + page.drops.pop(0) if page.drops else len(page.content)
-        for place in range(shown, min(end, len(page.content)), 2**14):
+        end = page.drops.pop(0) if page.drops else len(page.content)
+        for place in range(0, min(end, len(page.content)), 2**14):
             try:
                 handler.wfile.write(page.content[place : min(place + 2**14, end)])
             except OSError:

@@ -10,10 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from sentcli.data import data_folder, locate, located, pins
+from sentcli.data import data_folder, locate, located
 from sentcli.data import get as module
-from sentcli.data.get import get
-from sentcli.data.pins import verify
+from sentcli.data.get import LOCK_FILE, WORK, get, recorded_files, verify
 from sentcli.data.registry import Archive, DataSet, File, Pin, is_offline, missing, presence
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import NoRoomError
@@ -30,7 +29,7 @@ def folder(tmp_path):
 
 def kept(folder):
     """All files but the lock file."""
-    return {name: content for name, content in tree(folder).items() if name != pins.LOCK_FILE}
+    return {name: content for name, content in tree(folder).items() if name != LOCK_FILE}
 
 
 def test_an_archive_is_fetched_unpacked_and_recorded(server, folder, meter):
@@ -42,7 +41,7 @@ def test_an_archive_is_fetched_unpacked_and_recorded(server, folder, meter):
     assert (got.size, got.sources, got.first_use) == (len(content), [server.base + "tiny.zip"], [])
     assert presence(dataset, folder) == "yes"
     assert "unpacking tiny.zip" in meter.steps
-    recorded = pins.read(folder)
+    recorded = recorded_files(folder)
     assert recorded["retrieval/tiny: tiny.zip"].sha256 == pin(content).sha256
     assert recorded["retrieval/tiny/corpus.jsonl"].size == len(BEIR["corpus.jsonl"])
     assert [one.state for one in verify(dataset, folder, whole=True)] == ["ok"] * 4
@@ -56,7 +55,7 @@ def test_an_archive_that_is_wrong_leaves_nothing(server, folder, meter):
     dataset = beir_set(server.put("tiny.zip", beir_zip(**{"x": b"y"})), content)
     with pytest.raises(SentcliError, match=r"tiny could not be fetched\nno source gave tiny.zip"):
         get(dataset, folder, meter)
-    assert kept(folder) == {} and not pins.read(folder)
+    assert kept(folder) == {} and not recorded_files(folder)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_an_archive_without_checksum_that_is_damaged_leaves_no_data(server, fold
     with pytest.raises(SentcliError, match="tiny could not be fetched"):
         get(dataset, folder, meter)
     assert not (folder / "retrieval").exists()
-    assert not list((folder / pins.WORK).rglob("unpacked"))
+    assert not list((folder / WORK).rglob("unpacked"))
 
 
 def test_a_damaged_archive_without_checksum_is_not_pinned(server, folder, meter):
@@ -111,7 +110,7 @@ def test_what_has_no_checksum_is_pinned_at_the_first_download(server, folder, me
     server.put("a.txt", b"first")
     got = get(dataset, folder, meter)
     assert got.first_use == ["a.txt"]
-    entry = json.loads((folder / pins.LOCK_FILE).read_text())["files"]["plain/a.txt"]
+    entry = json.loads((folder / LOCK_FILE).read_text())["files"]["plain/a.txt"]
     assert entry == {**entry, "url": server.base + "a.txt", "sha256": pin(b"first").sha256, "size": 5}
     assert time.strptime(entry["date"], "%Y-%m-%dT%H:%M:%S+00:00")
     (folder / "plain" / "a.txt").unlink()
@@ -232,8 +231,8 @@ def test_a_folder_that_cannot_be_written(server, tmp_path, meter):
         (tmp_path / "read-only").mkdir(mode=0o500)
         with pytest.raises(InputError, match="cannot write to"):
             get(dataset, tmp_path / "read-only", meter)
-    shutil.rmtree(tmp_path / "there" / pins.WORK)
-    (tmp_path / "there" / pins.WORK).write_text("in the way of the lock")
+    shutil.rmtree(tmp_path / "there" / WORK)
+    (tmp_path / "there" / WORK).write_text("in the way of the lock")
     assert get(dataset, tmp_path / "there", meter).files == [], "what is there needs no write"
     with pytest.raises(InputError, match="cannot write to"):
         get(dataset, tmp_path / "there", meter, overwrite=True)
@@ -295,12 +294,12 @@ def test_verify_finds_a_changed_byte_and_a_missing_file(server, folder, meter):
 
 def test_a_damaged_lock_file_is_said(folder, server, meter):
     folder.mkdir()
-    (folder / pins.LOCK_FILE).write_text('{"format": 1, "files": {"a": {}}}')
+    (folder / LOCK_FILE).write_text('{"format": 1, "files": {"a": {}}}')
     with pytest.raises(InputError, match="is damaged"):
         get(plain_set(server, PLAIN), folder, meter)
-    (folder / pins.LOCK_FILE).write_text('{"format": 9, "files": {}}')
+    (folder / LOCK_FILE).write_text('{"format": 9, "files": {}}')
     with pytest.raises(InputError, match=r"is damaged .*format"):
-        pins.read(folder)
+        recorded_files(folder)
 
 
 def test_locate(folder, monkeypatch, tmp_path):

@@ -116,7 +116,7 @@ def test_two_names_that_are_one_place_are_refused(tmp_path, into, names, kind):
 
 
 def bombs():
-    zeros = bytes(module.LEAST + 2**22)
+    zeros = bytes(module.SMALL_LIMIT + 2**22)
     yield pytest.param(zipped({"bomb": zeros}), id="zip")
     yield pytest.param(tarred([(member("bomb"), zeros)]), id="tar.gz")
     yield pytest.param(tarred([(member("skipped"), zeros), (member("a"), b"1")]), id="tar.gz, not even wanted")
@@ -137,12 +137,12 @@ def test_a_gzip_bomb_ends_early(tmp_path, into):
     (tmp_path / "bomb.gz").write_bytes(content)
     with pytest.raises(ArchiveError, match="unpacks to more than 16,777,216 bytes"):
         gunzip(tmp_path / "bomb.gz", into / "bomb")
-    assert (into / "bomb").stat().st_size <= module.LEAST
+    assert (into / "bomb").stat().st_size <= module.SMALL_LIMIT
 
 
 def test_a_tar_header_of_many_megabytes_is_refused(tmp_path, into):
     info = member("a")
-    info.pax_headers = {"comment": "x" * (module.LEAST + 1)}
+    info.pax_headers = {"comment": "x" * (module.SMALL_LIMIT + 1)}
     content = tarred([(info, b"1")], "w")
     (tmp_path / "a.tar").write_bytes(content)
     with pytest.raises(ArchiveError):
@@ -151,8 +151,8 @@ def test_a_tar_header_of_many_megabytes_is_refused(tmp_path, into):
 
 def test_what_is_wanted_counts_together(tmp_path, into, monkeypatch):
     """A zip may claim less than it holds; the limit holds for what comes out."""
-    monkeypatch.setattr(module, "LEAST", 1000)
-    monkeypatch.setattr(module, "RATIO", 1)
+    monkeypatch.setattr(module, "SMALL_LIMIT", 1000)
+    monkeypatch.setattr(module, "UNPACKED_RATIO", 1)
     (tmp_path / "a.zip").write_bytes(zipped({f"{i}": bytes(400) for i in range(5)}))
     with pytest.raises(ArchiveError, match="unpacks to more"):
         unpack(tmp_path / "a.zip", into, everything)

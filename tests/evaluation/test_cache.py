@@ -12,7 +12,7 @@ import pytest
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import stores
-from sentcli.io.cache import cache_folder, least_recently_used
+from sentcli.io.digests import cache_folder, least_recently_used
 
 
 @pytest.fixture(autouse=True)

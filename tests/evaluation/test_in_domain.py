@@ -11,16 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
-from sentcli.evaluation import pair_tables, positives
+from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import TextVectors
-from sentcli.evaluation.pair_tables import PairTable
+from sentcli.evaluation.files import is_stsb, read_pair_table
+from sentcli.evaluation.positives import positive_choice, positive_pairs
 from sentcli.evaluation.score_files import record_of, score_of, task_json
 from sentcli.evaluation.scores import ModelScores
+from sentcli.io.labelled import LabelledTable
+from sentcli.io.sources import open_source
 
 
 def table_of(pairs, positive=None):
-    chosen = np.ones(len(pairs), bool) if positive is None else np.array(positive)
-    return PairTable("t", [a for a, _ in pairs], [b for _, b in pairs], chosen, "some")
+    texts = [a for a, _ in pairs], [b for _, b in pairs]
+    values = None if positive is None else np.array(positive, float).tolist()
+    kind = "pairs" if positive is None else "binary"
+    return LabelledTable("t", kind, ("a", "b"), texts, values, [*range(1, len(pairs) + 1)])
 
 
 def found(vectors):
@@ -32,8 +37,8 @@ def found(vectors):
 def ranks_by_loop(table, vectors, exclude, similarity):
     """The rank of each second sentence, sentence by sentence."""
     ranks = []
-    for row in np.flatnonzero(table.positive):
-        query, gold = table.first[row], table.second[row]
+    for row in np.flatnonzero(positive_pairs(table)):
+        query, gold = table.texts[0][row], table.texts[1][row]
         if exclude == "equal-text" and query == gold:
             ranks.append(0)
             continue
@@ -44,7 +49,7 @@ def ranks_by_loop(table, vectors, exclude, similarity):
             return a @ b / length if length else 0.0
 
         rank = 1
-        for i, pair in enumerate(zip(table.first, table.second, strict=True)):
+        for i, pair in enumerate(zip(*table.texts, strict=True)):
             for side, text in enumerate(pair):
                 out = {
                     "own": (i, side) == (row, 0),
@@ -71,7 +76,7 @@ def test_ranks_are_those_of_a_loop(pairs, exclude, similarity):
         ranks, best = positives.in_domain_ranks(table, found(VECTORS), exclude, similarity)
         details = positives.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).details
     assert ranks.tolist() == ranks_by_loop(table, VECTORS, exclude, similarity)
-    slots = table.second if exclude == "s2-only" else [*table.first, *table.second]
+    slots = table.texts[1] if exclude == "s2-only" else [*table.texts[0], *table.texts[1]]
     assert (details["corpus"], details["distinct"]) == (len(slots), len(set(slots)))
     assert (ranks[best > 0] > 0).all()
     assert (ranks[best == 0] == 0).all()
@@ -118,7 +123,7 @@ def test_a_model_that_gives_all_texts_one_vector_finds_nothing(vector):
 def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
     random = np.random.default_rng(0)
     table = table_of([(f"a{i}", f"b{i}") for i in range(30)])
-    base = {text: random.normal(size=8) for text in (*table.first, *table.second)}
+    base = {text: random.normal(size=8) for text in (*table.texts[0], *table.texts[1])}
     near = {**base, **{f"b{i}": base[f"a{i}"] + random.normal(size=8) for i in range(30)}}
     task = positives.InDomainTask(table, "own", (1, 3))
     good, bad = (task.score(None, found(one)) for one in (near, base))
@@ -140,10 +145,11 @@ def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
 @pytest.mark.parametrize("name", ["any.csv", "any.csv.gz"])
 def test_sts_b_is_known_by_its_layout_and_its_best_pairs_are_positive(tmp_path, name):
     text = 'g\tf\t2012\t1\t5.000\ta  "cat\ta dog\ng\tf\t2012\t2\t4.900\tb\tc\tlicence\ng\tf\t2012\t3\t5.0\td\te\n'
-    table = pair_tables.read(_write(tmp_path, name, text))
-    assert (table.first, table.second) == (['a "cat', "b", "d"], ["a dog", "c", "e"])
-    assert (table.positive.tolist(), table.is_stsb) == ([True, False, True], True)
-    assert table.chosen == "the 2 of 3 pairs with the highest score, 5"
+    file = _write(tmp_path, name, text)
+    table = read_pair_table(file)
+    assert table.texts == (['a "cat', "b", "d"], ["a dog", "c", "e"])
+    assert (positive_pairs(table).tolist(), is_stsb(open_source(file))) == ([True, False, True], True)
+    assert positive_choice(table) == "the 2 of 3 pairs with the highest score, 5"
 
 
 def _write(folder, name, text):
@@ -162,17 +168,20 @@ def _write(folder, name, text):
     ],
 )
 def test_tables_of_ones_own(tmp_path, name, text, columns, positive):
-    table = pair_tables.read(_write(tmp_path, name, text), columns)
-    assert (table.first, table.second) == (["x", "z"], ["y", "x"])
-    assert (table.positive.tolist(), table.is_stsb) == (positive, False)
-    assert table.chosen.startswith("all 2 pairs" if all(positive) else "the 1 of 2 pairs with the highest score")
+    file = _write(tmp_path, name, text)
+    table = read_pair_table(file, columns)
+    assert table.texts == (["x", "z"], ["y", "x"])
+    assert (positive_pairs(table).tolist(), is_stsb(open_source(file))) == (positive, False)
+    assert positive_choice(table).startswith(
+        "all 2 pairs" if all(positive) else "the 1 of 2 pairs with the highest score"
+    )
 
 
 def test_a_parquet_table(tmp_path):
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
     pq.write_table(pa.table({"sentence1": ["x", "z"], "sentence2": ["y", "x"]}), tmp_path / "a.parquet")
-    assert pair_tables.read(str(tmp_path / "a.parquet")).second == ["y", "x"]
+    assert read_pair_table(str(tmp_path / "a.parquet")).texts[1] == ["y", "x"]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +204,7 @@ def test_a_parquet_table(tmp_path):
 )
 def test_what_is_no_table_of_pairs_is_told(tmp_path, text, columns, words):
     with pytest.raises(InputError) as caught:
-        pair_tables.read(_write(tmp_path, "p.csv", text), columns)
+        positive_choice(read_pair_table(_write(tmp_path, "p.csv", text), columns))
     assert words in str(caught.value)
 
 
@@ -209,7 +218,7 @@ def test_what_is_no_table_of_pairs_is_told(tmp_path, text, columns, words):
 )
 def test_rows_without_texts_are_told(tmp_path, record, words):
     with pytest.raises(InputError) as caught:
-        pair_tables.read(_write(tmp_path, "p.jsonl", json.dumps(record) + "\n"))
+        read_pair_table(_write(tmp_path, "p.jsonl", json.dumps(record) + "\n"))
     assert words in str(caught.value)
 
 
@@ -301,9 +310,9 @@ def test_the_queries_of_sts_b_are_the_golden_rows(sts_b):
     folder = os.environ.get("SENTCLI_GOLDEN")
     if not folder or not (golden := Path(folder) / "stsb_retrieval_pairs.npz").exists():
         pytest.skip("golden rows: set SENTCLI_GOLDEN")
-    table = pair_tables.read(str(sts_b))
-    assert np.flatnonzero(table.positive).tolist() == np.load(golden)["query_row_index"].tolist()
-    assert (len(table), table.positive.sum()) == (1379, 97)
+    table = read_pair_table(str(sts_b))
+    assert np.flatnonzero(positive_pairs(table)).tolist() == np.load(golden)["query_row_index"].tolist()
+    assert (len(table), positive_pairs(table).sum()) == (1379, 97)
 
 
 RECALLS = {
@@ -319,8 +328,8 @@ def test_recalls_of_minilm(minilm, sts_b):
     from sentcli import SentenceEncoder
     from sentcli.evaluation.evaluated import encode
 
-    table = pair_tables.read(str(sts_b))
-    encoded = encode(SentenceEncoder.load(minilm), [*table.first, *table.second])
+    table = read_pair_table(str(sts_b))
+    encoded = encode(SentenceEncoder.load(minilm), [*table.texts[0], *table.texts[1]])
     for exclude, (recalls, bounds) in RECALLS.items():
         score = positives.InDomainTask(table, exclude).score(None, encoded)
         assert [round(score.metrics[f"recall@{k}"], 2) for k in (1, 5, 10)] == recalls

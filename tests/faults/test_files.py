@@ -12,7 +12,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
-from sentcli.io.cache import cache_folder
+from sentcli.io.digests import cache_folder
 from tests.bulk.outputs import contents, message_of
 from tests.search.conftest import clustered, write_directory
 

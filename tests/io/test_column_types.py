@@ -60,7 +60,7 @@ def test_a_column_has_the_type_of_all_its_values(tmp_path, values, kind, read_as
 
 @pytest.mark.parametrize("size", [1, 3, 10_000])
 def test_the_last_value_of_a_long_column_counts_as_much_as_the_first(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(column_types, "AT_A_TIME", size)
+    monkeypatch.setattr(column_types, "BATCH_VALUES", size)
     numbers = [str(number) for number in range(50)]
     kinds, _, found = read(tmp_path / "a.csv", {"a": numbers, "b": [*numbers[:-1], "0.5"], "c": [*numbers[:-1], "n/a"]})
     assert kinds == {"a": "int64", "b": "double", "c": "string"}

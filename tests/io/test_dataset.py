@@ -11,8 +11,8 @@ import pytest
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset import read_manifest as manifest_of
-from sentcli.io.dataset_check import check_dataset, require_whole
-from sentcli.io.dataset_writer import DatasetWriter
+from sentcli.io.dataset_writer import DatasetWriter, check_dataset, require_whole
+from sentcli.io.folder import open_folder
 from sentcli.io.readers import Block
 from sentcli.io.writers import OutputPlan
 
@@ -22,7 +22,7 @@ INPUT = [{"name": "a", "sha256": "1"}]
 
 
 def writer_of(folder, plan=PLAN, shard_rows=4, inputs=INPUT, **options):
-    return DatasetWriter(folder, plan, shard_rows, InputGroup(inputs, plan.rows, plan.rows), **options)
+    return DatasetWriter(open_folder(folder), plan, shard_rows, InputGroup(inputs, plan.rows, plan.rows), **options)
 
 
 def write(folder, plan=PLAN, shard_rows=4, stop_after=None, data=DATA, **options):
@@ -176,7 +176,7 @@ def test_a_damaged_shard_is_found_and_made_again_alone(tmp_path, name, damage):
     whole = contents(folder)
     stamps = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     damage(folder / name)
-    checked = check_dataset(folder)
+    checked = check_dataset(open_folder(folder))
     assert len(checked.problems) == 1
     assert name in checked.problems[0]
     with pytest.raises(SentcliError, match=f"{name}.*--resume"):
@@ -191,13 +191,13 @@ def test_a_damaged_shard_is_found_and_made_again_alone(tmp_path, name, damage):
 
 
 def test_a_whole_directory_is_in_order(tmp_path):
-    checked = check_dataset(write(tmp_path / "out"))
+    checked = check_dataset(open_folder(write(tmp_path / "out")))
     assert checked.problems == []
     assert (checked.rows, checked.rows_total, checked.shards, checked.dimension) == (10, 10, 3, 3)
 
 
 def test_an_unfinished_directory_lacks_shards(tmp_path):
-    checked = check_dataset(write(tmp_path / "out", stop_after=2))
+    checked = check_dataset(open_folder(write(tmp_path / "out", stop_after=2)))
     assert checked.problems == ["shard 1 (rows 4 to 7) is not there", "shard 2 (rows 8 to 9) is not there"]
 
 
@@ -207,7 +207,7 @@ def test_a_shard_of_another_place_is_found(tmp_path):
     manifest["shards"][1]["first_row"] = 0
     (folder / "manifest.json").write_text(json.dumps(manifest))
     (folder / "vectors-00009.npy").touch()
-    assert check_dataset(folder).problems == [
+    assert check_dataset(open_folder(folder)).problems == [
         "shard 1 says rows 0 and 4, expected (4, 4)",
         "vectors-00009.npy belongs to no shard of the manifest",
     ]
@@ -237,7 +237,7 @@ def test_parts_made_apart_are_one_dataset_when_gathered(tmp_path, count):
         part = write(tmp_path / f"machine{i}", part=ShardShare(i, count))
         for path in part.iterdir():
             path.rename(gathered / path.name)
-    assert check_dataset(gathered).problems == []
+    assert check_dataset(open_folder(gathered)).problems == []
     assert np.array_equal(vectors(gathered), DATA)
     shards = {name: data for name, data in contents(gathered).items() if not name.startswith("manifest")}
     assert shards == {name: data for name, data in contents(whole).items() if name != "manifest.json"}
@@ -250,7 +250,7 @@ def test_parts_in_one_folder_leave_each_other_alone(tmp_path):
     write(folder, part=ShardShare(1, 2))
     assert ".vectors-00002.npy.99.partial" in names(folder)
     write(folder, part=ShardShare(2, 2), resume=True)
-    assert check_dataset(folder).problems == []
+    assert check_dataset(open_folder(folder)).problems == []
     assert [n for n in names(folder) if n.startswith(".")] == []
 
 
@@ -273,7 +273,7 @@ def test_rows_are_added_after_those_that_are_there(tmp_path):
     before = contents(folder)
     plan = OutputPlan(5, 3, PLAN.column_types, PLAN.settings)
     write(folder, plan, inputs=MORE, append=True, data=DATA + 100)
-    assert check_dataset(folder).problems == []
+    assert check_dataset(open_folder(folder)).problems == []
     assert np.array_equal(vectors(folder), np.concatenate([DATA, DATA[:5] + 100]))
     manifest = read_manifest(folder)
     assert (manifest["rows_total"], manifest["rows_done"]) == (15, 15)

@@ -11,7 +11,7 @@ from sentcli.io import digests
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(digests, "SETTLED", 0)
+    monkeypatch.setattr(digests, "SETTLED_NANOSECONDS", 0)
     path = tmp_path / "weights"
     path.write_bytes(b"some weights")
     return path
@@ -49,6 +49,6 @@ def test_a_torn_note_or_a_cache_that_cannot_be_written_costs_time_alone(file, no
 
 
 def test_a_file_that_has_just_been_written_is_not_remembered(file, monkeypatch):
-    monkeypatch.setattr(digests, "SETTLED", 10**12)
+    monkeypatch.setattr(digests, "SETTLED_NANOSECONDS", 10**12)
     sha256(file)
     assert not list((file.parent / "cache").rglob("*"))

@@ -7,9 +7,10 @@ from xml.sax.saxutils import escape
 import pytest
 
 from sentcli.errors import DataError, MissingExtraError
+from sentcli.io.formats import records
 from sentcli.io.labelled import read_table
-from sentcli.io.readers import ReadOptions, TextCollector, rows
-from sentcli.io.sources import open_source, records
+from sentcli.io.readers import ReadOptions, rows, texts_on_disk
+from sentcli.io.sources import open_source
 
 ROWS = [["question1", "question2", "is_duplicate"], ["an apple; or two", "ein Äpfel", 1], ["a, b", "c", 0]]
 
@@ -103,9 +104,7 @@ def test_every_text_format_may_be_utf_16_with_a_mark(tmp_path, encoding):
     for name in ("a.txt", "a.jsonl", "a.tsv"):
         source = open_source(str(tmp_path / name))
         assert [row.text for row in rows(source, ReadOptions())] == ["Straße", "zwei"]
-        collector = TextCollector(ReadOptions())
-        collector.read(source)
-        assert list(collector.texts()) == ["Straße", "zwei"]
+        assert list(texts_on_disk([source], ReadOptions())[0]) == ["Straße", "zwei"]
 
 
 def test_broken_utf_16_names_the_file(tmp_path):

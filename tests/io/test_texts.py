@@ -9,16 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError
-from sentcli.io.readers import ReadOptions, TextCollector, rows
+from sentcli.io.readers import ReadOptions, rows, texts_on_disk
 from sentcli.io.sources import open_source
 
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=20)
 
 
 def collect(*paths, limit=None):
-    collector = TextCollector(ReadOptions(), limit)
-    counts = [collector.read(open_source(str(path))) for path in paths]
-    return collector.texts(), counts, collector.blank
+    return texts_on_disk([open_source(str(path)) for path in paths], ReadOptions(), limit)
 
 
 @settings(max_examples=60, deadline=None)

@@ -596,7 +596,7 @@ def test_sts_train_pairs_of_a_senteval_folder(data):
     from sentcli.training.pairs import read_pairs
 
     whole, _ = read_pairs([str(data / "senteval")])
-    assert len(whole.sentences) == len(whole.partners[0]) == 5749
+    assert len(whole.sentences) == len(whole.texts[1]) == 5749
     assert min(whole.scores) == 0 and max(whole.scores) == 1
     alone, _ = read_pairs([str(data / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv")], subset=Subset(10))
     assert alone.sentences == whole.sentences[:10]
@@ -667,7 +667,7 @@ def test_which_of_two_encoders_is_kept(tiny_bert, tmp_path, keep, kept, best_ste
 
 
 def test_views_made_from_text(sentences):
-    corpus = TrainingSentences([s for s in sentences if s.strip()], (), 0)
+    corpus = TrainingSentences(([s for s in sentences if s.strip()],), (), 0)
     rows = list(range(24))
     pairs = RandomPairs(negatives=7).texts(rows, corpus, np.random.default_rng(0))
     first, second = pairs.views

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from sentcli.io import remote
+from sentcli.io import copies, stores
 
 BUCKET = "corpora"
 KEY, SECRET = "AKIASENTCLITESTS", "a-secret-of-forty-signs-that-nobody-sees"
@@ -130,7 +130,7 @@ def store(server, variables, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tempfile, "tempdir", None)  # TMPDIR is read anew
-    remote._filesystem.cache_clear()
+    stores._filesystem.cache_clear()
     server.fault, server.pause = "", 0.0
     server.client = boto3.client("s3", endpoint_url=server.url)
     server.client.create_bucket(Bucket=BUCKET)
@@ -141,8 +141,8 @@ def store(server, variables, monkeypatch):
         for item in page.get("Contents", []):
             server.delete(item["Key"])
     server.client.delete_bucket(Bucket=BUCKET)
-    remote.remove_copies()
-    remote._filesystem.cache_clear()
+    copies.remove_copies()
+    stores._filesystem.cache_clear()
 
 
 @dataclass
@@ -203,11 +203,11 @@ def web():
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=http.serve_forever, daemon=True).start()
     told.url = f"http://127.0.0.1:{http.server_port}"
-    remote._filesystem.cache_clear()
+    stores._filesystem.cache_clear()
     yield told
     http.shutdown()
-    remote.remove_copies()
-    remote._filesystem.cache_clear()
+    copies.remove_copies()
+    stores._filesystem.cache_clear()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from sentcli.data import download as fetching
 from sentcli.errors import SentcliError
-from sentcli.io import pace, remote
+from sentcli.io import copies, stores
 from tests.bulk.outputs import message_of
 
 
@@ -49,9 +49,9 @@ class RawHost:
 @pytest.fixture
 def host(monkeypatch):
     pytest.importorskip("aiohttp", reason="fsspec[http] is not installed")
-    monkeypatch.setattr(remote, "PAUSES", ())
+    monkeypatch.setattr(stores, "PAUSES", ())
     monkeypatch.setattr(fetching, "ROUNDS", 1)
-    remote._filesystem.cache_clear()
+    stores._filesystem.cache_clear()
     hosts = []
 
     def start(answer, *pace):
@@ -61,8 +61,8 @@ def host(monkeypatch):
     yield start
     for each in hosts:
         each.socket.close()
-    remote.remove_copies()
-    remote._filesystem.cache_clear()
+    copies.remove_copies()
+    stores._filesystem.cache_clear()
 
 
 def http(status, *headers):
@@ -98,12 +98,12 @@ def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, n
     answer, _ = BAD[name]
     client = httpx2.Client(follow_redirects=True, timeout=5)
     with client, console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1"):
-        fetching.download(client, [host(answer).url], tmp_path / "rows.part", Pin(), meter)
+        fetching.download(client, [host(answer).url], tmp_path / "rows", Pin(), meter)
 
 
 @pytest.mark.parametrize("slow_head", [False, True])
 def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_path, monkeypatch, slow_head):
-    monkeypatch.setattr(pace, "SECONDS", 2.0)
+    monkeypatch.setattr(stores, "SLOW_SECONDS", 2.0)
     answer = http("200 OK", "Content-Length: 500", "Content-Type: text/plain", *["X-More: " + "x" * 50] * 9)
     slow = host(answer + b"x" * 500, 0.2, slow_head)
     start = time.monotonic()
@@ -117,7 +117,7 @@ def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_
 
     client = httpx2.Client(timeout=5)
     with client, console.transferring("x") as meter, pytest.raises(SentcliError, match="too slow"):
-        fetching.download(client, [slow.url], tmp_path / "rows.part", Pin(), meter)
+        fetching.download(client, [slow.url], tmp_path / "rows", Pin(), meter)
     assert time.monotonic() - start < 60
 
 

@@ -11,7 +11,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from sentcli.io.sources import open_source, open_sources, records
+from sentcli.io.formats import records
+from sentcli.io.sources import open_source, open_sources
 from tests.remote.conftest import KEY, SECRET, files
 
 
@@ -123,7 +124,7 @@ def test_a_name_that_cannot_be_read_has_one_message(store, encode, tmp_path, nam
     ],
 )
 def test_a_store_that_fails_has_one_message_without_secrets(store, encode, tmp_path, fault, code, words, monkeypatch):
-    monkeypatch.setattr("sentcli.io.remote.PAUSES", (0.01,))
+    monkeypatch.setattr("sentcli.io.stores.PAUSES", (0.01,))
     store.fault = fault
     failed = encode("s3://corpora/a.txt", "-o", tmp_path / "out", "--debug", check=code)
     assert words in failed.stderr.splitlines()[-1]
@@ -175,9 +176,9 @@ def test_a_disk_without_room_is_said_before_the_copy(store, encode, tmp_path, mo
 
 @pytest.mark.parametrize(("scheme", "library"), [("gs", "gcsfs"), ("az", "adlfs")])
 def test_a_library_that_is_not_installed_is_named_with_its_extra(encode, tmp_path, scheme, library, monkeypatch):
-    from sentcli.io import remote
+    from sentcli.io import stores
 
-    remote._filesystem.cache_clear()
+    stores._filesystem.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)
     failed = encode(f"{scheme}://bucket/a.txt", "-o", tmp_path / "out", check=1)
     assert f"{scheme}:// needs {library}, which is not installed: pip install 'sentcli[remote]'" in failed.stderr
@@ -202,6 +203,22 @@ def test_web_addresses_are_read_with_user_or_signature_and_neither_is_seen(web, 
     assert json.loads((out / "manifest.json").read_text())["groups"][0]["inputs"][0]["name"] == "corpus.txt"
 
 
+def test_a_table_is_evaluated_and_trained_on_with_user_and_signature(web, invoke, tiny_bert, tmp_path):
+    web.authorization = "Basic dXNlcjpoaWRkZW4tcGFzcw=="  # user:hidden-pass
+    web.query, web.heads = "sig=hidden-signature", False
+    lines = [f"a cat {i},the cat {i % 3},{i % 6}" for i in range(12)]
+    web.body = "\n".join(["sentence1,sentence2,score", *lines, ""]).encode()
+    address = f"{web.url.replace('://', '://user:hidden-pass@')}/a/scored.csv?{web.query}"
+    report, run = tmp_path / "report.json", tmp_path / "run"
+    scored = invoke("evaluate", address, "-m", tiny_bert, "--json", report, check=0)
+    arguments = ("--method", "sts-regression", "--max-steps", 1, "--batch-size", 4, "--dev", address)
+    trained = invoke("train", "--data", address, "-m", tiny_bert, "-o", run, *arguments, check=None)
+    assert trained.exit_code == 0, trained.stderr
+    texts = [scored.output, trained.output, report.read_text()]
+    texts += [path.read_bytes().decode("latin1") for path in run.rglob("*") if path.is_file()]
+    assert not any("hidden-pass" in text or "hidden-sig" in text for text in texts)
+
+
 def test_two_addresses_that_differ_only_in_what_is_not_shown_are_refused(web, encode, tmp_path):
     failed = encode(f"{web.url}/a.txt?part=1", f"{web.url}/a.txt?part=2", "-o", tmp_path / "out", check=2)
     assert f"{web.url}/a.txt: two addresses differ only in their queries" in failed.stderr
@@ -220,14 +237,14 @@ def test_two_addresses_that_differ_only_in_what_is_not_shown_are_refused(web, en
     ],
 )
 def test_a_web_address_that_cannot_be_read_has_one_message(web, encode, tmp_path, monkeypatch, facts, code, words):
-    monkeypatch.setattr("sentcli.io.remote.PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("sentcli.io.stores.PAUSES", (0.01, 0.01))
     vars(web).update(facts)
     failed = encode(f"{web.url}/a.txt", "-o", tmp_path / "out", check=code)
     assert words in failed.stderr
 
 
 def test_web_faults_that_pass_do_not_change_a_byte(web, monkeypatch):
-    monkeypatch.setattr("sentcli.io.remote.PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr("sentcli.io.stores.PAUSES", (0.01, 0.01, 0.01))
     web.statuses, web.drops, web.body = [500], 1, b"a line\n" * 1000
     assert open_source(f"{web.url}/a.txt").path.read_bytes() == web.body
 
@@ -278,7 +295,8 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 import os
 os.environ["HF_ENDPOINT"] = f"http://127.0.0.1:{server.server_port}"
 from sentcli.errors import InputError
-from sentcli.io.sources import open_sources, records
+from sentcli.io.formats import records
+from sentcli.io.sources import open_sources
 for name in ("hf://datasets/own/set/data/x.txt", "hf://datasets/own/set/data/*.txt"):
     [source] = open_sources([name])
     assert source.name == "hf://datasets/own/set/data/x.txt", source.name

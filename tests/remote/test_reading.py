@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.io import remote
-from sentcli.io.folder_copy import FolderCopy
+from sentcli.io import stores
+from sentcli.io.copies import FolderCopy
 from tests.remote.conftest import files
 
 OUT = "s3://corpora/out"
@@ -145,9 +145,9 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(monkeypatch):
         def find(self, address, detail):
             return {"corpora/out/../../escaped": {"size": 1}}
 
-    monkeypatch.setattr(remote, "_filesystem", lambda scheme: Listing())
+    monkeypatch.setattr(stores, "_filesystem", lambda scheme: Listing())
     with pytest.raises(InputError, match="whose name leads out of the folder"):
-        remote.listing(OUT)
+        stores.listing(OUT)
 
 
 def test_a_model_in_a_store_makes_the_vectors_of_the_same_model_here(store, encode, rows, tiny_bert, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 
 from sentcli.io.dataset import Counts, InputGroup
 from sentcli.io.dataset_writer import DatasetWriter
+from sentcli.io.folder import open_folder
 from sentcli.io.readers import Block
 from sentcli.io.writers import OutputPlan
 
@@ -28,7 +29,7 @@ def write_directory(folder, vectors, *, shard_rows=1000, append=False, settings=
         len(vectors),
         len(vectors),
     )
-    with DatasetWriter(folder, plan, shard_rows, group, append=append) as writer:
+    with DatasetWriter(open_folder(folder), plan, shard_rows, group, append=append) as writer:
         for number, start in enumerate(range(0, len(vectors), shard_rows)):
             part = vectors[start : start + shard_rows]
             ids = [f"{name}{start + i}" for i in range(len(part))]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sentcli.io.json_files import finite
+from sentcli.io.forms import finite
 from sentcli.methods import configure, get_method
 from sentcli.training import sweep, sweep_file
 from sentcli.training.prepare import method_identity

@@ -204,7 +204,7 @@ def test_adjacent_texts_are_pairs_within_a_document(invoke, tiny_bert, tmp_path)
     text = tmp_path / "documents.txt"
     text.write_text("".join(f"the {n}\na {n} sat\nthe {n} is red\n\n" for n in NOUNS))
     read = read_adjacent([str(text)])
-    pairs = list(zip(read.sentences, read.partners[0], strict=True))
+    pairs = list(zip(*read.texts, strict=True))
     assert pairs[:3] == [("the cat", "a cat sat"), ("a cat sat", "the cat is red"), ("the dog", "a dog sat")]
     assert len(pairs) == 2 * len(NOUNS)
     options = ("--set", "views=adjacent", "--batch-size", 6, "--max-steps", 2)
@@ -213,7 +213,7 @@ def test_adjacent_texts_are_pairs_within_a_document(invoke, tiny_bert, tmp_path)
 
 def test_crops_are_spans_of_the_document():
     document = " ".join(f"w{i}" for i in range(100))
-    corpus = TrainingSentences([document, "one"], (), 0)
+    corpus = TrainingSentences(([document, "one"],), (), 0)
     views = Crops(shortest=0.1, longest=0.5)
     drawn = [views.texts([0, 1], corpus, np.random.default_rng(seed)).views for seed in range(40)]
     spans = [text.split() for first, second in drawn for text in (first[0], second[0])]

@@ -46,7 +46,7 @@ def test_folds_are_those_of_scikit_learn(topics):
         corpus, held = read_pairs([str(topics)], hold_out=name)
         train, test = folds[number]
         assert corpus.sentences == [whole.sentences[row] for row in train]
-        assert held.second == [whole.partners[0][row] for row in test]
+        assert held.second == [whole.texts[1][row] for row in test]
         np.testing.assert_allclose(held.gold, [whole.scores[row] for row in test])
         seen += test.tolist()
     assert sorted(seen) == list(range(36))

@@ -10,8 +10,7 @@ from annotated_types import Ge, Le
 from pydantic import ConfigDict, Strict
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.forms import checked
-from sentcli.io.json_files import read_json, write_json
+from sentcli.io.forms import checked, read_json, write_json
 from sentcli.io.weights import has_weights, load_state_dict, save_weights
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from annotated_types import Ge
 from pydantic import Strict
 
-from sentcli.io.arrays import read_tensors
+from sentcli.io.weights import read_tensors
 from sentcli.model.modules.base import Features, ModuleSpec
 
 

@@ -116,6 +116,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     """
     import numpy as np
 
+    from sentcli.io.places import Place
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile, holds_vectors
 
@@ -128,7 +129,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
             )
         blocks = Store.open(path, to_search=False).blocks
     elif holds_vectors(str(path)):
-        stored = VectorFile.open(path)
+        stored = VectorFile.open(Place.of(path))
         stored.origin.check_numbers(to_search=False)
         blocks = stored.blocks
     else:
@@ -287,7 +288,7 @@ def write(
     """
     from sentcli import __version__
     from sentcli.io.atomic import replacing
-    from sentcli.io.json_files import finite
+    from sentcli.io.forms import finite
     from sentcli.pages.figures import save_figure, save_frame
     from sentcli.pages.write import write_page
 

@@ -1,4 +1,4 @@
-"""Files and folders in object stores, on the hub and on the web: the only place that knows fsspec.
+"""Files and folders in object stores, on the hub and on the web, and their copies here: all that knows fsspec.
 
 What is read is copied to this machine first, and whole: inputs are read twice and have a checksum, Parquet is read from
 its end, and vectors are mapped into memory. A stream would have to be asked for three times, and may change between.
@@ -9,15 +9,10 @@ fsspec and the library of a store are imported when a name is used that needs th
 from __future__ import annotations
 
 import asyncio
-import atexit
-import hashlib
 import logging
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -26,24 +21,59 @@ from urllib.parse import quote
 
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io import pace
 from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
-from sentcli.io.remote_errors import CREDENTIALS, LIBRARIES, Doing, explained, of_library, passing
-from sentcli.io.remote_names import STORES, public_name, remember_copy, scheme_of, whole_address
+from sentcli.io.places import (
+    CREDENTIALS,
+    LIBRARIES,
+    STORES,
+    Address,
+    Doing,
+    is_temporary,
+    of_library,
+    scheme_of,
+    store_error,
+)
 
 T = TypeVar("T")
 PAUSES = (0.5, 1.0, 2.0)
 """The seconds before each further attempt, after those that the library of a store makes itself."""
-CONNECT, ANSWER = 10, 20
-"""The seconds after which a host that does not connect, or does not send, has failed."""
-LARGE = 10**8
+SLOW_SECONDS, LEAST_BYTES = 60.0, 1000
+"""How long a host may send slowly, and the bytes a second that it has to send on average in that time."""
+ANNOUNCED_BYTES = 10**8
 """A file of more bytes is announced before it is copied."""
-VERSION = (
+PROBE = ".sentcli-write-test-"
+"""How the name of a file begins that is written to see whether a folder can be."""
+VERSION_KEYS = (
     "ETag", "etag", "md5Hash", "crc32c", "content_md5", "generation", "blob_id", "oid", "LastModified", "updated",
     "last_modified", "Last-Modified",
 )  # fmt: skip
 """The facts by which stores tell that a file is still the same, the best first."""
-_GLOB = ("*", "[")
+
+
+class TooSlowError(Exception):
+    """A host sends fewer bytes than it has to, and would be waited for without end; the message says how many."""
+
+    def __init__(self, sent: str = "") -> None:
+        super().__init__(f"sent {sent or f'no whole headers in {SLOW_SECONDS:,.0f} seconds'}, which is too slow")
+
+
+class Pace:
+    """Watches the bytes of one file as they come."""
+
+    def __init__(self) -> None:
+        self.since, self.then = time.monotonic(), 0
+
+    def check(self, size: int) -> None:
+        """Look at the number of bytes that have come so far, whenever some have.
+
+        Raises:
+            TooSlowError: if in the last `SLOW_SECONDS` fewer came than `LEAST_BYTES` a second.
+        """
+        passed = time.monotonic() - self.since
+        if passed >= SLOW_SECONDS:
+            if size - self.then < LEAST_BYTES * passed:
+                raise TooSlowError(f"{size - self.then:,} bytes in {passed:,.0f} seconds")
+            self.since, self.then = time.monotonic(), size
 
 
 @dataclass(frozen=True)
@@ -58,7 +88,7 @@ class RemoteFile:
     @classmethod
     def of(cls, facts: dict[str, Any]) -> RemoteFile:
         """Read what fsspec returns about a file."""
-        known = next((facts[key] for key in VERSION if facts.get(key) is not None), "")
+        known = next((facts[key] for key in VERSION_KEYS if facts.get(key) is not None), "")
         return cls(facts.get("size"), str(known))
 
 
@@ -78,11 +108,11 @@ def _filesystem(scheme: str) -> Any:
 
         if scheme == "s3":
             retries = {"mode": "standard", "total_max_attempts": 3}
-            options["config_kwargs"] = {"connect_timeout": CONNECT, "read_timeout": ANSWER, "retries": retries}
+            options["config_kwargs"] = {"connect_timeout": 10, "read_timeout": 20, "retries": retries}
         elif scheme in ("http", "https"):
             import aiohttp
 
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=ANSWER)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=20)
             options["client_kwargs"] = {"timeout": timeout, "trust_env": True, "raise_for_status": _refuse_status}
             options["client_kwargs"]["middlewares"] = (_in_time,)
             options |= {"encoded": True, "headers": {"Accept-Encoding": "identity"}}
@@ -100,11 +130,11 @@ def _filesystem(scheme: str) -> Any:
 async def _in_time(request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
     """Return the answer to a request when its headers are there; aiohttp's own limit is for a single read."""
     try:
-        async with asyncio.timeout(pace.SECONDS) as limit:
+        async with asyncio.timeout(SLOW_SECONDS) as limit:
             return await send(request)
     except TimeoutError:
         if limit.expired():
-            raise pace.no_answer() from None
+            raise TooSlowError from None
         raise
 
 
@@ -119,14 +149,14 @@ async def _refuse_status(response: Any) -> None:
 
 
 def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
-    """Return what a file system answers, after further attempts if a passing error comes.
+    """Return what a file system answers, after further attempts if an error comes that is temporary.
 
     The error has no cause, since the text of a library may hold an address with its secrets.
 
     Raises:
-        SentcliError: as for `explained`.
+        SentcliError: as for `store_error`.
     """
-    address = whole_address(name)
+    address = _whole(name)
     if scheme_of(name) in ("http", "https"):
         address = quote(address, safe="%/:?#[]@!$&'()*+,;=~-._")
     for pause in (*PAUSES, None):
@@ -134,16 +164,20 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
             return request(_filesystem(scheme_of(name)), address)
         except SentcliError:
             raise
-        except pace.TooSlowError as error:
+        except TooSlowError as error:
             raise SentcliError(f"{name}: the host {error}") from None
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
                 raise
-            if pause is None or not passing(error, hopeful=scheme_of(name) not in STORES):
-                raise explained(error, name, doing) from None
+            if pause is None or not is_temporary(error, hopeful=scheme_of(name) not in STORES):
+                raise store_error(error, name, doing) from None
             console.detail(f"{name}: {type(error).__name__}; trying again")
         time.sleep(pause)
     raise AssertionError
+
+
+def _whole(name: str) -> str:
+    return name.whole if isinstance(name, Address) else name
 
 
 def state(name: str) -> RemoteFile:
@@ -169,7 +203,7 @@ def _info(fs: Any, address: str) -> Any:
         return fs.info(address)
     from fsspec.asyn import sync
 
-    return sync(fs.loop, fs._info, address, timeout=pace.SECONDS)
+    return sync(fs.loop, fs._info, address, timeout=SLOW_SECONDS)
 
 
 def listing(folder: str) -> dict[str, RemoteFile]:
@@ -194,7 +228,7 @@ def listing(folder: str) -> dict[str, RemoteFile]:
 
 def is_pattern(name: str) -> bool:
     """Tell whether a name of a store or of the hub may stand for several files."""
-    return scheme_of(name) in (*STORES, "hf") and any(sign in name for sign in _GLOB)
+    return scheme_of(name) in (*STORES, "hf") and ("*" in name or "[" in name)
 
 
 def matching(pattern: str) -> list[str]:
@@ -223,7 +257,7 @@ def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
     file = state(name)
     size = file.size or 0
     require_room(path.parent, size, name)
-    if size > LARGE and not quiet:
+    if size > ANNOUNCED_BYTES and not quiet:
         console.note(f"{name}: {size / 1e6:,.0f} MB are copied to {path.parent} first")
     advice = f"it is copied to {path.parent}, and TMPDIR chooses another disk"
     with room_explained(name, advice), replacing(path) as partial:
@@ -241,7 +275,7 @@ def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
 def _callback(meter: console.Transfer) -> Any:
     from fsspec.callbacks import Callback
 
-    watch = pace.Pace()
+    watch = Pace()
 
     def show(size: int | None, value: int, **_: Any) -> None:
         watch.check(value)
@@ -264,7 +298,7 @@ def upload(path: Path, name: str) -> None:
 
 def copy(name: str, other: str) -> None:
     """Copy a file within its store."""
-    _ask(name, "write", lambda fs, address: fs.cp_file(address, whole_address(other)))
+    _ask(name, "write", lambda fs, address: fs.cp_file(address, other))
 
 
 def delete(name: str) -> None:
@@ -290,78 +324,3 @@ def check_writable(folder: str) -> bool:
         console.detail(str(error))
         return False
     return True
-
-
-PROBE = ".sentcli-write-test-"
-PREFIX, LOCK = "sentcli-remote-", ".lock"
-FRESH = 60
-"""The seconds in which another process may not have locked its new folder yet."""
-_scratch: list[tuple[Path, Any]] = []
-"""The temporary folder of this process, if there is one, and its lock, which ends with the process."""
-_local_files: dict[str, tuple[RemoteFile, Path]] = {}
-
-
-def scratch() -> Path:
-    """Return a new temporary folder, which `remove_copies` deletes; TMPDIR chooses the disk.
-
-    The folders of processes that were killed are deleted.
-    """
-    from filelock import FileLock
-
-    if not _scratch:
-        _clear_abandoned()
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        lock = FileLock(folder / LOCK)
-        lock.acquire()
-        _scratch.append((folder, lock))
-        atexit.register(remove_copies)
-    return Path(tempfile.mkdtemp(dir=_scratch[0][0]))
-
-
-def _clear_abandoned() -> None:
-    from filelock import FileLock, Timeout
-
-    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
-        with suppress(OSError, Timeout):  # it belongs to someone else, or to a process that runs
-            if time.time() - lock.stat().st_mtime > FRESH:
-                with FileLock(lock, timeout=0):
-                    shutil.rmtree(lock.parent, ignore_errors=True)
-
-
-def remove_copies() -> None:
-    """Delete all temporary copies."""
-    _local_files.clear()
-    while _scratch:
-        folder, lock = _scratch.pop()
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
-
-
-LONGEST_NAME = 200
-"""The most bytes of a name that a copy keeps; most file systems take 255."""
-
-
-def local_name(name: str) -> str:
-    """Return a file name as a copy has it: one that is too long ends with a hash instead, before its suffixes."""
-    if len(name.encode("utf-8", "surrogateescape")) <= LONGEST_NAME:
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    suffixes = "".join(PurePosixPath(name).suffixes[-2:])
-    return f"{name[:40]}-{digest}{suffixes if len(suffixes) <= 40 else ''}"
-
-
-def local_file(name: str) -> Path:
-    """Return a temporary copy of a file; one that has not changed is not copied twice by a process.
-
-    Raises:
-        InputError: if there is no such file, or no right to read it.
-        SentcliError: if the host fails, or the disk has no room.
-    """
-    name = public_name(name)
-    file, address = state(name), whole_address(name)
-    if address in _local_files and _local_files[address][0] == file and _local_files[address][1].exists():
-        return _local_files[address][1]
-    path = scratch() / local_name(PurePosixPath(name).name or "download")
-    remember_copy(path, name)
-    _local_files[address] = download(name, path), path
-    return path

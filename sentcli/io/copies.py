@@ -1,28 +1,105 @@
-"""Copies of folders of object stores in the cache, such as models and directories of vectors.
+"""Copies of what is elsewhere: temporary files, and in the cache folders of object stores, such as models.
 
-A copy is brought up to date whenever it is opened: files that have not changed in the store are kept. The record beside
-it says which files came from the store, and in which state.
+A copied folder is brought up to date whenever it is opened: files that have not changed in the store are kept. The
+record beside it says which files came from the store, and in which state.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import re
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pydantic import RootModel
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.io import remote
+from sentcli.io import stores
 from sentcli.io.atomic import require_room
-from sentcli.io.cache import cache_folder
-from sentcli.io.forms import checked
-from sentcli.io.json_files import read_json, write_json
-from sentcli.io.remote import RemoteFile
-from sentcli.io.remote_names import STORES, remember_copy, scheme_of
+from sentcli.io.digests import cache_folder
+from sentcli.io.forms import checked, read_json, write_json
+from sentcli.io.places import STORES, Address, Place, scheme_of
+from sentcli.io.stores import RemoteFile
+
+SCRATCH_PREFIX = "sentcli-remote-"
+_scratch: list[tuple[Path, Any]] = []
+"""The temporary folder of this process, if there is one, and its lock, which ends with the process."""
+_local_files: dict[str, tuple[RemoteFile, Path]] = {}
+
+
+def scratch() -> Path:
+    """Return a new temporary folder, which `remove_copies` deletes; TMPDIR chooses the disk.
+
+    The folders of processes that were killed are deleted.
+    """
+    from filelock import FileLock
+
+    if not _scratch:
+        _clear_abandoned()
+        folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
+        lock = FileLock(folder / ".lock")
+        lock.acquire()
+        _scratch.append((folder, lock))
+        atexit.register(remove_copies)
+    return Path(tempfile.mkdtemp(dir=_scratch[0][0]))
+
+
+def is_scratch(path: Path) -> bool:
+    """Tell whether a file is in the temporary folder of this process."""
+    return any(path.is_relative_to(folder) for folder, _ in _scratch)
+
+
+def _clear_abandoned() -> None:
+    from filelock import FileLock, Timeout
+
+    for lock in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*/.lock"):
+        with suppress(OSError, Timeout):  # it belongs to someone else, or to a process that runs
+            if time.time() - lock.stat().st_mtime > 60:  # before, another process may not have locked it yet
+                with FileLock(lock, timeout=0):
+                    shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def remove_copies() -> None:
+    """Delete all temporary copies."""
+    _local_files.clear()
+    while _scratch:
+        folder, lock = _scratch.pop()
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def local_name(name: str) -> str:
+    """Return a name as a file name of a copy; one that is too long ends with a hash instead, before its suffixes."""
+    name = re.sub("[:/]+", "-", name)
+    encoded = name.encode("utf-8", "surrogateescape")
+    if len(encoded) <= 200:  # most file systems take 255
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    suffixes = "".join(PurePosixPath(name).suffixes[-2:])
+    return f"{name[:40]}-{digest}{suffixes if len(suffixes) <= 40 else ''}"
+
+
+def local_file(name: str) -> Place:
+    """Return a file with a temporary copy as its path; one that has not changed is not copied twice by a process.
+
+    Raises:
+        InputError: if there is no such file, or no right to read it.
+        SentcliError: if the host fails, or the disk has no room.
+    """
+    address = Address(name)
+    file, (known, path) = stores.state(address), _local_files.get(address.whole, (None, Path()))
+    if known != file or not path.exists():
+        path = scratch() / local_name(address)
+        _local_files[address.whole] = stores.download(address, path), path
+    return Place(address, path)
 
 
 class Record(RootModel[dict[str, tuple[int | None, str, int | None]]]):
@@ -30,11 +107,9 @@ class Record(RootModel[dict[str, tuple[int | None, str, int | None]]]):
 
 
 @dataclass(frozen=True)
-class FolderCopy:
-    """The copy of a folder of a store."""
+class FolderCopy(Place):
+    """The copy of a folder of a store; its path tells the address, as errors about files in it name them."""
 
-    address: str
-    path: Path
     copied: frozenset[str] = frozenset()
     """The relative names of the files that were copied when it was opened."""
 
@@ -52,13 +127,12 @@ class FolderCopy:
         if scheme_of(address) not in STORES:
             schemes = ", ".join(f"{scheme}://" for scheme in STORES)
             raise InputError(f"{address}: folders are read from object stores ({schemes}) and from this machine")
-        files = _placeable(address, remote.listing(address))
+        files = _placeable(address, stores.listing(address))
         if not files:
             raise InputError(f"no such folder: {address}")
         digest = hashlib.sha256(address.encode()).hexdigest()[:16]
-        path = cache_folder("remote") / f"{remote.local_name(PurePosixPath(address).name)}-{digest}"
+        path = cache_folder("remote") / f"{local_name(address)}-{digest}"
         path.mkdir(parents=True, exist_ok=True)
-        remember_copy(path, address)
         copy = cls(address, path)
         with FileLock(copy._beside("lock")):
             return copy._updated(files)
@@ -95,7 +169,7 @@ class FolderCopy:
 
     def _place(self, name: str) -> Path:
         """Return the path of the copy of a file."""
-        return self.path.joinpath(*map(remote.local_name, PurePosixPath(name).parts))
+        return self.path.joinpath(*map(local_name, PurePosixPath(name).parts))
 
     def _changed_at(self, name: str) -> int | None:
         path = self._place(name)
@@ -116,17 +190,17 @@ class FolderCopy:
             self._place(name).unlink()
         new = [name for name in files if name not in same]
         size = sum(files[name].size or 0 for name in new)
-        require_room(self.path, size, self.address)
-        if size > remote.LARGE:
-            console.note(f"{self.address}: {size / 1e6:,.0f} MB are copied to {self.path} first")
+        require_room(self.path, size, self.name)
+        if size > stores.ANNOUNCED_BYTES:
+            console.note(f"{self.name}: {size / 1e6:,.0f} MB are copied to {self.path} first")
         try:
             for name in new:
                 self._place(name).parent.mkdir(parents=True, exist_ok=True)
-                remote.download(f"{self.address}/{name}", self._place(name), quiet=True)
+                stores.download(f"{self.name}/{name}", self._place(name), quiet=True)
                 same[name] = files[name]
         finally:
             self._note(same)
-        return FolderCopy(self.address, self.path, frozenset(new))
+        return FolderCopy(self.name, self.path, frozenset(new))
 
     def upload(self, below: str, last: tuple[str, ...]) -> None:
         """Copy to the store what has changed here below a folder, and delete there what is gone from changed folders.
@@ -141,15 +215,15 @@ class FolderCopy:
         """
         here = [path.relative_to(self.path) for path in (self.path / below).rglob("*") if path.is_file()]
         names = {path.as_posix() for path in here if not any(part.startswith(".") for part in path.parts)}
-        record, files = self._record(), remote.listing(self.address)
+        record, files = self._record(), stores.listing(self.name)
         changed = sorted(names - record.keys(), key=lambda name: (name.endswith(last), name))
         for name in changed:
-            remote.upload(self.path / name, f"{self.address}/{name}")
+            stores.upload(self.path / name, f"{self.name}/{name}")
         folders = {PurePosixPath(name).parent for name in changed}
         for name in files.keys() - names:
             if PurePosixPath(name).parent in folders:
-                remote.delete(f"{self.address}/{name}")
-        kept = remote.listing(self.address)
+                stores.delete(f"{self.name}/{name}")
+        kept = stores.listing(self.name)
         self._note({name: file for name, file in kept.items() if name in names or name in record})
 
 

@@ -1,15 +1,61 @@
-"""What `encode` may write to: checks before anything is read, and what a directory that is continued has."""
+"""The input files and the output of `encode`, checked before any work starts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
-from sentcli.io.folder import Folder, open_folder
-from sentcli.io.remote_names import is_remote
+from sentcli.io.folder import open_folder
+from sentcli.io.places import is_remote
+from sentcli.io.readers import ReadOptions, Survey, survey
+from sentcli.io.sources import Source, open_sources
 from sentcli.io.writers import output_kind
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Input files that have been read once and checked."""
+
+    sources: list[Source]
+    options: ReadOptions
+    survey: Survey
+
+    def described(self) -> list[dict[str, Any]]:
+        """Return the facts that identify each file."""
+        return [source.described() for source in self.sources]
+
+
+def read_inputs(
+    names: Sequence[str], options: ReadOptions, input_format: str | None = None, *, output: str = "vectors"
+) -> Inputs:
+    """Open and survey the input files.
+
+    Args:
+        names: paths, or ``-`` for standard input.
+        options: fields and null handling.
+        input_format: as for `open_source`.
+        output: the output for the vectors; if it keeps the other columns, none may be named like one of its own.
+
+    Raises:
+        InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
+    """
+    sources = open_sources(names, input_format)
+    target = Path(output).resolve()
+    for source in sources:
+        if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
+            raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
+    surveyed = survey(sources, options)
+    if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
+        surveyed.column_types = {}
+    if reserved := [name for name in surveyed.column_types if name in ("id", "text", "embedding")]:
+        fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
+        raise InputError(f"{sources[0].name}: column {reserved[0]!r} would stand twice in the output ({fields})")
+    return Inputs(sources, options, surveyed)
 
 
 def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, part: ShardShare | None = None) -> None:
@@ -59,15 +105,10 @@ def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bo
         raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
 
 
-def holds_dataset(place: Folder, part: ShardShare) -> bool:
-    """Whether there is a manifest of a part, or for all parts, of any."""
-    names = place.names()
-    return part.manifest in names or (part.of == 1 and any(map(PART.fullmatch, names)))
-
-
 def manifest_of(output: str) -> Manifest | None:
     """Return the manifest of a directory that is continued, or of one of its parts; None if there is none."""
-    if output_kind(output) != "directory" or not (folder := open_folder(output).path).is_dir():
+    if output_kind(output) != "directory":
         return None
-    manifests = [path for path in sorted(folder.iterdir()) if path.name == MANIFEST or PART.fullmatch(path.name)]
-    return load_manifest(manifests[0]) if manifests else None
+    folder = open_folder(output)
+    manifests = [name for name in sorted(folder.names()) if name == MANIFEST or PART.fullmatch(name)]
+    return load_manifest(folder, manifests[0]) if manifests else None
