@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -19,6 +19,7 @@ from sentcli.evaluation.retrieval import Collection, RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked, score
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
+from sentcli.evaluation.stores import digest
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
 from sentcli.search.exact import Neighbours, Vectors
@@ -33,6 +34,8 @@ OnRun = Callable[[str, str, Run], None]
 """Is called with the name of a set (a forum as ``cqadupstack/android``), the way of searching, and the run."""
 TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""
+SAMPLED_HITS = 20
+"""The best hits of each query that are in the sample of a set, from each way of searching."""
 
 
 def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
@@ -284,3 +287,42 @@ class Bench:
             several = len(parts) > 1
             joined.append(mean_of(collection.name, parts) if several else replace(parts[0], task=collection.name))
         return joined
+
+
+@dataclass(frozen=True)
+class SampledSet(RetrievalSet):
+    """A retrieval set whose documents are in memory."""
+
+    documents: tuple[str, ...] = ()
+    """The texts of the documents, in the order of `ids`."""
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts of the documents in the order of `ids`."""
+        return iter(self.documents)
+
+
+def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
+    """Return some queries with their judged documents and the best hits of a model and of BM25.
+
+    Scores on it are higher than on the whole set, because most documents are missing, and only they can be compared.
+
+    Args:
+        data: the whole set, which is searched once; the vectors of the documents are cached.
+        rows: the positions of the queries.
+        model: its name.
+    """
+    every_query = list(data.queries.items())
+    queries = dict(every_query[row] for row in rows)
+    qrels = {query: data.qrels[query] for query in queries}
+    part = replace(data, queries=queries, qrels=qrels)
+    search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=SAMPLED_HITS))
+    hits = [search.by_words.positions, search.by_vectors(EvaluatedModel(model)).hits.positions]
+    judged = {document for judgements in qrels.values() for document in judgements}
+    numbers = {int(position) for positions in hits for position in positions.flat if position >= 0}
+    numbers |= {number for number, document in enumerate(data.ids) if document in judged}
+    texts = list(data.texts())
+    chosen = sorted(numbers)
+    fields = {name: value for name, value in vars(part).items() if name in RetrievalSet.__dataclass_fields__}
+    fields["ids"] = [data.ids[number] for number in chosen]
+    fields["digest"] = digest([data.digest, list(queries), fields["ids"]])
+    return SampledSet(**fields, documents=tuple(texts[number] for number in chosen))

@@ -14,7 +14,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, SetTask, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
-from sentcli.evaluation.sampled_set import sampled
+from sentcli.evaluation.retrieval_tasks import sampled
 from sentcli.evaluation.stores import digest
 from sentcli.io.labelled_kinds import columns_of, head
 from sentcli.io.places import is_remote

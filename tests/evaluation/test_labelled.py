@@ -8,7 +8,7 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.evaluation import average_precision, significance
+from sentcli.evaluation import labelled_tasks, significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.labelled_tasks import best_f1
@@ -135,12 +135,12 @@ def test_samples_of_average_precision_take_a_pair_once_at_its_own_place(ties):
     predicted, positive = random.random(40), random.random(40) < 0.4
     predicted = np.round(predicted, 1) if ties else predicted
     expected = average_precision_score(positive, predicted)
-    value, without = average_precision._average_precisions(predicted, positive)
+    value, without = labelled_tasks._average_precisions(predicted, positive)
     assert value == pytest.approx(expected, abs=1e-12)
     for i in range(40):
         rest = np.arange(40) != i
         assert without[i] == pytest.approx(average_precision_score(positive[rest], predicted[rest]), abs=1e-12)
-    draws = average_precision.average_precision_draws(predicted, positive, 20)
+    draws = labelled_tasks.average_precision_draws(predicted, positive, 20)
     for draw, counts in zip(draws, np.concatenate(list(significance.drawn_counts(40, 20, 0))), strict=True):
         precisions = []
         for i in np.flatnonzero(positive & (counts > 0)):
@@ -168,7 +168,7 @@ def test_numbers_that_are_not_finite_have_no_score(bad):
         lambda: positive_ranks(vectors, vectors[::-1], [[0], [1], [2]], [-1, -1, -1]),
         lambda: cosine(vectors, vectors),
         lambda: of_vectors(["a", "b", "c"], vectors),
-        lambda: average_precision.average_precision_draws(scores, labels, 5),
+        lambda: labelled_tasks.average_precision_draws(scores, labels, 5),
         lambda: significance.spearman_draws(scores, labels.astype(float), 5),
         lambda: ranked({"q": {"a": bad, "b": 0.5}}, {"q": {"a": 1}}),
     ):
