@@ -21,7 +21,7 @@ from common import data_folder, machine
 from sentcli import SentenceEncoder
 from sentcli.evaluation import probe, transfer
 from sentcli.evaluation.evaluated import encode
-from sentcli.evaluation.transfer_tasks import features, labels, load_tasks
+from sentcli.evaluation.transfer import features, labels, load_tasks
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.reference import plain_senteval as plain
@@ -39,11 +39,11 @@ def main() -> None:
     tasks = load_tasks(data_folder() / "senteval", [options.task])
     encoded = encode(SentenceEncoder.load("minilm", normalize=False), tasks[0].texts)
     x, y = features(tasks[0], encoded)["all"], labels(tasks[0])["all"]
-    outer = [rows for rows, _ in probe.split(y, trainer.folds)[: options.outer]]
+    outer = [rows for rows, _ in probe.stratified(y, trainer.folds)[: options.outer]]
 
     def together() -> float:
         began = time.perf_counter()
-        folds = [probe.Fold(r[fit], r[dev]) for r in outer for fit, dev in probe.split(y[r], trainer.folds)]
+        folds = [probe.Fold(r[fit], r[dev]) for r in outer for fit, dev in probe.stratified(y[r], trainer.folds)]
         penalties = trainer.penalties(tasks[0])
         fitted = trainer.train(probe.Grid(x, y, 2, folds, [penalties] * len(folds)), lambda count: None)
         accuracies["together"] = fitted.accuracy.reshape(len(outer), -1, len(penalties)).mean(axis=1).max(axis=1)

@@ -5,12 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder as SentenceEncoder
-from sentcli.verbs.evaluate import OwnEvaluation as OwnEvaluation
-from sentcli.verbs.hits import Hits as Hits
-from sentcli.verbs.kinds.shared import Analysis as Analysis
-from sentcli.verbs.outcome import Outcome as Outcome
-from sentcli.verbs.report import Reported as Reported
-from sentcli.verbs.scoring import Evaluation as Evaluation
+from sentcli.verbs.result import Result as Result
 
 __version__: str
 VERBS: tuple[str, ...]
@@ -66,7 +61,7 @@ def train(
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> Outcome:
+) -> Result:
     """Train a sentence encoder, on plain text unless the method is supervised.
 
     Args:
@@ -159,7 +154,7 @@ def encode(
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> Outcome:
+) -> Result:
     """Turn text files into vectors: row i of the output is row i of the input.
 
     Args:
@@ -216,7 +211,7 @@ def export(
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> Outcome:
+) -> Result:
     """Write a model as ONNX: token ids in, sentence vectors out, checked against the model.
 
     Args:
@@ -257,7 +252,7 @@ def evaluate(
     report: list[Path] | Path | str | list[str] | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> OwnEvaluation:
+) -> Result:
     """Score models on data of your own, and compare them and what they cost.
 
     Args:
@@ -306,7 +301,7 @@ def sts_eval(
     report: list[Path] | Path | str | list[str] | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> Evaluation:
+) -> Result:
     """Score the seven semantic textual similarity tasks by the protocol of the SimCSE papers.
 
     Args:
@@ -352,7 +347,7 @@ def senteval(
     report: list[Path] | Path | str | list[str] | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> Evaluation:
+) -> Result:
     """Score SentEval's transfer tasks: a linear classifier on frozen vectors.
 
     Args:
@@ -421,7 +416,7 @@ def retrieve(
     report: list[Path] | Path | str | list[str] | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> Evaluation | Hits:
+) -> Result:
     """Search a corpus, or score retrieval: BEIR's sets with BEIR's metrics, or pairs of one domain.
 
     Args:
@@ -507,7 +502,7 @@ def index(
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> Outcome:
+) -> Result:
     """Build an index over encoded text once, for `retrieve --corpus` to use.
 
     Args:
@@ -571,7 +566,7 @@ def report(
     json: str | None = None,
     quiet: bool = False,
     verbose: bool = False,
-) -> Reported:
+) -> Result:
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
     Args:
@@ -600,7 +595,7 @@ def report(
     """
     ...
 
-def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, **options: Any) -> Analysis:
+def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, **options: Any) -> Result:
     """Run an analysis; it writes a folder with a page, figures and tables.
 
 Args:

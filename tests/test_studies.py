@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentcli.evaluation import significance
+from sentcli.evaluation import score_files, significance
 from sentcli.training.sweep_results import read_results
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -52,7 +52,7 @@ def scored(file):
     for model in json.loads((RESULTS / file).read_text("utf-8")):
         (task,) = model["results"].values()
         metric = task.get("metric", "ndcg@10")
-        found.append((task[metric], task.get("items") or task["queries"], significance.unpacked(task["draws"][metric])))
+        found.append((task[metric], task.get("items") or task["queries"], score_files.unpack(task["draws"][metric])))
     return found
 
 
@@ -64,7 +64,7 @@ def sts(start, name):
     """Return the scores of the start and the seeds on the seven tasks, and the difference over seeds and pairs."""
     models = json.loads((RESULTS / f"own/{start}-{name}-sts.json").read_text("utf-8"))
     draws = np.stack([
-        np.mean([significance.unpacked(task["draws"]["spearman"]) for task in model["results"].values()], axis=0)
+        np.mean([score_files.unpack(task["draws"]["spearman"]) for task in model["results"].values()], axis=0)
         for model in models
     ])  # fmt: skip
     averages = [model["average"] for model in models]

@@ -1,10 +1,12 @@
-"""The model under evaluation, which is loaded only to encode texts whose vectors are not in the cache."""
+"""The model under evaluation, which is loaded only to encode texts whose vectors are not in the cache.
+
+A `Task` is what every evaluation scores it on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +16,8 @@ from sentcli import console
 from sentcli.encoder.announce import load_encoder, warn_truncated
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.evaluation.score_files import record_of, score_of
+from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
@@ -59,6 +63,10 @@ class Task(Protocol):
         """The name, which is unique in a command."""
 
     @property
+    def kind(self) -> ScoreKind:
+        """The kind of its scores."""
+
+    @property
     def texts(self) -> Sequence[str]:
         """Texts to encode before `score` is called, with repetitions; empty for a task that encodes by itself."""
 
@@ -66,32 +74,62 @@ class Task(Protocol):
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
 
-    def score(self, model: EvaluatedModel, vectors: TextVectors) -> TaskScore:
-        """Score a model, given the vectors of `texts`."""
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
+        """Score a model, given the vectors of `texts`, which are enough for a task that does not encode by itself."""
+
+
+class OwnTask(Task, Protocol):
+    """A task on the user's own data, which ``evaluate`` describes beside its scores."""
+
+    @property
+    def all_texts(self) -> Sequence[str]:
+        """Texts that the model has to encode, with repetitions; of a retrieval set its first documents."""
+
+    @property
+    def description(self) -> str:
+        """What the data holds, in words."""
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides data and model."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The numbers of rows that were left out for an empty cell, and of texts whose labels differ between rows."""
 
 
 class EvaluatedModel:
     """A model whose vectors and scores are cached from run to run.
 
     Args:
-        name: of the model; None for BM25, which needs none.
+        name: of the model.
         options: for loading it.
         rerun: encode and score again instead of reading the cache.
+        encoder: the model, if it is loaded; see `of`.
     """
 
-    def __init__(self, name: str | None, options: LoadOptions | None = None, *, rerun: bool = False) -> None:
-        self.name, self.options, self.rerun = name or "bm25", options or LoadOptions(), rerun
+    def __init__(
+        self,
+        name: str,
+        options: LoadOptions | None = None,
+        *,
+        rerun: bool = False,
+        encoder: SentenceEncoder | None = None,
+    ) -> None:
+        self.name, self.options, self.rerun = name, options or LoadOptions(), rerun
         self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
-        self.description: dict[str, Any] = {}
-        """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
         self.was_loaded = False
-        """Whether `encoder` has been loaded since this object was made."""
-        self.key: str | None = library_key()
-        if name is not None:
-            self.spec = read_model(name, self.options)
-            self.key = model_key(self.spec, list(vars(self.options).values()), self.options.on_cpu)
-        self._scores = None if self.key is None else ScoreStore(self.key)
+        """Whether the model has been loaded since this object was made."""
+        if encoder is not None and options is None:
+            self.spec, self.key = encoder.spec, None
+        else:
+            spec = read_model(name, self.options)
+            self.spec = spec if encoder is None else encoder.spec
+            self.key = model_key(spec, list(vars(self.options).values()), self.options.on_cpu)
+        self.description = {} if encoder is None else _described(encoder)
+        """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
+        self._encoder = encoder
 
     @classmethod
     def of(cls, encoder: SentenceEncoder, options: LoadOptions | None = None) -> EvaluatedModel:
@@ -102,27 +140,23 @@ class EvaluatedModel:
             options: with which it was loaded by its name. Without them its vectors and scores are measured each time
                 and never kept: its weights may change between two calls of `measure`, as they do while it is trained.
         """
-        model = cls(None if options is None else encoder.model, options)
-        model.name, model.spec, model.encoder, model.description = encoder.model, encoder.spec, encoder, _facts(encoder)
-        if options is None:
-            model.key = model._scores = None
-        return model
+        return cls(encoder.model, options, encoder=encoder)
 
     @property
     def is_trained_run(self) -> bool:
         """Whether the model is the folder of a run of ``train``, known by its log."""
-        return hasattr(self, "spec") and (self.spec.folder / "metrics.jsonl").is_file()
+        return (self.spec.folder / "metrics.jsonl").is_file()
 
-    @cached_property
-    def encoder(self) -> SentenceEncoder:
-        """The model, loaded when it is first asked for."""
-        encoder = load_encoder(self.name, self.options)
-        self.description, self.was_loaded = _facts(encoder), True
-        return encoder
+    def load(self) -> SentenceEncoder:
+        """Return the model, which is loaded unless it is already."""
+        if self._encoder is None:
+            self._encoder = load_encoder(self.name, self.options)
+            self.description, self.was_loaded = _described(self._encoder), True
+        return self._encoder
 
     def release(self) -> None:
         """Free the memory of the loaded model."""
-        self.__dict__.pop("encoder", None)
+        self._encoder = None
 
     def encode(
         self,
@@ -140,7 +174,7 @@ class EvaluatedModel:
             prompt: text in front of each text; None is the model's default prompt, if it has one.
             length: maximum length in tokens; None is the model's.
         """
-        encoder = self.encoder if length is None else self.encoder.with_max_length(length)
+        encoder = self.load() if length is None else self.load().with_max_length(length)
         distinct = list(dict.fromkeys(texts))
         store = self._vectors(encoder)
         if store is None:
@@ -156,10 +190,17 @@ class EvaluatedModel:
 
     def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
         """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache, to which nothing is added."""
-        store = self._vectors(self.encoder)
+        encoder = self.load()
+        store = self._vectors(encoder)
         if store is None:
-            return self.encoder.encode_distinct(texts, prompt, **options)
-        return store.encode(self.encoder, texts, prompt=prompt, keep=False, **options)
+            return encoder.encode_distinct(texts, prompt, **options)
+        return store.encode(encoder, texts, prompt=prompt, keep=False, **options)
+
+    def encode_shown(self, label: str, texts: Sequence[str], *, prompt: str | None = None) -> TextVectors:
+        """Encode as `encode` does, behind a progress bar with a label; the model is loaded before there is a bar."""
+        self.load()
+        with console.encoding(label, len(set(texts))) as progress:
+            return self.encode(texts, progress, prompt=prompt)
 
     def measure(self, tasks: Sequence[Task], *, read_cache: bool = True) -> list[TaskScore]:
         """Score the model on tasks, or read their scores from the cache and add the names of the tasks to `cached`.
@@ -168,35 +209,34 @@ class EvaluatedModel:
             tasks: every distinct text of the tasks without cached scores is encoded once.
             read_cache: take scores from the cache.
         """
-        scores = self._cached_scores(tasks) if read_cache else {}
+        store = None if self.key is None else ScoreStore(self.key)
+        scores = {} if store is None or self.rerun or not read_cache else self._cached_scores(store, tasks)
         missing = [task for task in tasks if task.name not in scores]
-        vectors = TextVectors({}, np.empty((0, 0)), np.empty(0, np.int64))
-        if texts := list(dict.fromkeys(text for task in missing for text in task.texts)):
-            with console.encoding("encoding", len(texts)) as progress:
-                vectors = self.encode(texts, progress)
+        texts = [text for task in missing for text in task.texts]
+        vectors = self.encode_shown("encoding", texts) if texts else NO_VECTORS
         for task in missing:
             scores[task.name] = task.score(self, vectors)
-            if self._scores is not None:
-                record = {"encoder": self.description, "score": scores[task.name].to_record()}
-                self._scores.write(record, *task.identity)
+            if store is not None:
+                store.write({"encoder": self.description, "score": record_of(scores[task.name])}, *task.identity)
         return [scores[task.name] for task in tasks]
 
-    def _cached_scores(self, tasks: Sequence[Task]) -> dict[str, TaskScore]:
+    def _cached_scores(self, store: ScoreStore, tasks: Sequence[Task]) -> dict[str, TaskScore]:
         """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""
-        if self._scores is None or self.rerun:
-            return {}
-        records = {task.name: record for task in tasks if (record := self._scores.read(*task.identity)) is not None}
+        records = {task.name: record for task in tasks if (record := store.read(*task.identity)) is not None}
         encoders = [record["encoder"] for record in records.values()]
         if records and len(records) == len(tasks) and all(e == (self.description or encoders[0]) for e in encoders):
             self.description = encoders[0]
-        elif records and hasattr(self, "spec"):
-            self.encoder  # noqa: B018 - sets `description`
+        elif records:
+            self.load()
         scores = {name: record["score"] for name, record in records.items() if record["encoder"] == self.description}
         self.cached += scores
-        return {name: TaskScore.from_record(score) for name, score in scores.items()}
+        return {name: score_of(score) for name, score in scores.items()}
 
 
-def _facts(encoder: SentenceEncoder) -> dict[str, Any]:
+NO_VECTORS = TextVectors({}, np.empty((0, 0)), np.empty(0, np.int64))
+
+
+def _described(encoder: SentenceEncoder) -> dict[str, Any]:
     return {**encoder.describe(), "device": encoder.backend.device}
 
 
@@ -231,20 +271,59 @@ def score_model(
     scores = ModelScores(command, model.name, protocol, [])
     before = len(model.cached)
     scores.tasks = model.measure(tasks, read_cache=read_cache)
-    description = model.description
-    truncated = sum(task.facts.get("truncated", 0) for task in scores.tasks)
-    zero = [task.facts["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.facts]
-    settings = {key: value for key, value in description.items() if key != "device"}
+    choices = dict(model.description)
+    device = choices.pop("device", "cpu")
+    truncated = sum(task.details.get("truncated", 0) for task in scores.tasks)
+    zero = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
     counts = {"truncated_texts": truncated} | ({"zero_vectors": sum(zero)} if zero else {})
-    scores.protocol = {**protocol, **settings, **counts}
-    scores.environment = environment(description.get("device", "cpu"), description.get("precision"), seed)
+    scores.protocol = {**protocol, **choices, **counts}
+    scores.environment = environment(device, choices.get("precision"), seed)
     scores.environment["trained_run"] = model.is_trained_run
-    scores.cached = model.cached[before:]
-    warn_truncated(description.get("max_length"), truncated, what="texts (each counted once for each task)")
+    warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")
     if any(zero):
         console.warn(f"the vectors of {sum(zero)} sentences are zero; their similarities count as 0")
-    if scores.cached:
-        console.note(f"{len(scores.cached)} of {len(tasks)} tasks were measured before (--rerun measures again)")
     model.release()
+    return _finished(scores, model.cached[before:])
+
+
+def score_without_model(
+    name: str,
+    tasks: Sequence[Task],
+    command: str,
+    protocol: dict[str, Any],
+    *,
+    rerun: bool = False,
+    read_cache: bool = True,
+) -> ModelScores:
+    """Score tasks that need no model, such as a search by words, or read their scores from the cache.
+
+    Args:
+        name: in the place of the model's.
+        tasks: in the order of the results.
+        command: of the JSON of the scores.
+        protocol: every choice that moves a score.
+        rerun: score anew, and keep the new scores.
+        read_cache: take scores from the cache.
+    """
+    scores, store, cached = ModelScores(command, name, protocol, []), ScoreStore(library_key()), []
+    for task in tasks:
+        record = store.read(*task.identity) if read_cache and not rerun else None
+        if record is None:
+            score = task.score(None, NO_VECTORS)
+            store.write({"encoder": {}, "score": record_of(score)}, *task.identity)
+        else:
+            score = score_of(record["score"])
+            cached.append(task.name)
+        scores.tasks.append(score)
+    scores.protocol = {**protocol, "truncated_texts": 0}
+    scores.environment = environment("cpu", None) | {"trained_run": False}
+    return _finished(scores, cached)
+
+
+def _finished(scores: ModelScores, cached: list[str]) -> ModelScores:
+    """Stop the clock, after a note on the tasks whose scores came from the cache."""
+    scores.cached = cached
+    if cached:
+        console.note(f"{len(cached)} of {len(scores.tasks)} tasks were measured before (--rerun measures again)")
     scores.finish()
     return scores

@@ -6,24 +6,23 @@ Everything is read and checked here, before a text is encoded.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sentcli import console
 from sentcli.data import located
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import significance, sts
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
 from sentcli.evaluation.files import is_stsb, read_stsb_layout
-from sentcli.evaluation.labelled_classes import TRAINER, LabelsTask
-from sentcli.evaluation.labelled_pairs import PairsTask, TripletsTask
-from sentcli.evaluation.labelled_similarity import BinaryTask, ScoredTask
-from sentcli.evaluation.labelled_tasks import LabelledTask, told
+from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, TripletsTask
+from sentcli.evaluation.positives import PairsTask
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import TOP_K, RetrievalTask, SetSearch, protocol
+from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, TaskScore
 from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.places import is_remote
@@ -33,7 +32,7 @@ from sentcli.search.options import SearchOptions
 
 LEAST_ITEMS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
-LEAST_OF_A_CLASS = TRAINER.folds + 2
+LEAST_TEXTS_OF_A_CLASS = TRAINER.folds + 2
 """The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
 SEARCH = SearchOptions()
 DEV = "dev"
@@ -48,12 +47,12 @@ class SetTask:
     data: RetrievalSet
     draws: int = significance.DRAWS
     """0 leaves out intervals and samples."""
-    kind: Kind = "retrieval"
     counts: Mapping[str, int] = field(default_factory=dict)
     texts: Sequence[str] = ()
+    kind: ClassVar[ScoreKind] = RETRIEVAL
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The number of queries and documents, and the split."""
         return f"{len(self.data.queries):,} queries of the split {self.data.split}, {len(self.data.ids):,} documents"
 
@@ -76,13 +75,13 @@ class SetTask:
         lengths = [facts.query_length, facts.document_length, facts.join_title]
         return ["evaluate", self.name, self.draws, self.data.digest, lengths, self.protocol]
 
-    def score(self, model: EvaluatedModel, vectors: TextVectors) -> TaskScore:
+    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set anew, since the model may have learnt since the last time."""
         task = RetrievalTask(self.name, SetSearch(self.data, SEARCH), "dense", protocol(SEARCH, "dense", model))
         score = replace(task.score(model, vectors), task=self.name)
         if not self.draws:
             score = replace(score, draws={}, intervals={})
-        return told(score, self.kind, len(self.data.queries))
+        return score.of_own_data(len(self.data.queries))
 
 
 def load_tasks(
@@ -93,7 +92,7 @@ def load_tasks(
     score_range: tuple[float, float] | None = None,
     draws: int = significance.DRAWS,
     skip_empty: bool = False,
-) -> list[LabelledTask]:
+) -> list[OwnTask]:
     """Read and check tables of labelled text and retrieval sets.
 
     Args:
@@ -116,15 +115,15 @@ def load_tasks(
     if len(sets) == len(paths) and (fields is not None or kind not in (None, "retrieval")):
         option = f"--pair-fields {fields}" if fields is not None else f"--kind {kind}"
         raise InputError(f"{option} is of tables, and {', '.join(sets)} is in BEIR layout")
-    tasks: list[LabelledTask] = []
+    tasks: list[OwnTask] = []
     for path, name in zip(paths, _names(paths), strict=True):
         if name == AVERAGE:
             raise InputError(f"{path}: a data set cannot be called {AVERAGE}; rename it")
         if path in sets:
             tasks.append(SetTask(name, _checked_set(Path(path)), draws))
         else:
-            table = _read(path, kind, fields, skip_empty=skip_empty)
-            tasks.append(_CHECKED[table.kind](table, name, draws, score_range))
+            table, counts = _read(path, kind, fields, skip_empty=skip_empty)
+            tasks.append(_task(table, name, draws, score_range, counts))
     return tasks
 
 
@@ -165,18 +164,21 @@ def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpt
     return read_table(source, kind=kind, fields=fields, on_empty=on_empty)
 
 
-def _read(path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool) -> LabelledTable:
-    """Read a table, check that it has enough rows and no empty cell, and say what it was taken for."""
+def _read(
+    path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool
+) -> tuple[LabelledTable, Mapping[str, int]]:
+    """Read a table that has enough rows and no empty cell, say what it was taken for, and count what is wrong in it."""
     table = own_table(path, kind, fields, on_empty="skip" if skip_empty else "error")
     name = table.name
     console.note(f"{name}: {table.taken}")
     if table.skipped:
         console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")
-    if groups := table.contradictions():
+    groups = table.contradictions()
+    if groups:
         rows = " and ".join(f"{table.lines[row]}" for row in groups[0][:NAMED_ROWS])
         console.warn(f"{name}: {len(groups):,} texts have different labels in several rows, first {table.unit}s {rows}")
     _enough(table.name, len(table), "rows")
-    return table
+    return table, {"skipped_empty": table.skipped, "contradictions": len(groups)}
 
 
 def _enough(file: str, count: int, items: str) -> None:
@@ -184,63 +186,46 @@ def _enough(file: str, count: int, items: str) -> None:
         raise DataError(file, f"{count} {items}; at least {LEAST_ITEMS} are needed to tell models apart")
 
 
-def _different(table: LabelledTable, labels: Collection[str]) -> None:
-    if len(labels) == 1:
-        raise DataError(
-            table.name, f"all {len(table):,} labels are {next(iter(labels))}: there is nothing to tell apart"
-        )
-
-
-def _scored(table: LabelledTable, name: str, draws: int, score_range: tuple[float, float] | None) -> LabelledTask:
-    pairs = sts.scored_table(table, name)
-    low, high = score_range or range_of(pairs.gold.tolist())
-    for row, score in enumerate(pairs.gold):
-        if not low <= score <= high:
-            raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
-    return ScoredTask(name, table, draws, (low, high))
-
-
-def _binary(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
-    _different(table, {str(int(float(value))) for value in table.values or []})
-    return BinaryTask(name, table, draws)
-
-
-def _pairs(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
-    anchors, positives = table.texts[:2]
-    _enough(table.name, len(set(anchors)), "different anchors")
-    if len(set(positives)) == 1:
-        raise DataError(table.name, "all positives are equal: there are no others to search")
-    return PairsTask(name, table, draws)
-
-
-def _triplets(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
-    _, positives, *negatives = table.texts
+def _task(
+    table: LabelledTable, name: str, draws: int, score_range: tuple[float, float] | None, counts: Mapping[str, int]
+) -> OwnTask:
+    """Return the task of a table, after checking that its labels tell something of a model."""
+    if table.kind == "scored":
+        pairs = sts.scored_table(table, name)
+        low, high = score_range or range_of(pairs.gold.tolist())
+        for row, score in enumerate(pairs.gold):
+            if not low <= score <= high:
+                raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
+        return sts.SimilarityTask(name, [pairs], draws, ends=(low, high), counts=counts)
+    if table.kind in ("binary", "labels"):
+        _check_labels(table)
+        return (BinaryTask if table.kind == "binary" else LabelsTask)(name, table, draws, counts)
+    anchors, positives, *negatives = table.texts
+    if table.kind == "pairs":
+        _enough(table.name, len(set(anchors)), "different anchors")
+        if len(set(positives)) == 1:
+            raise DataError(table.name, "all positives are equal: there are no others to search")
+        return PairsTask(name, table, draws, counts)
     for column, texts in zip(table.columns[2:], negatives, strict=True):
         for row, (positive, negative) in enumerate(zip(positives, texts, strict=True)):
             if positive == negative:
                 raise table.error(row, f"{column} equals {table.columns[1]}: {positive[:60]!r}")
-    return TripletsTask(name, table, draws)
+    return TripletsTask(name, table, draws, counts)
 
 
-def _labels(table: LabelledTable, name: str, draws: int, _: Any) -> LabelledTask:
-    counts = Counter(map(str, table.values or []))
-    _different(table, list(map(repr, counts)))
+def _check_labels(table: LabelledTable) -> None:
+    """Raise a DataError unless there are several labels, and enough texts of each class for folds within folds."""
+    binary, values = table.kind == "binary", list(map(str, table.values or []))
+    counts = Counter(values)
+    if len(counts) == 1:
+        label = f"{float(values[0]):.0f}" if binary else repr(values[0])
+        raise DataError(table.name, f"all {len(table):,} labels are {label}: there is nothing to tell apart")
     label, fewest = min(counts.items(), key=lambda item: item[1])
-    if fewest < LEAST_OF_A_CLASS:
-        line = table.lines[list(map(str, table.values or [])).index(label)]
+    if fewest < LEAST_TEXTS_OF_A_CLASS and not binary:
+        line = table.lines[values.index(label)]
         problem = f"the class {label!r}, which begins here, has only {fewest} of the texts"
-        needed = f"ten folds within ten folds need {LEAST_OF_A_CLASS} of each class: join or remove rare classes"
+        needed = f"ten folds within ten folds need {LEAST_TEXTS_OF_A_CLASS} of each class: join or remove rare classes"
         raise DataError(table.name, f"{problem}; {needed}", line=line, unit=table.unit)
-    return LabelsTask(name, table, draws)
-
-
-_CHECKED: dict[Kind, Callable[[LabelledTable, str, int, tuple[float, float] | None], LabelledTask]] = {
-    "scored": _scored,
-    "binary": _binary,
-    "pairs": _pairs,
-    "triplets": _triplets,
-    "labels": _labels,
-}
 
 
 def _checked_set(folder: Path) -> RetrievalSet:

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.evaluation.probe import SEED, Fitted, Floats, Fold, Grid, Rows, Step, with_ones
-from sentcli.evaluation.transfer_tasks import Examples
+from sentcli.evaluation.probe import TOOLKIT_SEED, Fitted, Floats, Fold, Grid, Rows, Step, with_ones
 
-GRID = tuple(2.0**power for power in range(-2, 4))
-TEST_GRID = tuple(2.0**power for power in range(-1, 6))
+PENALTIES = tuple(2.0**power for power in range(-2, 4))
+TEST_PENALTIES = tuple(2.0**power for power in range(-1, 6))
 """Values of scikit-learn's C that the toolkit tries with cross-validation, and for tasks with a test set."""
 HISTORY = 10
 """Number of past steps from which the curvature is estimated."""
@@ -24,7 +23,7 @@ TOLERANCE = 1e-4
 """A problem is solved if no component of the gradient of the mean loss is larger; scikit-learn's default."""
 SUFFICIENT = 1e-4
 """Share of the decrease predicted by the slope that a step must bring (Armijo)."""
-ROUNDING = 1e-6
+LOSS_ROUNDING = 1e-6
 """Relative error of a sum of losses in single precision."""
 MOST_SCORES = 2**25
 """The greatest number of scores (examples, classifiers, classes) that are computed at the same time."""
@@ -37,9 +36,9 @@ class LbfgsTrainer:
     folds: int = 10
     max_iter: int = 1000
 
-    def penalties(self, task: Examples) -> tuple[float, ...]:
+    def penalties(self, *, has_test: bool) -> tuple[float, ...]:
         """Return the toolkit's grid of scikit-learn's C, the strongest penalty first."""
-        return TEST_GRID if task.kind == "test" else GRID
+        return TEST_PENALTIES if has_test else PENALTIES
 
     def last_fold(self, rows: Rows) -> Fold:
         """Return all rows to train on, since there is no early stopping."""
@@ -52,9 +51,9 @@ class LbfgsTrainer:
             "folds": self.folds,
             "max_iter": self.max_iter,
             "tolerance": TOLERANCE,
-            "C": list(GRID),
-            "C of tasks with a test set": list(TEST_GRID),
-            "seed": SEED,
+            "C": list(PENALTIES),
+            "C of tasks with a test set": list(TEST_PENALTIES),
+            "seed": TOOLKIT_SEED,
         }
 
     def train(self, grid: Grid, finished: Step) -> Fitted:
@@ -200,7 +199,7 @@ def _search(problems: _Problems, weight: Any, direction: Any, scores: Any, loss:
     predicted = (direction * slope).sum(dim=1)
     along = problems.scores(direction)
     size = torch.ones(len(weight))
-    allowed = ROUNDING * loss.abs()
+    allowed = LOSS_ROUNDING * loss.abs()
     for _ in range(20):
         moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
         new_loss = problems.loss(moved, new_scores)

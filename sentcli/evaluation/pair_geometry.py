@@ -97,9 +97,9 @@ def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float |
 
 Floats = npt.NDArray[np.floating[Any]]
 
-BLOCK = 2048
+BLOCK_ROWS = 2048
 """Rows and columns of a block of products, which takes 16 MiB."""
-CHUNK = 64
+COMPARED_PRODUCTS = 64
 """Adjacent products whose maximum is compared first: mostly none of them can be among the best."""
 
 
@@ -134,7 +134,7 @@ def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
     check_rows(vectors, 2)
     k = min(k, len(vectors) - 1)
     twice = torch.from_numpy((2 * unit_rows(vectors)).astype(np.float32))  # products are 4 cos, as the formula wants
-    blocks = [_Nearest(part, start * BLOCK, k) for start, part in enumerate(torch.split(twice, BLOCK))]
+    blocks = [_Nearest(part, start * BLOCK_ROWS, k) for start, part in enumerate(torch.split(twice, BLOCK_ROWS))]
     total = 0.0
     with torch.no_grad():
         for i, rows in enumerate(blocks):
@@ -181,19 +181,19 @@ class _Nearest:
             self.scores, positions = (part.T if across else part for part in best)
             self.positions = positions + first
             return
-        if missing := -others % CHUNK:
+        if missing := -others % COMPARED_PRODUCTS:
             products = pad(products, (0, 0, 0, missing) if across else (0, missing), value=-torch.inf)
         if across:
-            wide = products.view(-1, CHUNK, len(self.vectors))
+            wide = products.view(-1, COMPARED_PRODUCTS, len(self.vectors))
             rows, parts = (least[:, None] < wide.amax(1).T).nonzero().unbind(1)
             near = wide[parts, :, rows]
         else:
-            wide = products.view(len(self.vectors), -1, CHUNK)
+            wide = products.view(len(self.vectors), -1, COMPARED_PRODUCTS)
             rows, parts = (wide.amax(2) > least[:, None]).nonzero().unbind(1)
             near = wide[rows, parts]
         entries, within = (near > least[rows, None]).nonzero().unbind(1)
         if len(entries):
-            self._merge(rows[entries], near[entries, within], parts[entries] * CHUNK + within + first)
+            self._merge(rows[entries], near[entries, within], parts[entries] * COMPARED_PRODUCTS + within + first)
 
     def _merge(self, rows: Tensor, scores: Tensor, positions: Tensor) -> None:
         """Insert new entries, which are ordered by their rows, into the best k of these rows."""

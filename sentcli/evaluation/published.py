@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sentcli.errors import InputError, nearest
-from sentcli.evaluation import retrieval, sts, transfer_tasks
+from sentcli.evaluation import retrieval, sts, transfer
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY, TRANSFER, ScoreKind
-from sentcli.evaluation.scores import AVERAGE
+from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.zoo import models_folder
 
 NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
 """The name of a task by its name in papers."""
-AVERAGED = {
+AVERAGED_TASKS = {
     SIMILARITY.name: frozenset(sts.TASKS),
-    TRANSFER.name: frozenset(transfer_tasks.AVERAGED),
+    TRANSFER.name: frozenset(transfer.AVERAGED),
     RETRIEVAL.name: retrieval.averaged(),
 }
 """The tasks of a published average, by kind."""
@@ -87,6 +87,16 @@ def published() -> dict[str, Published]:
     return dict(sorted(systems.items()))
 
 
+def with_titles(scores: Sequence[ModelScores]) -> list[ModelScores]:
+    """Return scores whose comparison with a published system has title and source, which an older file may lack."""
+    for each in scores:
+        if each.against and not {"title", "source"} <= each.against.keys():
+            system = published().get(each.against["name"])
+            titles = {"title": system.title, "source": system.source} if system else {}
+            each.against = {"title": each.against["name"], "source": ""} | titles | each.against
+    return list(scores)
+
+
 def find(name: str) -> Published:
     """Return the published scores of a system.
 
@@ -115,7 +125,7 @@ def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:
 
 def _is_averaged(tasks: Iterable[str], kind: ScoreKind) -> bool:
     """Tell whether these are exactly the tasks of the published average."""
-    return frozenset(_task(task, kind) for task in tasks) == AVERAGED.get(kind.name)
+    return frozenset(_task(task, kind) for task in tasks) == AVERAGED_TASKS.get(kind.name)
 
 
 def compare(

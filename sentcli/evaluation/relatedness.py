@@ -20,28 +20,28 @@ from sentcli import console
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
-from sentcli.evaluation.probe import SEED, first_weights, with_ones
-from sentcli.evaluation.score_kinds import TRAINED_HEAD
+from sentcli.evaluation.probe import TOOLKIT_SEED, first_weights, with_ones
+from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.evaluation.transfer_tasks import joined
+from sentcli.evaluation.transfer import joined
 
 Floats = npt.NDArray[np.float32]
 GRADES = 5
-BATCH = 64
-ROUND = 50
+BATCH_SIZE = 64
+EPOCHS_OF_A_ROUND = 50
 """Epochs between two scores on the development set."""
 TENACITY = 3
 """Rounds without an improvement that are allowed; the next one ends the training."""
 MAX_EPOCHS = 1000
-PROTOCOL = {
+HEAD_PROTOCOL = {
     "head": "linear, softmax over the grades 1 to 5, mean squared error",
     "optimizer": "adam",
-    "batch_size": BATCH,
-    "epoch_size": ROUND,
+    "batch_size": BATCH_SIZE,
+    "epoch_size": EPOCHS_OF_A_ROUND,
     "tenacity": TENACITY,
     "max_epochs": MAX_EPOCHS,
-    "seed": SEED,
+    "seed": TOOLKIT_SEED,
 }
 
 
@@ -54,7 +54,7 @@ class GradedTask:
     """``train``, ``dev`` and ``test``."""
     draws: int = 0
     """Samples of the test pairs, for intervals and comparisons."""
-    kind: str = TRAINED_HEAD.name
+    kind: ScoreKind = TRAINED_HEAD
 
     @property
     def texts(self) -> list[str]:
@@ -64,7 +64,14 @@ class GradedTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        return ["head", PROTOCOL, self.draws, self.name, self.kind, digest(sts.content(list(self.splits.values())))]
+        return [
+            "head",
+            HEAD_PROTOCOL,
+            self.draws,
+            self.name,
+            self.kind.name,
+            digest(sts.content(list(self.splits.values()))),
+        ]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train the head on pooled vectors that are not normalised, and score its expected grades of the test pairs.
@@ -74,13 +81,13 @@ class GradedTask:
         """
         x = {split: joined(vectors.of(pairs.first), vectors.of(pairs.second)) for split, pairs in self.splits.items()}
         gold = {split: pairs.gold for split, pairs in self.splits.items()}
-        with console.counting(f"{self.name}: epochs", MAX_EPOCHS + ROUND) as finished:
+        with console.counting(f"{self.name}: epochs", MAX_EPOCHS + EPOCHS_OF_A_ROUND) as finished:
             predicted, dev = train(x["train"], gold["train"], x["dev"], gold["dev"], x["test"], finished)
         score = sts.correlations(self.name, [(self.name, predicted, gold["test"])], self.draws)
         tested = [*self.splits["test"].first, *self.splits["test"].second]
-        score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(tested))
+        score.details.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(tested))
         trained = {"dev_pearson": dev, "mse": float(np.mean((predicted - gold["test"]) ** 2))}
-        return replace(score, kind=self.kind, metrics=score.metrics | trained)
+        return replace(score, kind=self.kind.name, metrics=score.metrics | trained)
 
 
 def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedTask]:
@@ -138,14 +145,14 @@ def train(
     import torch
     from scipy.stats import pearsonr
 
-    head, shuffles = _Head(x, grades(gold)), np.random.RandomState(SEED)
+    head, shuffles = _Head(x, grades(gold)), np.random.RandomState(TOOLKIT_SEED)
     on_dev, on_test = with_ones(dev_x), with_ones(test_x)
     best, predicted, worse, epochs = -2.0, head.expected(on_test), 0, 0
     while epochs <= MAX_EPOCHS:
-        for _ in range(ROUND):
+        for _ in range(EPOCHS_OF_A_ROUND):
             head.epoch(torch.from_numpy(shuffles.permutation(len(x))))
-        epochs += ROUND
-        finished(ROUND)
+        epochs += EPOCHS_OF_A_ROUND
+        finished(EPOCHS_OF_A_ROUND)
         dev_predicted = head.expected(on_dev)
         pearson = float(pearsonr(dev_predicted, dev_gold).statistic) if np.ptp(dev_predicted) > 0 else 0.0
         if pearson > best:
@@ -170,8 +177,8 @@ class _Head:
     def epoch(self, order: Any) -> None:
         """Take a step for each batch of rows in `order`."""
         x, target = self.x[order], self.target[order]
-        for start in range(0, len(order), BATCH):
-            batch, goal = x[start : start + BATCH], target[start : start + BATCH]
+        for start in range(0, len(order), BATCH_SIZE):
+            batch, goal = x[start : start + BATCH_SIZE], target[start : start + BATCH_SIZE]
             share = (batch @ self.weight.T).softmax(dim=1)
             slope = share * (share - goal)
             slope = (slope - share * slope.sum(dim=1, keepdim=True)) * (2 / goal.numel())

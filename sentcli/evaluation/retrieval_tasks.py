@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked, score
-from sentcli.evaluation.score_kinds import RETRIEVAL
+from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
+from sentcli.evaluation.stores import digest
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
 from sentcli.search.exact import Neighbours, Vectors
@@ -33,6 +34,8 @@ OnRun = Callable[[str, str, Run], None]
 """Is called with the name of a set (a forum as ``cqadupstack/android``), the way of searching, and the run."""
 TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""
+SAMPLED_HITS = 20
+"""The best hits of each query that are in the sample of a set, from each way of searching."""
 
 
 def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
@@ -88,7 +91,7 @@ class SetSearch:
     def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
         """Encode queries and documents and search; the last model's result is kept for fusions."""
         if self._last is None or self._last[0] is not model:
-            encoder = model.encoder  # loaded before there is a bar
+            encoder = model.load()  # before there is a bar
             with console.encoding(f"{self.data.name}: encoding", len(self.data.ids) + len(self.data.queries)) as bar:
                 self._last = model, self._by_vectors(model, encoder, bar)
         return self._last[1]
@@ -163,25 +166,25 @@ def _first(hits: Neighbours, k: int) -> Neighbours:
     return Neighbours(hits.positions[:, :k], hits.scores[:, :k])
 
 
-def score_run(data: RetrievalSet, run: Run, top_k: int, facts: dict[str, Any] | None = None) -> TaskScore:
+def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] | None = None) -> TaskScore:
     """Score the hits of a set's queries, ranked as trec_eval ranks them; a query without hits counts as 0.
 
     Args:
         data: the set.
         run: scores by query and document.
         top_k: hits that each query was to have.
-        facts: further facts of the search for the JSON; those that are None are left out.
+        details: further ones of the search for the JSON; those that are None are left out.
     """
     full = ranked(run, data.qrels)
     main, values = main_metric(top_k), each_query(full, data.qrels, top_k)
     draws = significance.mean_draws(values[main], stream=zlib.crc32(data.name.encode()))
-    more = {"queries_without_hits": sum(not hits for hits in full.values()) or None, **(facts or {})}
+    more = {"queries_without_hits": sum(not hits for hits in full.values()) or None, **(details or {})}
     return TaskScore(
         task=data.name,
         kind=RETRIEVAL.name,
         metrics=score(full, data.qrels, top_k),
         headline=(main,),
-        facts={
+        details={
             "queries": len(data.qrels),
             "documents": len(data.ids),
             **{key: value for key, value in more.items() if value is not None},
@@ -196,8 +199,8 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, facts: dict[str, Any] | 
 def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     """Return the mean over several sets that count as one, such as the forums of CQADupStack."""
     counts = ("queries", "documents", "queries_without_hits", "truncated")
-    sums = {key: sum(part.facts.get(key, 0) for part in parts) for key in counts}
-    recalls = [part.facts["index_recall@10"] for part in parts if "index_recall@10" in part.facts]
+    sums = {key: sum(part.details.get(key, 0) for part in parts) for key in counts}
+    recalls = [part.details["index_recall@10"] for part in parts if "index_recall@10" in part.details]
     draws, (main,) = average_draws(parts), parts[0].headline
     assert draws is not None
     return TaskScore(
@@ -205,7 +208,7 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
         kind=RETRIEVAL.name,
         metrics={name: float(np.mean([part.metrics[name] for part in parts])) for name in parts[0].metrics},
         headline=(main,),
-        facts={
+        details={
             **{key: count for key, count in sums.items() if count or key != "queries_without_hits"},
             **({"index_recall@10": float(np.mean(recalls))} if recalls else {}),
         },
@@ -228,6 +231,7 @@ class RetrievalTask:
     on_run: OnRun | None = None
     """Is called with the run."""
     texts: Sequence[str] = ()
+    kind: ClassVar[ScoreKind] = RETRIEVAL
 
     @property
     def name(self) -> str:
@@ -246,11 +250,11 @@ class RetrievalTask:
         run = self.search.run(self.search.hits(self.way, model))
         if self.on_run is not None:
             self.on_run(self.set_name, self.way, run)
-        facts: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         if model is not None and self.way != "bm25":
             dense = self.search.by_vectors(model)
-            facts = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
-        return score_run(self.search.data, run, self.search.top_k, facts)
+            details = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
+        return score_run(self.search.data, run, self.search.top_k, details)
 
 
 class Bench:
@@ -283,3 +287,42 @@ class Bench:
             several = len(parts) > 1
             joined.append(mean_of(collection.name, parts) if several else replace(parts[0], task=collection.name))
         return joined
+
+
+@dataclass(frozen=True)
+class SampledSet(RetrievalSet):
+    """A retrieval set whose documents are in memory."""
+
+    documents: tuple[str, ...] = ()
+    """The texts of the documents, in the order of `ids`."""
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts of the documents in the order of `ids`."""
+        return iter(self.documents)
+
+
+def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
+    """Return some queries with their judged documents and the best hits of a model and of BM25.
+
+    Scores on it are higher than on the whole set, because most documents are missing, and only they can be compared.
+
+    Args:
+        data: the whole set, which is searched once; the vectors of the documents are cached.
+        rows: the positions of the queries.
+        model: its name.
+    """
+    every_query = list(data.queries.items())
+    queries = dict(every_query[row] for row in rows)
+    qrels = {query: data.qrels[query] for query in queries}
+    part = replace(data, queries=queries, qrels=qrels)
+    search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=SAMPLED_HITS))
+    hits = [search.by_words.positions, search.by_vectors(EvaluatedModel(model)).hits.positions]
+    judged = {document for judgements in qrels.values() for document in judgements}
+    numbers = {int(position) for positions in hits for position in positions.flat if position >= 0}
+    numbers |= {number for number, document in enumerate(data.ids) if document in judged}
+    texts = list(data.texts())
+    chosen = sorted(numbers)
+    fields = {name: value for name, value in vars(part).items() if name in RetrievalSet.__dataclass_fields__}
+    fields["ids"] = [data.ids[number] for number in chosen]
+    fields["digest"] = digest([data.digest, list(queries), fields["ids"]])
+    return SampledSet(**fields, documents=tuple(texts[number] for number in chosen))

@@ -1,30 +1,135 @@
-"""Reading and checking the JSON that `sts-eval`, `senteval`, `retrieve` and `evaluate` write."""
+"""Scores as JSON: what `sts-eval`, `senteval`, `retrieve` and `evaluate` write, read back and checked; and the cache's.
+
+The entry ``scores`` of a command's object says of each task which kind its scores are of and which metrics tables show.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+import numpy as np
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sentcli.errors import DataError, InputError, one_line
-from sentcli.evaluation.retrieval_metrics import MAIN_CUTOFF
-from sentcli.evaluation.score_kinds import IN_DOMAIN, OWN_KINDS, RETRIEVAL, SIMILARITY, TRAINED_HEAD, TRANSFER
-from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.significance import unpacked
-from sentcli.evaluation.sts import AGGREGATIONS
+from sentcli.evaluation.score_kinds import (
+    AGGREGATIONS,
+    IN_DOMAIN,
+    OWN_KINDS,
+    RETRIEVAL,
+    SCORE_KINDS,
+    SIMILARITY,
+    TRAINED_HEAD,
+    TRANSFER,
+)
+from sentcli.evaluation.scores import ModelScores, TaskScore, average, average_interval
+from sentcli.evaluation.significance import Floats
 from sentcli.io.forms import checked, contents, decode
 
 SCORING = ("sts-eval", "senteval", "retrieve", "evaluate")
 """The commands whose JSON has scores."""
-FACTS = ("value", "majority")
+NO_METRICS = ("value", "majority")
 """Numbers of a task that are no metrics of their own."""
+ARRAYS = ("draws", "item_values")
+"""Fields of a `TaskScore` that hold arrays by metric."""
+
+
+def record_of(score: TaskScore) -> dict[str, Any]:
+    """Return all fields of a score as JSON, for the cache."""
+    record = {**vars(score), "parts": [record_of(part) for part in score.parts]}
+    record |= {name: {key: array.tolist() for key, array in record[name].items()} for name in ARRAYS}
+    return record | {"correct": None if score.correct is None else score.correct.tolist()}
+
+
+def score_of(record: Mapping[str, Any]) -> TaskScore:
+    """Return the score that `record_of` was called on."""
+    fields: dict[str, Any] = {name: {key: np.array(v) for key, v in record[name].items()} for name in ARRAYS}
+    fields |= {name: tuple(record[name]) for name in ("headline", "items")}
+    fields["intervals"] = {key: (low, high) for key, (low, high) in record["intervals"].items()}
+    fields["correct"] = None if record["correct"] is None else np.array(record["correct"], bool)
+    fields["parts"] = tuple(map(score_of, record["parts"]))
+    return TaskScore(**{**record, **fields})
+
+
+def pack(draws: Floats) -> str:
+    """Return samples as one line of JSON: their 32-bit floats in base64."""
+    return base64.b64encode(draws.astype("<f4").tobytes()).decode("ascii")
+
+
+def unpack(text: str) -> Floats:
+    """Return the samples that `pack` was called on.
+
+    Raises:
+        ValueError: if `text` is not base64 of finite 32-bit floats.
+    """
+    draws = np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float64)
+    if len(draws) < 2 or not np.isfinite(draws).all():
+        raise ValueError("expected at least two finite numbers")
+    return draws
+
+
+def task_json(score: TaskScore, *, samples: bool = True) -> dict[str, Any]:
+    """Return the entry of a task in the JSON of a command, with the samples of the shown metrics if there are any."""
+    intervals: dict[str, Any] = {}
+    if len(score.headline) > 1:
+        intervals = {"intervals": score.intervals}
+    elif score.headline[0] in score.intervals:
+        intervals = {"interval": score.intervals[score.headline[0]]}
+    parts = {part.task: task_json(part, samples=False) for part in score.parts}
+    by_metric = {metric: score.samples(metric) for metric in score.headline} if samples else {}
+    draws = {metric: pack(values) for metric, values in by_metric.items() if values is not None}
+    more = {"forums": parts, "draws": draws}
+    return {**score.metrics, **score.details, **intervals} | {key: value for key, value in more.items() if value}
+
+
+def model_json(scores: ModelScores) -> dict[str, Any]:
+    """Return the JSON object of a command, without averages and comparisons that there are not."""
+    kind = next((kind for kind in scores.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
+    tasks = scores.of_kind(kind) if kind is not TRAINED_HEAD else []
+    if scores.command == "evaluate" and (len(scores.kinds) > 1 or len(tasks) < 2):
+        tasks = []  # a mean over kinds says nothing
+    pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
+    more = {
+        "average": average(tasks, kind, least=1),
+        "average_pearson": round(float(np.mean(pearson)), 2) if pearson else None,
+        "average_interval": average_interval(tasks, kind),
+        "compared": scores.compared or None,
+        "cached": scores.cached or None,
+        "against": scores.against or None,
+        "cost": scores.cost or None,
+    }
+    return {
+        "command": scores.command,
+        "model": scores.model,
+        "protocol": scores.protocol,
+        "results": {task.task: task_json(task) for task in scores.tasks},
+        "scores": {task.task: {"kind": task.kind, "metrics": list(task.headline)} for task in scores.tasks},
+        "environment": scores.environment,
+        "elapsed_seconds": round(scores.seconds or 0.0, 3),
+    } | {key: value for key, value in more.items() if value is not None}
+
+
+def _known_kind(name: str) -> str:
+    if name not in SCORE_KINDS:
+        raise ValueError(f"expected one of {', '.join(SCORE_KINDS)}")
+    return name
+
+
 Number = float | None
 Ends = tuple[Number, Number] | None
-Samples = Annotated[Any, BeforeValidator(lambda text: unpacked(str(text)))]
+Samples = Annotated[Any, BeforeValidator(lambda text: unpack(str(text)))]
+KindName = Annotated[str, AfterValidator(_known_kind)]
+
+
+class TaskMetrics(BaseModel):
+    """The kind of the scores on a task, and the metrics that tables show."""
+
+    kind: KindName
+    metrics: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class TaskDifference(BaseModel):
@@ -61,17 +166,9 @@ class Against(BaseModel):
     name: str = ""
     tasks: dict[str, PublishedLine]
 
-    def titled(self) -> dict[str, Any]:
-        """Return the comparison with title and source, from the list of published systems if the file has none."""
-        from sentcli.evaluation.published import published
-
-        system = published().get(self.name)
-        titles = {"title": system.title, "source": system.source} if system else {"title": self.name, "source": ""}
-        return titles | self.model_dump()
-
 
 class TaskResult(BaseModel):
-    """The results of one task; all other fields are metrics, counts and further facts."""
+    """The results of one task; all other fields are metrics, counts and details."""
 
     model_config = ConfigDict(extra="allow")
     interval: Ends = None
@@ -85,16 +182,15 @@ class TaskResult(BaseModel):
     def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
         """Return the score of the task."""
         fields = self.model_extra or {}
-        own = {key for key in fields if isinstance(fields[key], float) and key not in FACTS}
+        own = {key for key in fields if isinstance(fields[key], float) and key not in NO_METRICS}
         numbers = {key: _number(fields[key]) for key in fields if key in own or key in headline}
-        metrics = {key: value for key, value in numbers.items() if value is not None}
         intervals = {**({headline[0]: self.interval} if self.interval else {}), **self.intervals}
         return TaskScore(
             task=task,
             kind=kind,
-            metrics=metrics,
+            metrics={key: value for key, value in numbers.items() if value is not None},
             headline=headline,
-            facts={
+            details={
                 **({"subsets": self.subsets} if self.subsets else {}),
                 **{key: value for key, value in fields.items() if key not in numbers},
             },
@@ -131,20 +227,21 @@ class ScoreFile(BaseModel):
     cost: dict[str, int | float | None] = {}
     draws: str = ""
     elapsed_seconds: Number = None
+    metrics_of_tasks: dict[str, TaskMetrics] = Field({}, alias="scores")
 
-    def scores(self, source: str) -> ModelScores:
+    def model_scores(self, source: str) -> ModelScores:
         """Return the scores of the model, with the name of the file as their source."""
         low, high = self.average_interval or (None, None)
         tasks = []
         for name, task in self.results.items():
-            kind, headline = self._headline(name, task)
-            if not headline:
-                continue
+            entry = self.metrics_of_tasks.get(name)
+            earlier = _of_earlier_version(self.command, name, self.protocol, task)
+            kind, headline = (entry.kind, entry.metrics) if entry is not None else earlier
             for key in headline:
                 value = (task.model_extra or {}).get(key)
                 if isinstance(value, bool) or not isinstance(value, int | float | None):
                     raise DataError(source, f"{name} {key}: expected a number, found {json.dumps(value)[:40]}")
-            tasks.append(task.score(name, kind, headline))
+            tasks += [task.score(name, kind, headline)] if headline else []
         return ModelScores(
             command=self.command,
             model=self.model,
@@ -153,7 +250,7 @@ class ScoreFile(BaseModel):
             environment=self.environment,
             cached=self.cached,
             compared=self.compared.model_dump() if self.compared else {},
-            against=self.against.titled() if self.against else {},
+            against=self.against.model_dump() if self.against else {},
             source=source,
             average_interval=None if low is None or high is None else (low, high),
             seconds=self.elapsed_seconds,
@@ -161,23 +258,25 @@ class ScoreFile(BaseModel):
             draws_file=self.draws,
         )
 
-    def _headline(self, name: str, task: TaskResult) -> tuple[str, tuple[str, ...]]:
-        """Return the kind of a task and the metrics that tables show."""
-        keys = list(task.model_extra or {})
-        if self.command == "evaluate":
-            fields = task.model_extra or {}
-            kind = OWN_KINDS.get(str(fields.get("kind")))
-            return ("", ()) if kind is None else (kind.name, (str(fields.get("metric")),))
-        if self.command == "senteval":
-            return (TRANSFER.name, ("accuracy",)) if "accuracy" in keys else (TRAINED_HEAD.name, ("spearman",))
-        if self.command == "sts-eval":
-            metrics = {each.title: each.metric for each in AGGREGATIONS.values()}
-            return SIMILARITY.name, (metrics.get(str(self.protocol.get("aggregation")), "spearman"),)
-        if name == "in-domain":
-            return IN_DOMAIN.name, tuple(key for key in keys if key.startswith("recall@"))
-        cutoffs = [int(key[5:]) for key in keys if key.startswith("ndcg@") and key[5:].isdigit()]
-        cutoff = max((k for k in cutoffs if k <= MAIN_CUTOFF), default=MAIN_CUTOFF)
-        return RETRIEVAL.name, (f"ndcg@{cutoff}",)
+
+def _of_earlier_version(
+    command: str, name: str, protocol: Mapping[str, Any], task: TaskResult
+) -> tuple[str, tuple[str, ...]]:
+    """Tell kind and metrics of a task in a file of an earlier version, which has no entry ``scores``; or no metrics."""
+    fields = task.model_extra or {}
+    if command == "evaluate":
+        kind = next((kind for table, kind in OWN_KINDS.items() if table == fields.get("kind")), None)
+        return ("", ()) if kind is None else (kind.name, (str(fields.get("metric")),))
+    if command == "senteval":
+        kind = TRANSFER if TRANSFER.main in fields else TRAINED_HEAD
+        return kind.name, (kind.main,)
+    if command == "sts-eval":
+        metrics = {each.title: each.metric for each in AGGREGATIONS.values()}
+        return SIMILARITY.name, (metrics.get(str(protocol.get("aggregation")), SIMILARITY.main),)
+    if name == "in-domain":
+        return IN_DOMAIN.name, tuple(key for key in fields if key.startswith("recall@"))
+    cutoffs = [int(key[5:]) for key in fields if key.startswith("ndcg@") and key[5:].isdigit()]
+    return RETRIEVAL.name, (f"ndcg@{max((k for k in cutoffs if k <= 10), default=10)}",)
 
 
 def read_scores(files: Iterable[Path]) -> list[ModelScores]:
@@ -217,7 +316,7 @@ def read_object(value: Any, file: str = "") -> ModelScores:
         raise DataError(file, "hits of retrieve --query, not scores of a set")
     form = checked(ScoreFile, value, file)
     checked(Protocol, form.protocol, f"{file}: protocol")
-    scores = form.scores(file)
+    scores = form.model_scores(file)
     if not scores.tasks:
         raise DataError(file, f"the results of {scores.model} are not scores by task")
     return scores

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
+
+from sentcli.io.labelled_kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,9 @@ class ScoreKind:
     title: str
     """The title of a table of such scores."""
     metric: str
-    """The name of the main metric."""
+    """The name of the main metric for people."""
+    main: str
+    """The key of the main metric, by which weights are compared."""
     columns: Mapping[str, str]
     """The metrics and counts in the table of all measures, with their titles."""
     sampled: str
@@ -28,6 +32,8 @@ class ScoreKind:
     """The factor that brings a score to a scale of 100."""
     digits: int = 2
     """Decimals of scores that are not multiplied by `scale`."""
+    table: Kind | None = None
+    """The kind of the user's own data that has such scores."""
 
     @property
     def highest(self) -> float:
@@ -40,37 +46,22 @@ SIMILARITY = ScoreKind(
     command="sts-eval",
     title="Semantic textual similarity",
     metric="Spearman",
-    columns={
-        "pairs": "pairs",
-        "spearman": "Spearman",
-        "pearson": "Pearson",
-        "spearman_mean": "mean of subsets",
-        "spearman_wmean": "weighted mean",
-        "dev_pearson": "dev Pearson",
-        "mse": "squared error",
-    },
+    main="spearman",
+    columns={"pairs": "pairs", "spearman": "Spearman", "pearson": "Pearson", "spearman_mean": "mean of subsets"}
+    | {"spearman_wmean": "weighted mean", "dev_pearson": "dev Pearson", "mse": "squared error"},
     sampled="pairs",
+    table="scored",
 )
-TRAINED_HEAD = ScoreKind(
-    name="trained head",
-    command="senteval",
-    title="Similarity with a trained head",
-    metric="Spearman",
-    columns=SIMILARITY.columns,
-    sampled="pairs",
+TRAINED_HEAD = replace(
+    SIMILARITY, name="trained head", command="senteval", title="Similarity with a trained head", table=None
 )
 TRANSFER = ScoreKind(
     name="transfer",
     command="senteval",
     title="Transfer tasks",
     metric="Accuracy",
-    columns={
-        "train": "train",
-        "test": "test",
-        "dev_accuracy": "dev accuracy",
-        "accuracy": "accuracy",
-        "f1": "F1",
-    },
+    main="accuracy",
+    columns={"train": "train", "test": "test", "dev_accuracy": "dev accuracy", "accuracy": "accuracy", "f1": "F1"},
     sampled="test examples",
 )
 RETRIEVAL = ScoreKind(
@@ -78,33 +69,22 @@ RETRIEVAL = ScoreKind(
     command="retrieve",
     title="Retrieval",
     metric="nDCG",
-    columns={
-        "queries": "queries",
-        "documents": "documents",
-        **{
-            f"{metric}@{k}": f"{title}@{k}"
-            for metric, title, k in (
-                ("ndcg", "nDCG", 10),
-                ("map", "MAP", 100),
-                ("recall", "recall", 10),
-                ("recall", "recall", 100),
-                ("r_cap", "capped recall", 100),
-                ("precision", "precision", 10),
-                ("mrr", "MRR", 10),
-            )
-        },
-        "index_recall@10": "index recall@10",
-    },
+    main="ndcg@10",
+    columns={"queries": "queries", "documents": "documents", "ndcg@10": "nDCG@10", "map@100": "MAP@100"}
+    | {"recall@10": "recall@10", "recall@100": "recall@100", "r_cap@100": "capped recall@100"}
+    | {"precision@10": "precision@10", "mrr@10": "MRR@10", "index_recall@10": "index recall@10"},
     sampled="queries",
     average="plain",
     scale=100,
     digits=4,
+    table="retrieval",
 )
 IN_DOMAIN = ScoreKind(
     name="in-domain",
     command="retrieve",
     title="In-domain retrieval",
     metric="Recall",
+    main="recall@1",
     columns={"queries": "queries", "corpus": "sentences"},
     sampled="queries",
     average="",
@@ -114,58 +94,60 @@ BINARY = _of_own_data(
     name="binary",
     title="0/1 pairs",
     metric="Average precision",
-    columns={
-        "items": "pairs",
-        "positive": "positive",
-        "average_precision": "average precision",
-        "auc": "AUC",
-        "f1": "best F1",
-        "threshold": "its threshold",
-    },
+    main="average_precision",
+    columns={"items": "pairs", "positive": "positive", "average_precision": "average precision", "auc": "AUC"}
+    | {"f1": "best F1", "threshold": "its threshold"},
     sampled="pairs",
+    table="binary",
 )
 PAIRS = _of_own_data(
     name="pairs",
     title="Positives among all others",
     metric="MRR@10",
-    columns={
-        "items": "anchors",
-        "corpus": "positives",
-        "mrr@10": "MRR@10",
-        **{f"recall@{k}": f"recall@{k}" for k in (1, 5, 10)},
-    },
+    main="mrr@10",
+    columns={"items": "anchors", "corpus": "positives", "mrr@10": "MRR@10"}
+    | {f"recall@{k}": f"recall@{k}" for k in (1, 5, 10)},
     sampled="anchors",
+    table="pairs",
 )
 TRIPLETS = _of_own_data(
     name="triplets",
     title="Triplets",
     metric="Accuracy",
+    main="accuracy",
     columns={"items": "triplets", "negatives": "negatives", "accuracy": "accuracy", "margin": "mean margin"},
     sampled="triplets",
+    table="triplets",
 )
 LABELS = _of_own_data(
     name="labels",
     title="Labelled texts",
     metric="Accuracy",
-    columns={
-        "items": "texts",
-        "classes": "classes",
-        "majority": "largest class",
-        "accuracy": "accuracy",
-        "dev_accuracy": "dev accuracy",
-    },
+    main="accuracy",
+    columns={"items": "texts", "classes": "classes", "majority": "largest class", "accuracy": "accuracy"}
+    | {"dev_accuracy": "dev accuracy"},
     sampled="texts",
+    table="labels",
 )
-KINDS = {
+SCORE_KINDS = {
     kind.name: kind
     for kind in (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN, BINARY, PAIRS, TRIPLETS, LABELS)
 }
-OWN_KINDS: dict[str, ScoreKind] = {
-    "scored": SIMILARITY,
-    "binary": BINARY,
-    "pairs": PAIRS,
-    "triplets": TRIPLETS,
-    "retrieval": RETRIEVAL,
-    "labels": LABELS,
-}
+OWN_KINDS: dict[Kind, ScoreKind] = {kind.table: kind for kind in SCORE_KINDS.values() if kind.table is not None}
 """The scores of the kinds of the user's own data."""
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A way to make one score of the subsets of a task."""
+
+    metric: str
+    title: str
+
+
+AGGREGATIONS = {
+    "all": Aggregation("spearman", "all (subsets concatenated)"),
+    "mean": Aggregation("spearman_mean", "mean of the subsets"),
+    "wmean": Aggregation("spearman_wmean", "mean of the subsets, weighted by size"),
+}
+"""The aggregations of similarity by their names on the command line."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation import significance
-from sentcli.evaluation.score_kinds import KINDS, TRAINED_HEAD, ScoreKind
+from sentcli.evaluation.score_kinds import SCORE_KINDS, ScoreKind
 from sentcli.evaluation.significance import Difference, Discordance, Floats
 
 AVERAGE = "average"
@@ -28,11 +28,11 @@ class TaskScore:
 
     task: str
     kind: str
-    """A key of `KINDS`."""
+    """A key of `SCORE_KINDS`."""
     metrics: dict[str, float]
     headline: tuple[str, ...]
     """The metrics that tables show; the first is the main one, which averages are taken of."""
-    facts: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     """Counts and further entries of the JSON of the task."""
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     """95 % intervals by metric."""
@@ -57,41 +57,17 @@ class TaskScore:
         if self.correct is None or metric in self.draws:
             return self.draws.get(metric)
         draws = significance.mean_draws(self.correct.astype(np.float64), stream=zlib.crc32(self.task.encode()))
-        return KINDS[self.kind].highest * draws
+        return SCORE_KINDS[self.kind].highest * draws
 
-    def packed_samples(self) -> dict[str, dict[str, str]]:
-        """Return the entry of the JSON with the samples of the shown metrics, if there are any."""
-        samples = {metric: self.samples(metric) for metric in self.headline}
-        packed = {metric: significance.packed(draws) for metric, draws in samples.items() if draws is not None}
-        return {"draws": packed} if packed else {}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, without samples."""
-        several = len(self.headline) > 1
-        intervals: dict[str, Any] = {"intervals": self.intervals} if several else {}
-        if not several and self.headline[0] in self.intervals:
-            intervals = {"interval": self.intervals[self.headline[0]]}
-        parts = {"forums": {part.task: part.to_dict() for part in self.parts}} if self.parts else {}
-        return {**self.metrics, **self.facts, **intervals, **parts}
-
-    def to_record(self) -> dict[str, Any]:
-        """Return all fields as JSON, for the cache."""
-        record = {**vars(self), "parts": [part.to_record() for part in self.parts]}
-        record |= {name: {key: array.tolist() for key, array in record[name].items()} for name in ARRAYS}
-        return record | {"correct": None if self.correct is None else self.correct.tolist()}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> TaskScore:
-        """Return the score that `to_record` was called on."""
-        arrays = {name: {key: np.array(values) for key, values in record[name].items()} for name in ARRAYS}
-        tuples = {name: tuple(record[name]) for name in ("headline", "items")}
-        intervals = {key: (low, high) for key, (low, high) in record["intervals"].items()}
-        correct = None if record["correct"] is None else np.array(record["correct"], bool)
-        parts = tuple(map(cls.from_record, record["parts"]))
-        return cls(**{**record, **arrays, **tuples, "intervals": intervals, "correct": correct, "parts": parts})
-
-
-ARRAYS = ("draws", "item_values")
+    def of_own_data(self, items: int) -> TaskScore:
+        """Return the score with the entries of the JSON that all scores on the user's own data have, in front."""
+        entries = {
+            "kind": SCORE_KINDS[self.kind].table,
+            "metric": self.headline[0],
+            "value": self.value,
+            "items": items,
+        }
+        return replace(self, details=entries | self.details)
 
 
 def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Discordance | None:
@@ -107,7 +83,7 @@ def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Dis
         )
     if score.correct is not None and other.correct is not None:
         discordance = significance.mcnemar(score.correct, other.correct)
-        return replace(discordance, difference=discordance.difference / 100 * KINDS[score.kind].highest)
+        return replace(discordance, difference=discordance.difference / 100 * SCORE_KINDS[score.kind].highest)
     return None
 
 
@@ -145,7 +121,7 @@ class ModelScores:
     @property
     def kinds(self) -> list[ScoreKind]:
         """The kinds of the tasks."""
-        return [KINDS[name] for name in dict.fromkeys(task.kind for task in self.tasks)]
+        return [SCORE_KINDS[name] for name in dict.fromkeys(task.kind for task in self.tasks)]
 
     def of_kind(self, kind: ScoreKind) -> list[TaskScore]:
         """Return the tasks of one kind."""
@@ -210,32 +186,6 @@ class ModelScores:
     def finish(self) -> None:
         """Stop the clock."""
         self.seconds = time.perf_counter() - self.started
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object of a command, without averages and comparisons that there are not."""
-        kind = next((kind for kind in self.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
-        tasks = self.of_kind(kind) if kind is not TRAINED_HEAD else []
-        if self.command == "evaluate" and (len(self.kinds) > 1 or len(tasks) < 2):
-            tasks = []  # a mean over kinds says nothing
-        mean = average(tasks, kind, least=1)
-        pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
-        more = {
-            "average": mean,
-            "average_pearson": round(float(np.mean(pearson)), 2) if pearson else None,
-            "average_interval": average_interval(tasks, kind),
-            "compared": self.compared or None,
-            "cached": self.cached or None,
-            "against": self.against or None,
-            "cost": self.cost or None,
-        }
-        return {
-            "command": self.command,
-            "model": self.model,
-            "protocol": self.protocol,
-            "results": {task.task: task.to_dict() | task.packed_samples() for task in self.tasks},
-            "environment": self.environment,
-            "elapsed_seconds": round(self.seconds or 0.0, 3),
-        } | {key: value for key, value in more.items() if value is not None}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row of the long table for every metric of every task."""

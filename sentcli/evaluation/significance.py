@@ -11,7 +11,6 @@ the tests.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,14 +22,14 @@ from sentcli.errors import SentcliError
 Floats = npt.NDArray[np.float64]
 DRAWS = 1000
 LEVEL = 0.95
-SEED = 1
+SAMPLES_SEED = 1
 POOLED = 2
 """Degrees of freedom by which the spread of each group's seeds is drawn towards that of all seeds."""
 SHARE_POWER = 1.15
 """The power of the seeds' share of the variance in the degrees of freedom, chosen by the simulations of the tests."""
 LEAST_SEED_NOISE = 0.05
 """The least variance over seeds that is believed, as a share of what the items alone make runs differ by."""
-CHUNK = 2**21
+RANDOM_NUMBERS_AT_A_TIME = 2**21
 """Random numbers that are drawn at a time."""
 
 
@@ -114,8 +113,8 @@ def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats
 
 def drawn_counts(n: int, draws: int, stream: int) -> Iterator[Floats]:
     """Yield blocks of random samples, each as how often it has each of `n` items ``[block, n]``."""
-    random = np.random.default_rng([SEED, stream])
-    block = max(CHUNK // n, 1)
+    random = np.random.default_rng([SAMPLES_SEED, stream])
+    block = max(RANDOM_NUMBERS_AT_A_TIME // n, 1)
     for start in range(0, draws, block):
         count = min(block, draws - start)
         drawn = random.integers(0, n, (count, n)) + n * np.arange(count)[:, None]
@@ -287,23 +286,6 @@ def holm(p: Sequence[float]) -> list[float]:
         greatest = max(greatest, (len(p) - rank) * p[i])
         corrected[i] = min(1.0, greatest)
     return corrected
-
-
-def packed(draws: Floats) -> str:
-    """Return samples as one line of JSON: their 32-bit floats in base64."""
-    return base64.b64encode(draws.astype("<f4").tobytes()).decode("ascii")
-
-
-def unpacked(text: str) -> Floats:
-    """Return the samples that `packed` was called on.
-
-    Raises:
-        ValueError: if `text` is not base64 of finite 32-bit floats.
-    """
-    draws = np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float64)
-    if len(draws) < 2 or not np.isfinite(draws).all():
-        raise ValueError("expected at least two finite numbers")
-    return draws
 
 
 def accuracy_interval(correct: npt.NDArray[np.bool_]) -> tuple[float, float]:

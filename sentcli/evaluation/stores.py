@@ -60,7 +60,7 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
     if not weights:
         return None
     export = spec.folder / exported.ONNX
-    facts = {
+    identity = {
         "weights": weights,
         "model": exported.model_digest(spec),
         "export": known_digest(export) if export.exists() else None,
@@ -74,7 +74,7 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
         "versions": {name: machine.library_version(name) for name in machine.LIBRARIES},
         "processor": machine.processor(),
     }
-    return digest(facts)
+    return digest(identity)
 
 
 def library_key() -> str:
@@ -97,24 +97,24 @@ class ScoreStore:
     def __init__(self, key: str) -> None:
         self.key = key
 
-    def read(self, *facts: Any) -> dict[str, Any] | None:
-        """Return the record that was written under the same facts, or None if there is none that is whole."""
+    def read(self, *identity: Any) -> dict[str, Any] | None:
+        """Return the record that was written under the same identity, or None if there is none that is whole."""
         with contextlib.suppress(OSError, ValueError):
-            record = decode(contents(self._path(facts)))
+            record = decode(contents(self._path(identity)))
             whole = isinstance(record, dict) and record.pop("sha256", None) == digest(record)
             return record if whole else None
         return None
 
-    def write(self, record: dict[str, Any], *facts: Any) -> None:
+    def write(self, record: dict[str, Any], *identity: Any) -> None:
         """Write a record; nothing happens if the cache cannot be written."""
-        path = self._path(facts)
+        path = self._path(identity)
         with contextlib.suppress(OSError, InputError):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as temporary:
                 temporary.write_text(json.dumps({**record, "sha256": digest(record)}), "utf-8")
 
-    def _path(self, facts: Sequence[Any]) -> Path:
-        return cache_folder(SCORES) / self.key[:32] / f"{digest(facts)[:32]}.json"
+    def _path(self, identity: Sequence[Any]) -> Path:
+        return cache_folder(SCORES) / self.key[:32] / f"{digest(identity)[:32]}.json"
 
 
 class VectorStore:

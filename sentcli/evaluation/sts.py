@@ -8,9 +8,9 @@ as well, because other papers print it (princeton-nlp/SimCSE#4, #150).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors, encode
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
-from sentcli.evaluation.score_kinds import SIMILARITY
+from sentcli.evaluation.score_kinds import AGGREGATIONS, SIMILARITY, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.io.labelled import LabelledTable, read_table
@@ -49,21 +49,6 @@ SPLIT_NAMES = ("test", "dev", "train")
 
 
 @dataclass(frozen=True)
-class Aggregation:
-    """A way to make one score of the subsets of a task."""
-
-    metric: str
-    title: str
-
-
-AGGREGATIONS = {
-    "all": Aggregation("spearman", "all (subsets concatenated)"),
-    "mean": Aggregation("spearman_mean", "mean of the subsets"),
-    "wmean": Aggregation("spearman_wmean", "mean of the subsets, weighted by size"),
-}
-
-
-@dataclass(frozen=True)
 class Pairs:
     """Sentence pairs with gold similarities."""
 
@@ -74,6 +59,11 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def of_rows(self, rows: Sequence[int]) -> Pairs:
+        """Return some of the pairs, given by their positions from 0."""
+        first, second = ([texts[row] for row in rows] for texts in (self.first, self.second))
+        return Pairs(self.name, first, second, self.gold[list(rows)])
 
 
 def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
@@ -251,7 +241,7 @@ def correlations(
             "spearman_wmean": float(np.average(list(by_subset.values()), weights=sizes)),
         },
         headline=(headline,),
-        facts={"pairs": len(gold), "subsets": by_subset},
+        details={"pairs": len(gold), "subsets": by_subset},
         intervals={metric: significance.interval(values) for metric, values in sampled.items()},
         draws=sampled,
     )
@@ -259,7 +249,7 @@ def correlations(
 
 @dataclass(frozen=True)
 class SimilarityTask:
-    """Pairs whose cosine similarities are correlated with their gold scores."""
+    """Pairs whose cosine similarities are correlated with their gold scores: a benchmark, or a table of one's own."""
 
     name: str
     subsets: Sequence[Pairs]
@@ -267,6 +257,13 @@ class SimilarityTask:
     """Samples of the pairs, for intervals and comparisons."""
     aggregation: str = "all"
     """A key of `AGGREGATIONS`."""
+    ends: tuple[float, float] | None = None
+    """The range of the scores of a table of one's own; None for a benchmark."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    kind: ClassVar[ScoreKind] = SIMILARITY
+
+    def __len__(self) -> int:
+        return sum(map(len, self.subsets))
 
     @property
     def texts(self) -> list[str]:
@@ -274,9 +271,30 @@ class SimilarityTask:
         return sentences(self.subsets)
 
     @property
+    def all_texts(self) -> list[str]:
+        """Every sentence."""
+        return [text for pairs in self.subsets for text in (*pairs.first, *pairs.second)]
+
+    @property
+    def description(self) -> str:
+        """The number of pairs and the range of their scores."""
+        low, high = self.ends or (0, 5)
+        return f"{len(self):,} scored pairs, scores from {low:g} to {high:g}"
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Every choice that moves the score besides data and model."""
+        return {"similarity": "cosine", "correlation": "spearman"}
+
+    @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        return ["cosine", self.draws, self.aggregation, self.name, digest(content(self.subsets))]
+        own = [] if self.ends is None else ["evaluate", self.ends]
+        return [*own, "cosine", self.draws, self.aggregation, self.name, digest(content(self.subsets))]
+
+    def of_rows(self, rows: Sequence[int]) -> SimilarityTask:
+        """Return the task of some rows of its table."""
+        return replace(self, subsets=[self.subsets[0].of_rows(rows)])
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Correlate the cosines of the vectors with the gold scores."""
@@ -285,9 +303,13 @@ class SimilarityTask:
             first, second = vectors.of(subset.first), vectors.of(subset.second)
             predicted.append((subset.name, cosine(first, second), subset.gold))
         score = correlations(self.name, predicted, self.draws, self.aggregation)
-        pair_texts = [text for subset in self.subsets for text in (*subset.first, *subset.second)]
-        score.facts.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(pair_texts))
-        return score
+        score.details.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(self.all_texts))
+        if self.ends is None:
+            return score
+        details = {key: value for key, value in score.details.items() if key != "subsets"}
+        metrics = {metric: score.metrics[metric] for metric in ("spearman", "pearson")}
+        score = replace(score, metrics=metrics, details={"range": list(self.ends), **details})
+        return score.of_own_data(len(self))
 
 
 def evaluate(

@@ -6,22 +6,24 @@ order of the batches and the first weights are those of the original toolkit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
+from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.files import detokenised, fields, read_lines
 from sentcli.evaluation.logistic import LbfgsTrainer
-from sentcli.evaluation.probe import Fold, Grid, Step, Trainer, split
-from sentcli.evaluation.score_kinds import TRANSFER
+from sentcli.evaluation.probe import Fold, GradientTrainer, Grid, Step, Trainer, stratified
+from sentcli.evaluation.score_kinds import TRANSFER, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.evaluation.toolkit_classifier import GradientTrainer
-from sentcli.evaluation.transfer_tasks import Examples, content, features, labels
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -30,14 +32,188 @@ PROTOCOLS: dict[str, Trainer] = {
     "fast": GradientTrainer(5, "rmsprop", batch_size=128, tenacity=3, epoch_size=2),
     "lbfgs": LbfgsTrainer(),
 }
+Validation = Literal["folds", "test", "dev and test"]
+"""The splits of a task: ``folds`` has none, so it needs nested cross-validation; with ``test``, the penalty is chosen
+by cross-validation on the training set; with ``dev and test``, by the development set."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One or two texts with a class."""
+
+    texts: tuple[str, ...]
+    label: int
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The key by which the toolkit sorts examples before it makes folds: numbers of tokens, then the class."""
+        return (*(len(text.split()) for text in self.texts), self.label)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Examples of one task, in the toolkit's order."""
+
+    name: str
+    classes: int
+    validation: Validation
+    splits: dict[str, list[Example]]
+    f1: bool = False
+    """Whether F1 is reported beside the accuracy."""
+
+    @property
+    def texts(self) -> list[str]:
+        """Every text of every example."""
+        return [text for examples in self.splits.values() for example in examples for text in example.texts]
+
+    @property
+    def content(self) -> list[Any]:
+        """The content as JSON, for its hash."""
+        return [[split, [[*e.texts, e.label] for e in examples]] for split, examples in self.splits.items()]
+
+
+def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]:
+    """Read tasks from a SentEval ``downstream`` folder; None is the seven that the papers average.
+
+    Raises:
+        InputError: for an unknown task, a missing file, or a folder that holds none of them.
+        DataError: for a line that does not parse.
+    """
+    chosen = tuple(dict.fromkeys(names)) if names is not None else AVERAGED
+    for name in chosen:
+        if name not in LAYOUTS:
+            raise InputError(f"unknown task {name!r}{nearest(name, list(LAYOUTS))}; one of: {', '.join(LAYOUTS)}")
+    if not any((data / folder).is_dir() for folder in ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK")):
+        raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither MR/ nor TREC/ nor SST/")
+    return [LAYOUTS[name].read(data, name) for name in chosen]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a task below the folder, and how their lines are read."""
+
+    validation: Validation
+    classes: tuple[str, ...]
+    files: Mapping[str, Mapping[str, str | None]]
+    """The files of each split, with the class of their lines; None if the lines have it."""
+    columns: tuple[int, ...] = ()
+    """The tab-separated columns of the texts and of the class; empty where the class stands before a separator."""
+    separator: str = " "
+    encoding: str = "utf-8"
+    header: bool = False
+    f1: bool = False
+
+    def read(self, data: Path, name: str) -> Examples:
+        """Read the examples of all splits, in the toolkit's order.
+
+        Raises:
+            InputError: for a missing file, a split without examples, or a class without a training example.
+            DataError: for a line that does not parse.
+        """
+        splits = {
+            part: sorted(
+                (example for file, label in files.items() for example in self._examples(data / file, name, label)),
+                key=lambda example: example.order,
+            )
+            for part, files in self.files.items()
+        }
+        if empty := next((part for part, examples in splits.items() if not examples), None):
+            raise InputError(f"{name}: there are no {empty} examples")
+        training = next(iter(splits.values()))
+        if missing := set(range(len(self.classes))) - {example.label for example in training}:
+            raise InputError(f"{name}: no training example is of class {', '.join(map(str, sorted(missing)))}")
+        return Examples(name, len(self.classes), self.validation, splits, self.f1)
+
+    def _examples(self, path: Path, name: str, of_file: str | None) -> Iterator[Example]:
+        for number, line in enumerate(read_lines(path, name, self.encoding), 1):
+            if number == 1 and self.header:
+                continue
+            texts, label = [line], of_file
+            if self.columns:
+                values = fields(line.strip(), max(self.columns) + 1, path, number)
+                *texts, label = (values[column] for column in self.columns)
+            elif label is None:
+                label, _, text = line.strip().partition(self.separator)
+                texts = [text.partition(" ")[2] if self.separator == ":" else text]  # TREC has a finer class in between
+            if label not in self.classes:
+                problem = f"{label[:40]!r} is not a class; these are: {', '.join(self.classes)}"
+                raise DataError(path, problem, line=number)
+            yield Example(tuple(map(detokenised, texts)), self.classes.index(label))
+
+
+def _by_file(positive: str, negative: str) -> Layout:
+    return Layout("folds", ("0", "1"), {"all": {positive: "1", negative: "0"}}, encoding="latin-1")
+
+
+def _by_split(pattern: str, *names: str) -> dict[str, dict[str, str | None]]:
+    """Return the only file of each split; the names in the pattern are of train, dev and test, or of train and test."""
+    splits = ("train", "dev", "test") if len(names) == 3 else ("train", "test")
+    return {split: {pattern.format(name): None} for split, name in zip(splits, names, strict=True)}
+
+
+LAYOUTS = {
+    "MR": _by_file("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
+    "CR": _by_file("CR/custrev.pos", "CR/custrev.neg"),
+    "SUBJ": _by_file("SUBJ/subj.objective", "SUBJ/subj.subjective"),
+    "MPQA": _by_file("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
+    "SST2": Layout(
+        "dev and test", ("0", "1"), _by_split("SST/binary/sentiment-{}", "train", "dev", "test"), columns=(0, 1)
+    ),
+    "TREC": Layout(
+        "test",
+        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
+        _by_split("TREC/{}.label", "train_5500", "TREC_10"),
+        separator=":",
+        encoding="latin-1",
+    ),
+    "MRPC": Layout(
+        "test",
+        ("0", "1"),
+        _by_split("MRPC/msr_paraphrase_{}.txt", "train", "test"),
+        columns=(3, 4, 0),
+        encoding="utf-8-sig",
+        header=True,
+        f1=True,
+    ),
+    "SST5": Layout("dev and test", tuple("01234"), _by_split("SST/fine/sentiment-{}", "train", "dev", "test")),
+    "SICKEntailment": Layout(
+        "dev and test",
+        ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        _by_split("SICK/SICK_{}.txt", "train", "trial", "test_annotated"),
+        columns=(1, 2, 4),
+        header=True,
+    ),
+}
+AVERAGED = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
+"""The seven tasks of the papers' tables."""
+
+
+def features(task: Examples, vectors: TextVectors) -> dict[str, Floats]:
+    """Return the features of each split: the vector of a text, or for pairs ``|u - v|`` and ``u * v``."""
+    return {
+        split: joined(*(vectors.of(side) for side in zip(*(e.texts for e in examples), strict=True)))
+        for split, examples in task.splits.items()
+    }
+
+
+def joined(first: Floats, second: Floats | None = None) -> Floats:
+    """Return the features of texts ``[n, dim]``, or of pairs: ``|u - v|`` and ``u * v`` ``[n, 2 dim]``."""
+    if second is None:
+        return first
+    return np.concatenate([np.abs(first - second), first * second], axis=1)
+
+
+def labels(task: Examples) -> dict[str, npt.NDArray[np.int64]]:
+    """Return the classes of each split."""
+    return {split: np.array([e.label for e in examples], np.int64) for split, examples in task.splits.items()}
 
 
 def classifiers(trainer: Trainer, task: Examples) -> int:
     """Return how many classifiers `score` trains."""
-    tried = len(trainer.penalties(task))
-    if task.kind == "folds":
+    tried = len(trainer.penalties(has_test=task.validation == "test"))
+    if task.validation == "folds":
         return trainer.folds * (trainer.folds * tried + 1)
-    return trainer.folds * tried + 1 if task.kind == "test" else tried
+    return trainer.folds * tried + 1 if task.validation == "test" else tried
 
 
 @dataclass(frozen=True)
@@ -47,6 +223,7 @@ class TransferTask:
     examples: Examples
     protocol: str
     """A key of `PROTOCOLS`."""
+    kind: ClassVar[ScoreKind] = TRANSFER
 
     @property
     def name(self) -> str:
@@ -61,7 +238,7 @@ class TransferTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        return ["transfer", PROTOCOLS[self.protocol].describe(), self.name, digest(content(self.examples))]
+        return ["transfer", PROTOCOLS[self.protocol].describe(), self.name, digest(self.examples.content)]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train and test classifiers on pooled vectors that are not normalised, as the toolkit does."""
@@ -80,7 +257,7 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
         finished: is called with the number of classifiers that have been trained since the last call.
     """
     x, y = features(task, vectors), labels(task)
-    train, test, run = ("all", "all", _nested) if task.kind == "folds" else ("train", "test", _split)
+    train, test, run = ("all", "all", _nested) if task.validation == "folds" else ("train", "test", _split)
     accuracy, dev_accuracy, penalties, predicted = run(trainer, task, x, y, finished)
     metrics = {"accuracy": accuracy, "dev_accuracy": dev_accuracy}
     correct = predicted == y[test]
@@ -93,7 +270,7 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
         kind=TRANSFER.name,
         metrics=metrics,
         headline=("accuracy",),
-        facts={
+        details={
             "penalties": penalties,
             "train": len(y[train]),
             "test": len(correct),
@@ -112,9 +289,9 @@ and the predicted classes of the test examples, in the toolkit's order."""
 
 def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step) -> _Tested:
     train, test = y["train"], y["test"]
-    penalties = trainer.penalties(task)
-    if task.kind == "test":
-        folds = [Fold(fit, dev) for fit, dev in split(train, trainer.folds)]
+    penalties = trainer.penalties(has_test=task.validation == "test")
+    if task.validation == "test":
+        folds = [Fold(fit, dev) for fit, dev in stratified(train, trainer.folds)]
         grid = trainer.train(Grid(x["train"], train, task.classes, folds, [penalties] * len(folds)), finished)
         chosen, dev_accuracy = best(grid.accuracy)
         last = [trainer.last_fold(np.arange(len(train)))]
@@ -132,9 +309,9 @@ def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, 
 
 def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[str, Rows], finished: Step) -> _Tested:
     x, y = xs["all"], ys["all"]
-    penalties = trainer.penalties(task)
-    outer = split(y, trainer.folds)
-    inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in split(y[rows], trainer.folds)]
+    penalties = trainer.penalties(has_test=task.validation == "test")
+    outer = stratified(y, trainer.folds)
+    inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in stratified(y[rows], trainer.folds)]
     grid = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
     choices = [best(accuracy) for accuracy in grid.accuracy.reshape(len(outer), trainer.folds, -1)]
     chosen = [penalties[choice] for choice, _ in choices]

@@ -86,11 +86,6 @@ class LabelledTable:
         return f"{IN_WORDS[self.kind]}: {', '.join(name.strip() for name in self.columns)}; {facts}; {example}"
 
     @property
-    def counts(self) -> dict[str, int]:
-        """The numbers of rows that were left out for an empty cell, and of texts whose labels differ between rows."""
-        return {"skipped_empty": self.skipped, "contradictions": len(self.contradictions())}
-
-    @property
     def skipped(self) -> int:
         """The number of rows with an empty cell that were left out."""
         return len(dict(self.empty))

@@ -8,7 +8,7 @@ from typing import Any
 
 from sentcli.evaluation import significance
 from sentcli.evaluation.scores import AVERAGE
-from sentcli.pages import protocols
+from sentcli.pages import systems
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
 from sentcli.table import MINUS, MISSING, Table
@@ -92,7 +92,7 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     def text(value: float) -> str:
         return format(value, table.format_of(column)).replace("-", MINUS)
 
-    lead = f"{where} ({protocols.axis(table.models[0])} {text(best)})"
+    lead = f"{where} ({systems.axis(table.models[0])} {text(best)})"
     difference = _difference(system, other, column, table.columns)
     if best == next_best:
         return system.label, f"{lead}, like {other.label}"
@@ -129,8 +129,8 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     compared = differences(tables)
     if not compared:
         return None
-    several = len(tables) > 1
-    title = "Your own data" if several else tables[0].title
+    in_one_table = len(tables) > 1
+    title = "Your own data" if in_one_table else tables[0].title
     grouped = any(_has_groups(table) for table in tables)
     rows: list[list[Any]] = []
     texts: dict[tuple[int, int], str] = {}
@@ -138,7 +138,7 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
         table, system, difference = line.table, line.system, line.difference
         first, numbers = table.systems[0], [difference.difference, difference.low, difference.high]
         seeds = [f"{len(system.seeds)}, {len(first.seeds)}"] if grouped else []
-        measure = [protocols.measure(table.models[0])] if several else []
+        measure = [systems.measure(table.models[0])] if in_one_table else []
         row = [system.label, first.label, *seeds, short(line.column), *measure, *numbers, difference.p, line.corrected]
         texts |= {
             (i, len(row) - 5 + j): format(n, f"+{table.format_of(line.column)}").replace("-", MINUS)
@@ -160,7 +160,7 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     reasons = dict.fromkeys(line.difference.reason for line in compared)
     notes += [f"{MISSING}: {reason}." for reason in reasons if reason]
     heads = ["system" if grouped else "model", "less", *(["seeds"] if grouped else []), "task"]
-    heads += [*(["measure"] if several else []), "difference", "95 % from", "to", "p", "p (Holm)"]
+    heads += [*(["measure"] if in_one_table else []), "difference", "95 % from", "to", "p", "p (Holm)"]
     title += f": difference of {'mean ' if grouped else ''}scores"
     return Table(title, heads, rows, formats={"p": ".3f", "p (Holm)": ".3f"}, notes=notes, texts=texts)
 
@@ -175,8 +175,8 @@ def _difference(system: System, first: System, column: str, columns: list[str]) 
     difference = significance.compare_seeds(*scores, draws, others, fixed)
     if difference.p is not None:
         return difference
-    told = [f"{one.label} {one.alone}" for one in (system, first) if one.alone]
-    return replace(difference, reason=f"{' and '.join(told)}, so how far other seeds lie from it is not known")
+    reasons = [f"{one.label} {one.alone}" for one in (system, first) if one.alone]
+    return replace(difference, reason=f"{' and '.join(reasons)}, so how far other seeds lie from it is not known")
 
 
 def _of_runs(table: ScoreTable) -> Table | None:

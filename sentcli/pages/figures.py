@@ -173,5 +173,5 @@ def _adapted(svg: str) -> str:
 def _attributes(styled: re.Match[str]) -> str:
     """Return a style as attributes, because a page's policy forbids styles; the font is left to the page."""
     pairs = [part.split(":", 1) for part in styled[1].split(";") if ":" in part]
-    kept = [(key.strip(), value.strip()) for key, value in pairs if key.strip() != "font-family"]
-    return "".join(f' {key}="{value}"' for key, value in kept)
+    attributes = [(key.strip(), value.strip()) for key, value in pairs if key.strip() != "font-family"]
+    return "".join(f' {key}="{value}"' for key, value in attributes)

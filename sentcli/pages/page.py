@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sentcli.console import safe
 from sentcli.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
-    from jinja2 import Environment
     from matplotlib.axes import Axes
-
-RANKED = "Best of each column in bold"
-SECOND = ", second best underlined"
 
 
 @dataclass(frozen=True)
@@ -105,53 +100,3 @@ class Style:
 
 
 PLAIN = Style()
-
-
-def table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
-    """Return the notes below a table.
-
-    Args:
-        table: the table.
-        ranked: the note that explains the marks of the best entries; empty if they are not shown.
-        intervals: whether the intervals are shown.
-    """
-    marked = any(table.rank(i, j) for i in range(len(table.rows)) for j in range(len(table.columns)))
-    notes = [ranked] if ranked and marked else []
-    notes += [table.interval_note] if intervals and table.interval_note else []
-    return [*notes, *table.notes]
-
-
-def environment(**settings: Any) -> Environment:
-    """Return the Jinja environment of the templates of pages."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("sentcli.pages", "templates")
-    return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, **settings)
-
-
-def render_template(
-    name: str, page: Page, style: Style, folder: str, ranked: str, filters: dict[str, Callable[..., str]], **more: Any
-) -> str:
-    """Return a page as LaTeX or Markdown.
-
-    Args:
-        name: of the template.
-        page: the page.
-        style: whether bold marks and intervals are shown.
-        folder: name of the folder beside the file that has the figures.
-        ranked: the note that explains the marks of the best entries.
-        filters: of the template, besides `plain`, which only makes text safe.
-        more: further variables of the template.
-    """
-    signs: dict[str, Any] = {}
-    if name.endswith(".tex"):  # braces are LaTeX's
-        signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
-        signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
-    templates = environment(keep_trailing_newline=True, **signs)
-    templates.filters |= {"plain": safe, **filters}
-
-    def notes(table: Table) -> list[str]:
-        return table_notes(table, ranked=ranked if style.bold else "", intervals=bool(style.intervals))
-
-    lead = [*page.text, *([page.made] if page.made else [])]
-    return templates.get_template(name).render(page=page, style=style, folder=folder, lead=lead, notes=notes, **more)

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sentcli import __version__
-from sentcli.evaluation.in_domain import USUAL
+from sentcli.evaluation.positives import USUAL_RULE
+from sentcli.evaluation.score_kinds import AGGREGATIONS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.evaluation.sts import AGGREGATIONS, TASKS
-from sentcli.pages import comparisons, protocols, score_tables
+from sentcli.evaluation.sts import TASKS
+from sentcli.pages import comparisons, score_tables, systems
 from sentcli.pages.page import PLAIN, Page, Section, Style
-from sentcli.pages.score_figure import score_figure
 from sentcli.pages.score_tables import ScoreTable
-from sentcli.pages.systems import Pattern, check_patterns, systems
+from sentcli.pages.systems import Pattern, check_patterns
 from sentcli.pages.write import write_page
 from sentcli.table import Table
 
@@ -56,17 +56,17 @@ def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -
     """
     check_patterns(choices.groups, runs)
     check_patterns(choices.names, runs)
-    groups, tables = protocols.tables(runs), []
+    groups, tables = systems.tables(runs), []
     titles = [group[0].kinds[0].title for group in groups]
     for group, title in zip(groups, titles, strict=True):
         twins = [other for other, name in zip(groups, titles, strict=True) if name == title]
         if len(twins) > 1:  # what differs from the protocols of other tables of the same kind tells them apart
-            measured = [{"score": protocols.measure(twin[0]), **protocols.evaluation(twin[0])} for twin in twins]
+            measured = [{"score": systems.measure(twin[0]), **systems.common_protocol(twin[0])} for twin in twins]
             number = twins.index(group)
-            different = protocols.differing(measured)[number]
-            mark = different.get("name") or protocols.words(different) or f"data {number + 1} of {len(twins)}"
+            different = systems.differing(measured)[number]
+            mark = different.get("name") or systems.words(different) or f"data {number + 1} of {len(twins)}"
             title = f"{title} ({mark})"
-        tables.append(ScoreTable(title, tuple(systems(group, choices.groups, choices.names))))
+        tables.append(ScoreTable(title, tuple(systems.systems_of(group, choices.groups, choices.names))))
     return tables
 
 
@@ -92,7 +92,7 @@ def score_page(
     tables = score_tables_of(runs, choices)
     sections: list[Section] = []
     for table in tables:
-        sections += _sections(table, choices.style, several=len(tables) > 1, figures=figures)
+        sections += _sections(table, choices.style, named=len(tables) > 1, figures=figures)
     if (compared := comparisons.own_comparison(tables)) is not None:
         sections.append(Section("Differences between models on your own data", table=compared))
     if (costs := cost_table(runs)) is not None:
@@ -135,17 +135,17 @@ def _summary(table: ScoreTable) -> str:
     scores = {label: mean for label, mean in means.items() if mean is not None}
     if not scores:
         return f"{table.title}: no model has all scores."
-    axis = protocols.axis(table.models[0])
+    axis = systems.axis(table.models[0])
     measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
     best = max(scores, key=scores.__getitem__)
     rest = f", the best of {len(scores)} models" if len(scores) > 1 else ""
     return f"{table.title}: {best} has {scores[best]:{table.format_of(column)}} ({measure}){rest}."
 
 
-def _sections(table: ScoreTable, style: Style, *, several: bool, figures: bool) -> Iterator[Section]:
+def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:
     """Yield the sections of a table of scores; their titles name the table if there are several tables."""
-    of = f": {table.title}" if several else ""
-    figure = score_figure(table, intervals=style.intervals is not False) if figures else None
+    of = f": {table.title}" if named else ""
+    figure = score_tables.score_figure(table, intervals=style.intervals is not False) if figures else None
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):
         yield Section(f"Against print{of}", table=against, level=3)
@@ -161,38 +161,32 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     """Yield protocols, versions and commands."""
     yield Section("How it was measured")
     for table in tables:
-        settings = [(scores.label, _settings(scores)) for scores in table.models]
-        shown = settings_table(f"Settings of {table.title}", settings)
+        seconds = [{} if scores.seconds is None else {"seconds": round(scores.seconds, 1)} for scores in table.models]
+        of_models = [(each.label, {**each.protocol, **own}) for each, own in zip(table.models, seconds, strict=True)]
+        shown = choices_table(f"Settings of {table.title}", of_models)
         yield Section(f"Protocol: {table.title}", table=shown, level=3, folded=True)
     models = [scores for table in tables for scores in table.models]
-    versions = [(scores.label, _machine(scores)) for scores in models]
+    versions = [
+        (scores.label, {k: v for k, v in scores.environment.items() if v is not None and k not in scores.protocol})
+        for scores in models
+    ]
     if any(values for _, values in versions):
-        yield Section("Environment", table=settings_table("Versions and hardware", versions), level=3, folded=True)
+        yield Section("Environment", table=choices_table("Versions and hardware", versions), level=3, folded=True)
     commands = tuple(dict.fromkeys(command_line(scores) for scores in models))
     hint = "The same numbers on the same data; put in the places of models and data that hold on your machine."
     yield Section("Commands", text=(hint,), code=commands, level=3, folded=True)
 
 
-def _machine(scores: ModelScores) -> dict[str, Any]:
-    """Return versions and hardware, without the facts that are in the protocol as well."""
-    return {key: value for key, value in scores.environment.items() if value is not None and key not in scores.protocol}
-
-
-def _settings(scores: ModelScores) -> dict[str, Any]:
-    seconds = {} if scores.seconds is None else {"seconds": round(scores.seconds, 1)}
-    return {**scores.protocol, **seconds}
-
-
-def settings_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    """Return the table of the settings of models; a setting in which they differ has a row for each value.
+def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """Return the table of the choices of models; a choice in which they differ has a row for each value.
 
     Args:
         title: of the table.
-        labelled: label and settings of each model.
+        labelled: label and choices of each model.
     """
     rows: list[list[Any]] = []
     for key in dict.fromkeys(key for _, values in labelled for key in values):
-        values_of_key = [(label, protocols.value_words(values[key])) for label, values in labelled if key in values]
+        values_of_key = [(label, systems.value_words(values[key])) for label, values in labelled if key in values]
         distinct = dict.fromkeys(value for _, value in values_of_key)
         for value in distinct:
             labels = dict.fromkeys(label for label, other in values_of_key if other == value)
@@ -249,7 +243,7 @@ def _searches(scores: ModelScores) -> list[Any]:
         parts: list[Any] = ["-m", scores.model, "--in-domain", protocol.get("pairs", "STS_B_TEST_CSV")]
         columns, exclude = protocol.get("pair_fields"), protocol.get("exclude")
         parts += ["--pair-fields", columns] if columns else []
-        return parts + (["--exclude", exclude] if exclude not in (None, USUAL) else [])
+        return parts + (["--exclude", exclude] if exclude not in (None, USUAL_RULE) else [])
     sets = [part for task in tasks for part in ("--beir", task)]
     if way == "run":
         return [*sets, "--from-run", scores.model]

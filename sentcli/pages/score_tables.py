@@ -1,16 +1,23 @@
-"""Tables of scores: rows are models, columns tasks and their average, as papers print them."""
+"""Tables of scores, with rows for models and columns for tasks and their average as in papers; and their figure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sentcli.evaluation.retrieval import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.pages import protocols
+from sentcli.pages import style, systems
+from sentcli.pages.page import Figure
 from sentcli.pages.systems import System
 from sentcli.table import MISSING, Table, format_apart
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 SHORT = {
     **{"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."},
@@ -25,6 +32,10 @@ ORDER = (
 """The order of the columns; other tasks come last, in the order in which they were read."""
 MOST_LISTED = 6
 """A table with more rows than this does not list the settings of each model below it."""
+LINE_HEIGHT = 0.19
+"""Height of the line of one score, in inches."""
+TASK_GAP = 1.4
+"""Space between two tasks, in lines."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ def score_table(table: ScoreTable) -> Table:
         if i >= len(table.systems) and isinstance(value, float)
     }
     return Table(
-        f"{table.title}: {protocols.axis(table.models[0])}",
+        f"{table.title}: {systems.axis(table.models[0])}",
         ["model", *(["n"] if has_seeds else []), *map(short, columns)],
         rows,
         formats={short(column): table.format_of(column) for column in columns},
@@ -129,13 +140,13 @@ def published_label(against: dict[str, Any]) -> str:
 
 def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     """Return the notes on the protocol, the settings of the models, and the signs in the table."""
-    notes = [f"Protocol: {protocols.protocol_note(table.models[0])}"]
-    settings = [protocols.settings(scores) for scores in table.models]
-    if common := protocols.shared(settings):
-        notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {protocols.words(common)}.")
+    notes = [f"Protocol: {systems.protocol_note(table.models[0])}"]
+    choices = [systems.model_choices(scores) for scores in table.models]
+    if common := systems.in_common(choices):
+        notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {systems.words(common)}.")
     if len(table.systems) <= MOST_LISTED:
-        distinct = protocols.telling([protocols.settings(system.seeds[0]) for system in table.systems])
-        phrases = [(s.label, protocols.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
+        distinct = systems.telling([systems.model_choices(system.seeds[0]) for system in table.systems])
+        phrases = [(s.label, systems.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
         notes += [f"{label}: {words}." for label, words in phrases if words and not label.endswith(f"({words})")]
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
@@ -190,14 +201,14 @@ def subset_table(table: ScoreTable) -> Table | None:
     cells: dict[tuple[str, str], dict[int, float]] = {}
     for i, scores in enumerate(table.models):
         for task in scores.tasks:
-            subsets = task.facts.get("subsets") or {part.task: part.value for part in task.parts}
+            subsets = task.details.get("subsets") or {part.task: part.value for part in task.parts}
             for name, score in subsets.items() if len(subsets) > 1 else ():
                 cells.setdefault((task.task, name), {})[i] = score
     if not cells:
         return None
     labels = [scores.label for scores in table.models]
     rows = [[short(task), name, *(values.get(i) for i in range(len(labels)))] for (task, name), values in cells.items()]
-    title = f"{table.title}: {protocols.axis(table.models[0])} of each subset"
+    title = f"{table.title}: {systems.axis(table.models[0])} of each subset"
     return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, table.finest))
 
 
@@ -211,11 +222,11 @@ def measure_table(table: ScoreTable) -> Table | None:
             titles |= {key: key for _, task in tasks for key in task.metrics}
     else:
         titles |= {metric: metric for _, task in tasks for metric in task.headline if metric not in titles}
-    keys = [key for key in titles if any(key in task.metrics or key in task.facts for _, task in tasks)]
+    keys = [key for key in titles if any(key in task.metrics or key in task.details for _, task in tasks)]
     if len(keys) < 2:
         return None
     rows = [
-        [label, short(task.task), *(task.metrics.get(key, task.facts.get(key)) for key in keys)]
+        [label, short(task.task), *(task.metrics.get(key, task.details.get(key)) for key in keys)]
         for label, task in tasks
     ]
     intervals = {
@@ -230,3 +241,79 @@ def measure_table(table: ScoreTable) -> Table | None:
     scale += ", as BEIR prints it" if table.kind is RETRIEVAL else ""
     caption = f"{table.title}: everything that was measured, {scale}"
     return Table(caption, ["model", "task", *(titles[key] for key in keys)], rows, formats, intervals=intervals)
+
+
+def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
+    """Return a figure with a band for each task, or None if there is no score.
+
+    Whiskers are 95 % intervals. A group of seeds has its standard deviation as whiskers, and the seeds as small dots.
+    """
+    import pandas as pd
+
+    rows = list(_points(table, intervals=intervals))
+    if not rows:
+        return None
+    data = pd.DataFrame(rows).astype({"low": float, "high": float})
+    has_whiskers = data["low"].notna()
+    kinds = ["95 % interval"] if (has_whiskers & ~data["grouped"]).any() else []
+    if (has_whiskers & data["grouped"]).any():
+        kinds.append("mean \N{PLUS-MINUS SIGN} standard deviation of the seeds, which are the small dots")
+    whiskers = f"Whiskers: {'; of grouped models '.join(kinds)}. " if kinds else ""
+    axis = systems.axis(table.models[0])
+    return Figure(
+        name=f"scores-{table.kind.name.replace(' ', '-')}",
+        title=f"{table.title}, by task",
+        panels={"scores": partial(_draw, data=data, axis=axis)},
+        data=data,
+        alt=f"{axis}: {'; '.join(data['label'])}",
+        note=f"{whiskers}The axis does not start at zero",
+        columns=1,
+        size=(5.2, LINE_HEIGHT * (data["y"].max() + 2) + 0.6),
+    )
+
+
+def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
+    """Yield a point for each task and model, with the height of its line."""
+    y, columns = 0.0, table.columns
+    for column in columns:
+        scores: list[tuple[str, float | None, System | None]] = []
+        scores += [(system.label, system.spread(column, columns)[0], system) for system in table.systems]
+        for against in table.published.values():
+            scores.append((published_label(against), against["tasks"].get(column, {}).get("published"), None))
+        known = [(number, *score) for number, score in enumerate(scores) if score[1] is not None]
+        for line, (number, label, score, system) in enumerate(known, 1):
+            pattern = table.format if system is None else table.format_of(column)
+            low, high = (system and intervals and system.whiskers(column, columns)) or (None, None)
+            whisker = "" if low is None else f" ({low:{pattern}} to {high:{pattern}})"
+            values = system.values(column, columns) if system else []
+            yield {
+                **{"panel": "scores", "series": label, "x": score, "y": y + line, "low": low, "high": high},
+                **{"number": number, "shown": f"{score:{pattern}}", "seeds": values if len(values) > 1 else []},
+                **{"grouped": system is not None and system.grouped, "published": system is None},
+                **{"task": short(column), "label": f"{short(column)}, {label}: {score:{pattern}}{whisker}"},
+            }
+        y += len(known) + TASK_GAP if known else 0
+
+
+def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
+    beside = axes.get_yaxis_transform()
+    for task, points in data.groupby("task", sort=False):
+        axes.text(0, points["y"].min() - 1, style.short(str(task)), transform=beside, weight="bold", va="center")
+    for point in data.itertuples():
+        look = _look(point.number, published=point.published)
+        if point.low == point.low:
+            axes.hlines(point.y, point.low, point.high, color=look["color"], alpha=0.65, linewidth=1.6)
+        axes.plot(point.seeds, [point.y] * len(point.seeds), "o", color=look["color"], alpha=0.55, markersize=2.5)
+        axes.plot(point.x, point.y, **look)
+        axes.text(1.02, point.y, point.shown, transform=beside, va="center", fontsize=8)
+    for first in data.drop_duplicates("series").itertuples():
+        axes.plot([], [], label=first.series, linestyle="", **_look(first.number, published=first.published))
+    axes.set(yticks=[], ylim=(data["y"].max() + 0.8, -0.8), xlabel=axis)
+    axes.spines["left"].set_visible(False)
+
+
+def _look(series: int, *, published: bool) -> dict[str, Any]:
+    """Return marker and colour of a model; a published score has an open marker."""
+    if published:
+        return {"marker": style.marker(series), "color": style.INK, "markerfacecolor": "none", "markersize": 5.5}
+    return {"marker": style.marker(series), "color": style.colour(series), "markersize": 5.5}

@@ -1,20 +1,37 @@
-"""The rows of a table of scores: models with all their tasks, and groups of seeds as one system."""
+"""Which scores share a table, and its rows: protocols, models with all their tasks, and groups of seeds as one system.
+
+Rows of one table share the protocol of the evaluation, and may differ in what belongs to the model.
+"""
 
 from __future__ import annotations
 
 import fnmatch
+import json
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sentcli.errors import InputError
-from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
 from sentcli.evaluation.significance import Floats
-from sentcli.pages import protocols
+
+MODEL_CHOICES = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
+"""Keys of a protocol that are choices of the model: rows of one table may differ in them."""
+FUSION_CHOICES = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
+"""Keys of a protocol that only some ways of searching have."""
+SEARCH_CHOICES = ("search", "similarity", "index", "query_length", *FUSION_CHOICES, *MODEL_CHOICES)
+SET_CHOICES = ("split", "own_document", "forums")
+"""Keys of retrieve's protocol that are choices of the sets; they stand under ``sets`` if the sets differ in them."""
+COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
+"""Keys of a protocol that do not change the scores."""
+SIZES = ("pairs", "test", "queries", "documents", "items")
+"""Details of a task that are its size: rows with different sizes were measured on different data."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +157,7 @@ def _values(scores: ModelScores, columns: Sequence[str]) -> dict[str, float]:
     return {title: value for title, value in values.items() if title != AVERAGE or whole}
 
 
-def systems(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Sequence[Pattern]) -> list[System]:
+def systems_of(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Sequence[Pattern]) -> list[System]:
     """Return the rows of a table.
 
     Args:
@@ -160,20 +177,20 @@ def systems(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Seque
             before = rows.get(f"group {pattern.label}", System(pattern.label, (), grouped=True))
             rows[f"group {pattern.label}"] = replace(before, seeds=(*before.seeds, scores))
     for system in rows.values():
-        different = protocols.differing([{**protocols.settings(seed), "backend": None} for seed in system.seeds])
+        different = differing([{**model_choices(seed), "backend": None} for seed in system.seeds])
         if any(different):
-            keys = ", ".join(dict.fromkeys(key for settings in different for key in settings))
+            keys = ", ".join(dict.fromkeys(key for choices in different for key in choices))
             raise InputError(f"--group {system.label}: its runs are no seeds of one system, they differ in {keys}")
     return list(rows.values())
 
 
 def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[ModelScores]:
-    """Join scores of the same model and settings that are of different tasks."""
+    """Join scores of the same model and choices that are of different tasks."""
     merged: list[ModelScores] = []
     for run in runs:
-        label, settings = next((name.label for name in names if name.matches(run)), run.model), protocols.settings(run)
+        label, choices = next((name.label for name in names if name.matches(run)), run.model), model_choices(run)
         for i, scores in enumerate(merged):
-            same = (scores.model, protocols.settings(scores), scores.label) == (run.model, settings, label)
+            same = (scores.model, model_choices(scores), scores.label) == (run.model, choices, label)
             if same and not {task.task for task in scores.tasks} & {task.task for task in run.tasks}:
                 merged[i] = scores.joined(run)
                 break
@@ -183,14 +200,14 @@ def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[Model
 
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:
-    """Make labels unique: by the settings of the models, then by their files, then by numbers."""
+    """Make labels unique: by the choices of the models, then by their files, then by numbers."""
     together = {label: [m for m in models if m.label == label] for label in {m.label for m in models}}
     labelled = []
     for scores in models:
         twins = together[scores.label]
-        distinct = protocols.telling([protocols.settings(twin) for twin in twins])
-        own = next(settings for twin, settings in zip(twins, distinct, strict=True) if twin is scores)
-        labelled.append(replace(scores, label=f"{scores.label} ({protocols.words(own)})" if own else scores.label))
+        distinct = telling([model_choices(twin) for twin in twins])
+        own = next(choices for twin, choices in zip(twins, distinct, strict=True) if twin is scores)
+        labelled.append(replace(scores, label=f"{scores.label} ({words(own)})" if own else scores.label))
     labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
     return _apart(labelled, [str(i) for i, _ in enumerate(labelled, 1)])
 
@@ -202,3 +219,143 @@ def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
         replace(scores, label=f"{scores.label} [{mark}]") if counts[scores.label] > 1 and mark else scores
         for scores, mark in zip(models, marks, strict=True)
     ]
+
+
+def single_kinds(scores: ModelScores) -> list[ModelScores]:
+    """Split the scores of a model by kind, since accuracies and correlations need different tables."""
+    if len(scores.kinds) < 2 and scores.command != "evaluate":
+        return [scores]
+    parts = []
+    for kind in scores.kinds:
+        own = {key: value for key, value in scores.protocol.items() if key in (*MODEL_CHOICES, "regression")}
+        protocol = own if kind is TRAINED_HEAD else scores.protocol
+        if scores.command == "evaluate":  # each kind has the part of the protocol that is its own
+            table_kind = scores.of_kind(kind)[0].details.get("kind", "")
+            protocol = {**scores.protocol, **scores.protocol.get("kinds", {}).get(table_kind, {})}
+            protocol.pop("kinds", None)
+        parts.append(replace(scores, tasks=scores.of_kind(kind), protocol=protocol))
+    return parts
+
+
+def measure(scores: ModelScores) -> str:
+    """Return the name of the numbers in a table."""
+    kind = scores.kinds[0]
+    if kind is RETRIEVAL:
+        return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
+    return kind.metric if "@" in kind.metric else kind.metric.lower()
+
+
+def axis(scores: ModelScores) -> str:
+    """Return the name of the numbers with their unit, on the scale of the command's JSON."""
+    if scores.kinds[0] is TRANSFER:
+        return "accuracy in %"
+    name = measure(scores)
+    unit = " \N{MULTIPLICATION SIGN} 100" if scores.kinds[0].scale == 1 else ""
+    return f"{'Spearman correlation' if name == 'spearman' else name}{unit}"
+
+
+def common_protocol(scores: ModelScores) -> dict[str, Any]:
+    """Return the part of the protocol that rows of one table must share."""
+    own = (*SEARCH_CHOICES, *SET_CHOICES, "sets") if scores.command == "retrieve" else MODEL_CHOICES
+    return {key: value for key, value in scores.protocol.items() if key not in (*own, *COUNTS)}
+
+
+def model_choices(scores: ModelScores) -> dict[str, Any]:
+    """Return the part of the protocol that belongs to the model."""
+    own = SEARCH_CHOICES if scores.command == "retrieve" else MODEL_CHOICES
+    return {key: scores.protocol[key] for key in own if scores.protocol.get(key) not in (None, "")}
+
+
+def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
+    """Group scores that may share a table: those of the same kind, measure and protocol, on tasks of the same size."""
+    groups: list[tuple[str, dict[str, tuple[Any, ...]], list[ModelScores]]] = []
+    for scores in (part for run in runs for part in single_kinds(run)):
+        key = json.dumps([scores.kinds[0].name, measure(scores), common_protocol(scores)], sort_keys=True, default=str)
+        sizes = {task.task: _size(task, scores) for task in scores.tasks}
+        for group_key, group_sizes, members in groups:
+            if group_key == key and all(group_sizes.get(task, size) == size for task, size in sizes.items()):
+                group_sizes.update(sizes)
+                members.append(scores)
+                break
+        else:
+            groups.append((key, sizes, [scores]))
+    order = {members[0].command: i for i, (_, _, members) in reversed(list(enumerate(groups)))}
+    return [members for _, _, members in sorted(groups, key=lambda group: order[group[2][0].command])]
+
+
+def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
+    """Return what two scores of a task must have in common to be on the same data: its size and choices of the set."""
+    sizes = tuple(task.details.get(key) for key in SIZES)
+    if scores.command != "retrieve":
+        return sizes
+    sets = scores.protocol.get("sets")
+    choices = {**scores.protocol, **((sets.get(task.task) or {}) if isinstance(sets, dict) else {})}
+    return (*sizes, *(choices.get(key) for key in SET_CHOICES))
+
+
+def words(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:
+    """Return choices as one phrase."""
+    return comma.join(f"{key.replace('_', ' ')}{colon}{value_words(value)}" for key, value in values.items())
+
+
+def value_words(value: Any) -> str:
+    """Return a value of a protocol as people write it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return words(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(value_words, value)) + "]"
+    if value is None:
+        return "none"
+    return repr(value) if value == "" else str(value)
+
+
+def protocol_note(scores: ModelScores) -> str:
+    """Return the protocol of a table as a sentence."""
+    rest, kind = common_protocol(scores), scores.kinds[0]
+    if scores.command == "sts-eval":
+        rest.pop("correlation", None)
+        similarity, aggregation = rest.pop("similarity", "cosine"), rest.pop("aggregation", "all")
+        split = rest.pop("split", None)
+        lead = f"Spearman correlation of similarity ({similarity}) and gold score, times 100; subsets: {aggregation}"
+        lead += f"; {split} split" if split else ""
+    elif kind is TRAINED_HEAD:
+        lead = "Spearman correlation of predicted and gold score, times 100"
+    elif kind is TRANSFER:
+        lead = f"Accuracy in % of a classifier on frozen vectors; protocol {rest.pop('name', 'not stated')}"
+        rest = {key: rest[key] for key in ("features", "classifier", "folds", "optimizer") if key in rest}
+        rest["further settings"] = "below"
+    else:
+        lead = "Recall in %" if kind is IN_DOMAIN else axis(scores)
+        rest = {**{key: scores.protocol[key] for key in (*SET_CHOICES, "sets") if key in scores.protocol}, **rest}
+    more = words({key: value for key, value in rest.items() if value not in (None, "")}, ": ", "; ")
+    return f"{lead}; {more}." if more else f"{lead}."
+
+
+def differing(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return of each of some choices those in which they differ, all in the same order."""
+    keys = list(dict.fromkeys(key for group in groups for key in group))
+    common = {key for key in keys if all(group.get(key) == groups[0].get(key) for group in groups)}
+    return [{key: group[key] for key in keys if key in group and key not in common} for group in groups]
+
+
+def telling(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the choices that tell models apart, as few as are enough.
+
+    The choices of a fusion follow from the way of searching, and backends give the same vectors, so these are only
+    named if the others are the same.
+    """
+    for keys in (("backend", *FUSION_CHOICES), ("backend",)):
+        few = differing([{key: value for key, value in group.items() if key not in keys} for group in groups])
+        distinct = len({json.dumps(each, default=str) for each in few}) == len(few)
+        if distinct or (len(keys) == 1 and any(few)):
+            return few
+    return differing(groups)
+
+
+def in_common(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the choices that all of some models have in common."""
+    return {key: value for key, value in groups[0].items() if all(key in g and g[key] == value for g in groups)}

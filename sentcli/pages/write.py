@@ -1,14 +1,62 @@
-"""Writing pages to files, in the format of the suffix."""
+"""Writing pages to files, in the format of the suffix: HTML, GitHub's Markdown, or LaTeX tables (booktabs).
+
+An HTML file needs no network; it has a dark mode, sortable tables, and figures as SVG.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import re
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from sentcli.console import safe
 from sentcli.errors import InputError
+from sentcli.pages.figures import Point, inline, save_figure
 from sentcli.pages.page import PLAIN, Page, Style
+from sentcli.table import Table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 SUFFIXES = (".html", ".md", ".tex")
+RANKED = "Best of each column in bold"
+UNDERLINED = ", second best underlined"
+LONGEST_TEXT = 300
+"""The greatest length of a text that is shown beside its point, in characters."""
+MOST_POINTS = 20_000
+"""A figure with more points than this does not show their texts."""
+LEAST_LISTED = 3
+"""A page with so many sections has a table of contents."""
+MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
+"""Signs that are markup anywhere in a line."""
+MARKDOWN_LINE_SIGNS = re.compile(r"^(\s*)([-+=]|\d+[.)])")
+"""Signs that make a list or a rule at the start of a line."""
+LATEX_SIGNS = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\texttt{\char34}",
+    "`": r"\textasciigrave{}",
+    "[": "{[}",  # at the start of a row it would be an option of the line break
+    "]": "{]}",
+    "*": "{*}",
+    "\N{PLUS-MINUS SIGN}": r"$\pm$",
+    "\N{MULTIPLICATION SIGN}": r"$\times$",
+    "\N{MINUS SIGN}": "$-$",
+    "\N{EN DASH}": "--",
+    "\N{REPLACEMENT CHARACTER}": "?",
+    **{sign: f"\\{sign}" for sign in "{}$&#%_"},
+}
+LIGATURES = re.compile(r"([-,'!?])(?=[-,'`!?])")
+"""Signs that TeX would join, such as two hyphens to a dash."""
 
 
 def check_suffix(target: Path) -> None:
@@ -21,22 +69,6 @@ def check_suffix(target: Path) -> None:
         raise InputError(f"{target}: a report is written as {', '.join(SUFFIXES)}; the suffix chooses")
 
 
-def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> str:
-    """Return a page as text.
-
-    Args:
-        page: the page.
-        suffix: one of `SUFFIXES`.
-        style: whether bold marks and intervals are shown.
-        folder: name of the folder beside the file that has the figures as PNG; HTML holds them itself.
-    """
-    from sentcli.pages import html, latex, markdown
-
-    if suffix == ".html":
-        return html.render(page, style)
-    return {".md": markdown.render, ".tex": latex.render}[suffix](page, style, folder)
-
-
 def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
     """Write a page, atomically replacing a file that exists; Markdown and LaTeX have the figures in a folder beside it.
 
@@ -46,7 +78,6 @@ def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
         style: whether bold marks and intervals are shown.
     """
     from sentcli.io.atomic import check_output, replacing
-    from sentcli.pages.figures import save_figure
 
     target.parent.mkdir(parents=True, exist_ok=True)
     figures = [section.figure for section in page.sections if section.figure is not None]
@@ -62,3 +93,157 @@ def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
     text = render(page, target.suffix.lower(), style, folder)
     with replacing(target) as temporary:
         temporary.write_text(text, "utf-8", newline="\n")
+
+
+def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> str:
+    """Return a page as text.
+
+    Args:
+        page: the page.
+        suffix: one of `SUFFIXES`.
+        style: whether bold marks and intervals are shown.
+        folder: name of the folder beside the file that has the figures as PNG, without which Markdown and LaTeX leave
+            them out; HTML holds them itself.
+
+    Raises:
+        InputError: if LaTeX cannot read from a folder of this name.
+    """
+    if suffix == ".html":
+        return _html(page, style)
+    latex = suffix == ".tex"
+    if latex and not re.fullmatch(r"[\w ./+=,@-]*", folder):
+        raise InputError(f"{folder}: LaTeX cannot take figures from a folder of this name; call the page otherwise")
+    signs: dict[str, Any] = {}
+    if latex:  # braces are LaTeX's
+        signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
+        signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
+    templates = _templates(keep_trailing_newline=True, **signs)
+    filters: dict[str, Callable[..., str]] = {"text": markdown_text, "line": _markdown_line, "fence": _fence}
+    if latex:
+        filters = {"text": latex_text, "slug": lambda title: re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")}
+    templates.filters |= {"plain": safe, **filters}
+    ranked = (f"{RANKED}{UNDERLINED}." if latex else f"{RANKED}.") if style.bold else ""
+    return templates.get_template(f"page{suffix}").render(
+        page=page,
+        style=style,
+        folder=folder,
+        lead=[*page.text, *([page.made] if page.made else [])],
+        notes=lambda table: _table_notes(table, ranked=ranked, intervals=bool(style.intervals)),
+        levels={1: "section", 2: "subsection", 3: "subsubsection"},
+        marks={"": "%s", "best": r"\textbf{%s}", "second": r"\underline{%s}"},
+    )
+
+
+def _html(page: Page, style: Style) -> str:
+    """Return an HTML file; the template escapes all texts."""
+    from markupsafe import Markup
+
+    # markup and numbers stay as they are
+    environment = _templates(autoescape=True, finalize=lambda value: safe(value) if type(value) is str else value)
+    intervals = style.intervals is not False
+    ranked = f"{RANKED}{UNDERLINED}." if style.bold else ""
+    parts: list[dict[str, Any]] = []
+    points = {}
+    for number, section in enumerate(page.sections):
+        table, figure = section.table, section.figure
+        notes = _table_notes(table, ranked=ranked, intervals=intervals) if table is not None else []
+        panels = inline(figure) if figure is not None else []
+        has_texts = 0 < sum(len(own) for _, own in panels) <= MOST_POINTS
+        if has_texts:
+            points[number] = _points([own for _, own in panels])
+        drawings = [Markup(svg) for svg, _ in panels]
+        parts.append({"number": number, "section": section, "notes": notes, "panels": drawings, "has_texts": has_texts})
+    css = _asset(environment, "page.css")
+    script = _asset(environment, "sort.js") + (_asset(environment, "points.js") if points else "")
+    return environment.get_template("page.html").render(
+        page=page,
+        parts=parts,
+        least_listed=LEAST_LISTED,
+        points=_data(points) if points else None,
+        css=css,
+        script=script,
+        css_hash=_digest(css),
+        script_hash=_digest(script),
+        bold=style.bold,
+        intervals=intervals,
+    )
+
+
+def _points(panels: Sequence[Sequence[Point]]) -> dict[str, object]:
+    """Return the texts and groups of a figure's points, and each panel's points ``[x, y, text, group]`` by number."""
+    texts: dict[str, int] = {}
+    groups: dict[str, int] = {}
+    places = [
+        [[x, y, texts.setdefault(text, len(texts)), groups.setdefault(group, len(groups))] for x, y, text, group in own]
+        for own in panels
+    ]
+    shown = [
+        text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}\N{HORIZONTAL ELLIPSIS}"
+        for text in map(safe, texts)
+    ]
+    return {"texts": shown, "groups": [*map(safe, groups)], "panels": places}
+
+
+def _data(value: object) -> str:
+    """Return JSON for a script element: its texts cannot end the element or begin a comment."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _asset(environment: Environment, name: str) -> str:
+    """Return a style sheet or script, which holds no values that would have to be escaped."""
+    from markupsafe import Markup
+
+    return Markup(environment.loader.get_source(environment, name)[0]) if environment.loader else ""
+
+
+def _digest(text: str) -> str:
+    """Return the entry of the page's policy that allows this script or style sheet."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
+    """Return the notes below a table.
+
+    Args:
+        table: the table.
+        ranked: the note that explains the marks of the best entries; empty if they are not shown.
+        intervals: whether the intervals are shown.
+    """
+    marked = any(table.rank(i, j) for i in range(len(table.rows)) for j in range(len(table.columns)))
+    notes = [ranked] if ranked and marked else []
+    notes += [table.interval_note] if intervals and table.interval_note else []
+    return [*notes, *table.notes]
+
+
+def _templates(**options: Any) -> Environment:
+    """Return the Jinja environment of the templates of pages."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("sentcli.pages", "templates")
+    return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, **options)
+
+
+def latex_text(text: str) -> str:
+    """Return text that LaTeX prints as it is."""
+    separated = LIGATURES.sub("\\1\0", safe(text))
+    return "".join(LATEX_SIGNS.get(sign, sign) for sign in separated).replace("\0", "{}")
+
+
+def markdown_text(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return MARKDOWN_SIGNS.sub(r"\\\1", safe(text))
+
+
+def _markdown_line(text: str) -> str:
+    """Return an escaped text that stands on a line of its own."""
+    return MARKDOWN_LINE_SIGNS.sub(lambda sign: f"{sign[1]}{sign[2][:-1]}\\{sign[2][-1]}", markdown_text(text))
+
+
+def _fence(code: Sequence[str]) -> str:
+    """Return the fence of a block of code, which is longer than any run of backticks in it."""
+    return "`" * max(3, 1 + max((len(run) for line in code for run in re.findall("`+", line)), default=0))

@@ -10,13 +10,13 @@ import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.evaluated import EvaluatedModel, Task
-from sentcli.evaluation.labelled_data import LEAST_OF_A_CLASS, SetTask, load_tasks
-from sentcli.evaluation.labelled_tasks import LabelledTask, TableTask
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task
+from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, SetTask, load_tasks
+from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
-from sentcli.evaluation.sampled_set import sampled
+from sentcli.evaluation.retrieval_tasks import sampled
 from sentcli.evaluation.stores import digest
-from sentcli.io.labelled_kinds import Kind, columns_of, head
+from sentcli.io.labelled_kinds import columns_of, head
 from sentcli.io.places import is_remote
 from sentcli.io.sources import open_source
 from sentcli.training.observer import STSB_DEV, dev_title, shown
@@ -48,17 +48,6 @@ class DevSet:
         return f"{dev_title(self.name, self.metric)} {shown(self.metric, score)}"
 
 
-METRICS: dict[Kind, str] = {
-    "scored": "spearman",
-    "binary": "average_precision",
-    "pairs": "mrr@10",
-    "triplets": "accuracy",
-    "retrieval": "ndcg@10",
-    "labels": "accuracy",
-}
-"""The metric of each kind by which weights are compared."""
-
-
 def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
     """Read the dev sets of a run: its own ones, and then STS-B dev of ``--eval-data``.
 
@@ -68,7 +57,7 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
     sets: list[DevSet] = []
     for file in request.dev:
         for task in load_tasks([file], kind=request.kind, fields=_fields(request, file), draws=0):
-            metric = METRICS[task.kind]
+            metric = task.kind.main
             sets.append(DevSet(task.name, metric, f"{task.name if sets else 'dev'}_{metric}", task, tested_texts(task)))
     if request.eval_data is not None:
         name, metric = STSB_DEV
@@ -89,7 +78,7 @@ def _fields(request: TrainRequest, file: str) -> str | None:
     return request.pair_fields if set(map(head, request.pair_fields.split(","))) <= set(map(head, present)) else None
 
 
-def tested_texts(task: LabelledTask) -> Sequence[str]:
+def tested_texts(task: OwnTask) -> Sequence[str]:
     """Return the texts that a model should not have been trained on: those of a table, or the queries of a set."""
     return list(task.data.queries.values()) if isinstance(task, SetTask) else task.all_texts
 
@@ -108,9 +97,10 @@ def limited(sets: Sequence[DevSet], limit: int, start: str) -> tuple[DevSet, ...
 def _sample(task: Task, limit: int, start: str) -> Task:
     if isinstance(task, SetTask) and len(task.data.queries) > limit:
         return replace(task, data=sampled(task.data, _rows(len(task.data.queries), limit), start))
-    if isinstance(task, TableTask) and len(task.table) > limit:
-        classes = None if task.kind == "scored" else task.table.values
-        return replace(task, table=task.table.of_rows(_rows(len(task.table), limit, classes)))
+    if isinstance(task, TableTask) and len(task) > limit:
+        return task.of_rows(_rows(len(task), limit, task.table.values))
+    if isinstance(task, sts.SimilarityTask) and task.ends is not None and len(task) > limit:
+        return task.of_rows(_rows(len(task), limit))
     return task
 
 
@@ -128,7 +118,7 @@ def _rows(total: int, limit: int, classes: Sequence[Any] | None = None) -> list[
     labels = np.array(classes)[rows]
     of_class = [rows[labels == label] for label in np.unique(labels)]
     return sorted(
-        row for own in of_class for row in own[: max(LEAST_OF_A_CLASS, round(limit * len(own) / total))].tolist()
+        row for own in of_class for row in own[: max(LEAST_TEXTS_OF_A_CLASS, round(limit * len(own) / total))].tolist()
     )
 
 
@@ -137,7 +127,7 @@ def identity(sets: Sequence[DevSet]) -> str | None:
     if not sets:
         return None
     (first, *others), task = sets, sets[0].task
-    if not others and (first.name, first.metric) == STSB_DEV and isinstance(task, sts.SimilarityTask):
+    if not others and first.name == STSB_DEV[0] and isinstance(task, sts.SimilarityTask) and task.ends is None:
         return digest(sts.content(task.subsets))
     return digest([dev.task.identity for dev in sets])
 
@@ -148,7 +138,7 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
     vectors = model.encode([text for dev in sets for text in dev.task.texts])
     values = {dev.key: dev.task.score(model, vectors).value for dev in sets}
     if geometry:
-        stsb = next(dev.task for dev in sets if isinstance(dev.task, sts.SimilarityTask) and dev.name == STSB_DEV[0])
+        stsb = next(dev.task for dev in sets if isinstance(dev.task, sts.SimilarityTask) and dev.task.ends is None)
         measured = pair_geometry(vectors, stsb.subsets)
         values |= {"alignment": measured.alignment, "uniformity": measured.uniformity}
     return values

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentcli.errors import InputError
-from sentcli.evaluation.transfer_tasks import load_tasks
+from sentcli.evaluation.transfer import load_tasks
 from sentcli.training.data import Subset, TrainingSentences
 from sentcli.training.pairs import read_pairs
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from sentcli.errors import InputError, nearest
 from sentcli.verbs.kinds import KINDS
-from sentcli.verbs.kinds.shared import Analysis
+from sentcli.verbs.result import Result
 
 
-def kind_of(name: str) -> Callable[..., Analysis]:
+def kind_of(name: str) -> Callable[..., Result]:
     """Return the function of a kind of analysis.
 
     Raises:
@@ -24,7 +24,7 @@ def kind_of(name: str) -> Callable[..., Analysis]:
     return getattr(import_module(f"sentcli.verbs.kinds.{module}"), function)
 
 
-def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, **options: Any) -> Analysis:
+def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, **options: Any) -> Result:
     """Run an analysis; it writes a folder with a page, figures and tables.
 
     Args:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sentcli.table import Table
 from sentcli.verbs.declaration import verb
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 
 @verb("doctor")
-def doctor() -> Outcome:
+def doctor() -> Result:
     """Show versions, devices, threads, extras, which models are at hand, and what would run where.
 
     \b
@@ -18,7 +18,7 @@ def doctor() -> Outcome:
     """  # noqa: D301
     from sentcli import diagnosis
 
-    outcome = Outcome("doctor")
+    outcome = Result("doctor")
     facts = diagnosis.examine()
     outcome.ran_on(facts["device"], "fp32")
     models = [[value or "no" for value in model.values()] for model in facts["models"]]

@@ -13,7 +13,7 @@ from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import ClusterOptions, Format, IdField, OptionalModel, Overwrite, TextField
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeSummary, Inputs
@@ -93,7 +93,7 @@ def encode(
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
     check: Annotated[str | None, Flag(metavar="DIR", panel="Output")] = None,
     cluster: Annotated[ClusterOptions, Group("Cluster")] = ClusterOptions(),
-) -> Outcome:
+) -> Result:
     """Turn text files into vectors: row i of the output is row i of the input.
 
     The whole input is read and checked before anything is encoded. An output
@@ -150,7 +150,7 @@ def encode(
     parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
     console.detail(f"{parsed_inputs.survey.rows} rows in {len(parsed_inputs.sources)} inputs")
     _check_types(parsed_inputs, types)
-    outcome = Outcome("encode", model)
+    outcome = Result("encode", model)
     load = replace(options, device=names[0]) if names else options
     shards = -(-parsed_inputs.survey.rows // shard_rows)
     with open_encoder(model, load, cluster, most=shards) as (encoder, pool):
@@ -253,7 +253,7 @@ def _results(summary: EncodeSummary) -> dict[str, Any]:
     }
 
 
-def _check(folder: str) -> Outcome:
+def _check(folder: str) -> Result:
     """Verify a directory of shards.
 
     Raises:
@@ -263,7 +263,7 @@ def _check(folder: str) -> Outcome:
     from sentcli.io.folder import open_folder
     from sentcli.io.places import is_remote
 
-    outcome = Outcome("encode")
+    outcome = Result("encode")
     if not is_remote(folder) and not Path(folder).is_dir():
         raise InputError(f"--check {folder}: there is no such directory; it verifies one that encode wrote")
     checked = check_dataset(open_folder(folder))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,95 +15,71 @@ from sentcli.io.labelled import Kind
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import Models, Overwrite, PairFields
-from sentcli.verbs.scoring import Evaluation, ScoringOptions
+from sentcli.verbs.result import Result
+from sentcli.verbs.scoring import ScoringOptions
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.scores import ModelScores
+    from sentcli.model.spec import EncoderSpec
     from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
     from sentcli.table import Table
 
 
-@dataclass(frozen=True)
-class OwnEvaluation(Evaluation):
-    """The scores of models on the user's own data, what the models cost, and which of them is best."""
+COST_TEXTS = 128
+"""Texts that are encoded to measure the speed, without the cache."""
 
-    groups: tuple[Pattern, ...] = ()
-    """Patterns of models that are seeds of one system."""
-    draws: Path | None = None
-    """The file that has the samples behind intervals and comparisons, instead of the JSON."""
 
-    @property
-    def verdict(self) -> str:
-        """A sentence that says which model is best and by how much; empty for one model."""
-        from sentcli.pages.comparisons import verdict
+def own_result(models: list[ModelScores], groups: Sequence[Pattern] = (), draws: Path | None = None) -> Result:
+    """Return scores on the user's own data with the differences of systems, what models cost, and which is best.
 
-        return verdict(self._score_tables())
+    Args:
+        models: their scores.
+        groups: patterns of models that are seeds of one system.
+        draws: the file that has the samples behind intervals and comparisons, instead of the JSON.
+    """
+    from sentcli.evaluation.score_files import model_json
+    from sentcli.evaluation.scores import AVERAGE
+    from sentcli.pages.comparisons import differences, verdict
+    from sentcli.pages.score_page import Choices, score_tables_of
 
-    def to_dict(self) -> Any:
-        """Return the JSON: an object for one model, a list for several, each object with the verdict on them."""
-        written = super().to_dict()
-        for scores in (written if isinstance(written, list) else [written]) if self.draws else ():
-            scores["draws"] = str(self.draws)
-            for task in scores["results"].values():
+    choices = Choices(groups=tuple(groups))
+    for line in differences(score_tables_of(models, choices)):
+        title = line.table.kind.title if line.column == AVERAGE else line.column
+        for scores in models:
+            if scores.model in [seed.model for seed in line.system.seeds]:
+                tasks = scores.compared.get("tasks", {})
+                scores.compared = {"with": line.table.systems[0].label, "tasks": {**tasks, title: line.entry}}
+    tables = score_tables_of(models, choices)
+    sentence, objects = verdict(tables), [model_json(scores) for scores in models]
+    for written in objects:
+        if draws is not None:
+            written["draws"] = str(draws)
+            for task in written["results"].values():
                 task.pop("draws", None)
-        return [{**scores, "verdict": self.verdict} for scores in written] if isinstance(written, list) else written
+        written |= {"verdict": sentence} if len(models) > 1 else {}
+    return Result.of_scores(models, tables_of(models, tables), verdict=sentence, objects=objects, choices=choices)
 
-    def _score_tables(self) -> list[ScoreTable]:
-        """Return a table for each kind of data."""
-        from sentcli.pages.score_page import Choices, score_tables_of
 
-        return score_tables_of(self.models, Choices(groups=self.groups))
+def tables_of(models: Sequence[ModelScores], tables: Sequence[ScoreTable]) -> Iterator[Table]:
+    """Yield the tables that the command prints: for each kind scores and differences, then the costs."""
+    from sentcli.evaluation.score_kinds import RETRIEVAL
+    from sentcli.pages import comparisons, score_tables
+    from sentcli.pages.score_page import cost_table
 
-    def with_differences(self) -> OwnEvaluation:
-        """Add to each model's scores its system's difference from the first system, and return them."""
-        from sentcli.evaluation.scores import AVERAGE
-        from sentcli.pages.comparisons import differences
-
-        for line in differences(self._score_tables()):
-            title = line.table.kind.title if line.column == AVERAGE else line.column
-            for scores in self.models:
-                if scores.model in [seed.model for seed in line.system.seeds]:
-                    tasks = scores.compared.get("tasks", {})
-                    scores.compared = {"with": line.table.systems[0].label, "tasks": {**tasks, title: line.entry}}
-        return self
-
-    def tables(self) -> Iterator[Table]:
-        """Yield the tables that the command prints: for each kind scores and differences, then the costs."""
-        from sentcli.evaluation.score_kinds import RETRIEVAL
-        from sentcli.pages import comparisons, score_tables
-        from sentcli.pages.score_page import cost_table
-
-        for table in self._score_tables():
-            measures = score_tables.measure_table(table)
-            grouped = any(system.grouped for system in table.systems)
-            if grouped or len(table.columns) > 1 or table.kind is RETRIEVAL:
-                yield score_tables.score_table(table)
-                measures = None if measures is None else replace(measures, intervals={})
-            if measures is not None:
-                yield measures
-        if (differences := comparisons.own_comparison(self._score_tables())) is not None:
-            yield differences
-        if (costs := cost_table(self.models)) is not None:
-            yield costs
-
-    def show(self) -> None:
-        """Print tables and verdict as the command does."""
-        super().show()
-        if verdict := self.verdict:
-            console.conclude(verdict)
-
-    def _repr_html_(self) -> str:
-        """Show tables and verdict in a notebook."""
-        from html import escape
-
-        return f"{super()._repr_html_()}<p>{escape(self.verdict)}</p>"
-
-    def write_pages(self, files: Sequence[Path]) -> None:
-        """Write the scores as HTML, Markdown or LaTeX."""
-        from sentcli.pages.score_page import Choices, write_score_page
-
-        write_score_page(self.models, files, Choices(groups=self.groups))
+    for table in tables:
+        measures = score_tables.measure_table(table)
+        grouped = any(system.grouped for system in table.systems)
+        if grouped or len(table.columns) > 1 or table.kind is RETRIEVAL:
+            yield score_tables.score_table(table)
+            measures = None if measures is None else replace(measures, intervals={})
+        if measures is not None:
+            yield measures
+    if (differences := comparisons.own_comparison(tables)) is not None:
+        yield differences
+    if (costs := cost_table(models)) is not None:
+        yield costs
 
 
 def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
@@ -123,6 +101,65 @@ def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
         np.savez_compressed(handle, **arrays)
 
 
+def cost_sample(texts: Sequence[Sequence[str]], count: int = COST_TEXTS) -> list[str]:
+    """Return as many distinct texts of each data set, at even distances, so that every model is measured on the same.
+
+    Args:
+        texts: of each data set, with repetitions.
+        count: of texts, over all data sets.
+    """
+    share = max(count // max(len(texts), 1), 1)
+    chosen: dict[str, None] = {}
+    for own in texts:
+        distinct = list(dict.fromkeys(own))
+        step = max(len(distinct) // share, 1)
+        chosen |= dict.fromkeys(islice(distinct, 0, share * step, step))
+    return list(chosen)
+
+
+def measure_costs(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
+    """Load a model anew, encode a text and then all texts, and return the costs as the JSON has them.
+
+    The model has been loaded once before, so that the import of libraries and the making of an export, which only the
+    first model or the first run has to wait for, are not counted. Of two passes over the texts the faster one counts.
+    """
+    if not model.was_loaded:
+        model.load()
+    model.release()
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+    started = time.perf_counter()
+    encoder = SentenceEncoder.load(model.name, **vars(model.options))
+    encoder.encode(texts[:1])
+    first = time.perf_counter() - started
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        encoder.encode(texts)
+        seconds.append(time.perf_counter() - started)
+    return {
+        "texts_per_second": len(texts) / min(seconds),
+        "texts": len(texts),
+        "dimensions": encoder.dimension,
+        "bytes_per_vector": 4 * encoder.dimension,
+        "weight_bytes": weight_bytes(encoder.spec),
+        "first_vector_seconds": first,
+    }
+
+
+def weight_bytes(spec: EncoderSpec) -> int:
+    """Return the size of a model's weight files; of a folder that has none, that of its export."""
+    from sentcli.io.weights import has_weights, weight_files
+    from sentcli.model.exported import ONNX, OPENVINO
+
+    folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
+    files = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
+    if not files:
+        stems = {Path(name).stem for name in (ONNX, OPENVINO)}
+        files = [path for path in spec.folder.iterdir() if path.name.partition(".")[0] in stems]
+    return sum(path.stat().st_size for path in files)
+
+
 @verb("evaluate", pages=True)
 def evaluate(
     files: Annotated[list[str], Flag(metavar="FILE|DIR...", positional=True)],
@@ -135,7 +172,7 @@ def evaluate(
     overwrite: Overwrite = False,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
-) -> OwnEvaluation:
+) -> Result:
     """Score models on data of your own, and compare them and what they cost.
 
     The kind of a table is told from its columns: sentence1, sentence2, score
@@ -160,7 +197,7 @@ def evaluate(
       sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m my-model --report models.html
       sentcli evaluate dev.tsv -m minilm -m runs/s1 -m runs/s2 --group "simcse=s*" --json dev.json
     """  # noqa: D301
-    from sentcli.evaluation import costs, labelled_data, significance
+    from sentcli.evaluation import labelled_data, significance
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.scores import ModelScores
     from sentcli.io.atomic import check_output
@@ -175,28 +212,28 @@ def evaluate(
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
-    if any(task.kind == "retrieval" for task in tasks) and options.on_cpu:
+    if any(task.kind.table == "retrieval" for task in tasks) and options.on_cpu:
         from sentcli.search.exact import require_faiss
 
         require_faiss()
     by_kind: dict[str, dict[str, Any]] = {}
     for task in tasks:
-        console.note(f"{task.name}: {task.kind}, {task.described}")
-        by_kind.setdefault(task.kind, {}).update(task.protocol)
+        console.note(f"{task.name}: {task.kind.table}, {task.description}")
+        by_kind.setdefault(str(task.kind.table), {}).update(task.protocol)
     choices = {"kinds": by_kind, **({"pair_fields": pair_fields} if pair_fields else {})}
     models = scoring.models(model, options)
-    sample = costs.sample([task.all_texts for task in tasks])
+    sample = cost_sample([task.all_texts for task in tasks])
     results = []
     for evaluated in models:
         prompts = {f"{role}_prompt": evaluated.spec.role_prompt(role) for role in ("query", "document")}
         protocol = {**choices, **prompts, "interval_draws": significance.DRAWS}
         scores = score_model(evaluated, tasks, "evaluate", protocol)
         of_data = {task.name: task.counts for task in tasks}
-        scores.tasks = [replace(score, facts={**score.facts, **of_data[score.task]}) for score in scores.tasks]
+        scores.tasks = [replace(score, details={**score.details, **of_data[score.task]}) for score in scores.tasks]
         with console.working(f"{evaluated.name}: measuring the speed"):
-            scores.cost = costs.measure(evaluated, sample)
+            scores.cost = measure_costs(evaluated, sample)
         scores.finish()
         results.append(scores)
     if draws is not None:
         write_draws(draws, results)
-    return OwnEvaluation(results, groups, draws).with_differences()
+    return own_result(results, groups, draws)

@@ -11,7 +11,7 @@ from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import Model, Overwrite
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel
@@ -28,7 +28,7 @@ def export(
     torch_weights: bool = True,
     options: Annotated[ModelOptions, Group("Model")] = ModelOptions(),
     overwrite: Overwrite = False,
-) -> Outcome:
+) -> Result:
     """Write a model as ONNX: token ids in, sentence vectors out, checked against the model.
 
     Encoder, pooling, further modules and normalisation become one graph. Texts
@@ -56,7 +56,7 @@ def export(
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
     from sentcli.onnx_export.publish import export_model
 
-    outcome = Outcome("export", model)
+    outcome = Result("export", model)
     check_output(output, overwrite=overwrite, folder=True)
     encoder = load_encoder(model, LoadOptions(**vars(options), backend="torch", precision="fp32", device="cpu"))
     with console.working("exporting") as show_step:

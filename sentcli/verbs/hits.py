@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli import console
 from sentcli.console import safe
-from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.table import Table
-from sentcli.verbs.outcome import Outcome
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from rich.table import Table as Grid
     from rich.text import Text as RichText
 
     from sentcli.search.corpus import Hit
@@ -61,61 +56,16 @@ class CorpusSearch:
         return bool(self.corpus.query or self.corpus.like) or self.corpus.queries is not None
 
 
-@dataclass
-class Hits(Outcome):
-    """The hits of all queries, or of the first ones if all are written to a file."""
-
-    written: bool = False
-    """Whether the hits are written to a file."""
-    printed: list[tuple[str, dict[str, list[Hit]]]] = field(default_factory=list, repr=False)
-    """The first queries with their hits by the way of searching, which `show` prints."""
-    queries: int = 0
-    """The number of queries."""
-    counts: dict[str, Any] = field(default_factory=dict)
-    """The column of ``--count-by``, its values, and the number of rows with each."""
-
-    def count(self, column: str, values: Sequence[tuple[Any, int]]) -> None:
-        """Keep how many rows have each value of a column, as a table and for the JSON."""
-        rows = [["(none)" if value is None else str(value), count] for value, count in values]
-        more = len(rows) - COUNTED
-        notes = [f"{more:,} more values are in the JSON (--json)."] if more > 0 else []
-        formats = {"rows": ",d"}
-        self.tables = [Table(f"rows by {column}", [column, "rows"], rows[:COUNTED], formats=formats, notes=notes)]
-        found = [{"value": value, "rows": count} for value, count in values]
-        self.counts = {"column": column, "values": json.loads(json.dumps(found, default=str))}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object, with the counts of ``--count-by`` if they were asked for."""
-        return super().to_dict() | ({"counts": self.counts} if self.counts else {})
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each hit: query, rank, id, score, text; with several ways, the way in `search`."""
-        import pandas as pd
-
-        facts = [{key: value for key, value in result.items() if key != "hits"} for result in self.results]
-        pairs = zip(facts, self.results, strict=True)
-        return pd.DataFrame([{**of_query, **hit} for of_query, result in pairs for hit in result["hits"]])
-
-    def show(self) -> None:
-        """Print the counts, and the hits of the first queries, unless all are written to a file."""
-        super().show()
-        if self.written:
-            return
-        for query, hits_by_way in self.printed:
-            print_hits(query, hits_by_way)
-        if self.queries > SHOWN:
-            console.note(f"the hits of {SHOWN} of {self.queries} queries are shown; --hits FILE or --json FILE has all")
-
-    def write_pages(self, files: Sequence[Path]) -> None:
-        """Raise an InputError, because pages are of evaluations."""
-        raise InputError("--report makes pages of evaluations (--beir, --in-domain); --hits and --json write hits")
-
-    def _repr_html_(self) -> str:
-        return str(self.to_frame()._repr_html_())
+def count_table(column: str, values: Sequence[tuple[Any, int]]) -> Table:
+    """Return how many rows have each value of a column, the first ones."""
+    rows = [["(none)" if value is None else str(value), count] for value, count in values]
+    more = len(rows) - COUNTED
+    notes = [f"{more:,} more values are in the JSON (--json)."] if more > 0 else []
+    return Table(f"rows by {column}", [column, "rows"], rows[:COUNTED], formats={"rows": ",d"}, notes=notes)
 
 
-def print_hits(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> None:
-    """Print the hits of a query, several ways side by side.
+def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
+    """Return the hits of a query for the console, several ways side by side.
 
     A hit has its rank, id, score, and the beginning of its title and text with the words of the query marked.
     """
@@ -141,7 +91,7 @@ def print_hits(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> None:
                 text.highlight_regex(words, "bold yellow")
             cells += [Text(safe(hit.row.id)), f"{hit.score:.4f}", text]
         table.add_row(str(next(hit.rank for hit in hits if hit is not None)), *cells)
-    console.output().print(table)
+    return table
 
 
 def _shown_text(text: str, columns: Mapping[str, Any], title: Any) -> RichText:

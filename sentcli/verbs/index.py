@@ -32,7 +32,7 @@ from sentcli.verbs.options import (
     QueryPrompt,
     TextOptions,
 )
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.search.index import IndexRequest
@@ -52,7 +52,7 @@ def index(
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     overwrite: Overwrite = False,
     cluster: Annotated[ClusterOptions, Group("Cluster")] = ClusterOptions(),
-) -> Outcome:
+) -> Result:
     """Build an index over encoded text once, for `retrieve --corpus` to use.
 
     The index stands beside the vectors, its recall@10 against exact search is

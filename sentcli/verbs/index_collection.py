@@ -18,7 +18,7 @@ from sentcli.errors import InputError
 from sentcli.io.readers import Block
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.options import recall_table
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.search.milvus import MilvusCollection
@@ -72,7 +72,7 @@ class CollectionInput:
         )
 
 
-def index_collection(given: CollectionInput, database: DatabaseOptions, *, overwrite: bool) -> Outcome:
+def index_collection(given: CollectionInput, database: DatabaseOptions, *, overwrite: bool) -> Result:
     """Write the rows that are new or have changed into a collection, and measure its recall.
 
     Raises:
@@ -86,7 +86,7 @@ def index_collection(given: CollectionInput, database: DatabaseOptions, *, overw
     missing = milvus.NOT_IN_A_FILE if is_file(str(database.to)) else []
     one_of("--type of a collection", what.type, [kind for kind in milvus.KINDS if kind not in missing])
     require_faiss()  # for the exact search that an index is measured against
-    outcome = Outcome("index")
+    outcome = Result("index")
     outcome.ran_on("cpu", "fp32")
     address = str(database.to)
     written = _stored(given) or _texts(given)

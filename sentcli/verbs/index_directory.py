@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sentcli import console
 from sentcli.verbs.cluster_work import open_cluster
 from sentcli.verbs.options import ClusterOptions, TextOptions, recall_table
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 WORDS = "bm25"
 
 
-def index_words(store: Store, language: str) -> Outcome:
+def index_words(store: Store, language: str) -> Result:
     """Build the BM25 index of a directory of vectors."""
     from sentcli.search.bm25 import described
 
-    outcome = Outcome("index", WORDS, {"kind": WORDS, **described(language=language)})
+    outcome = Result("index", WORDS, {"kind": WORDS, **described(language=language)})
     outcome.ran_on(None, None)
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
@@ -38,12 +38,12 @@ def index_words(store: Store, language: str) -> Outcome:
     return outcome.finish({"kind": WORDS, "index": store.origin.name, "rows": len(built)})
 
 
-def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Outcome:
+def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Result:
     """Build an index of faiss."""
     from sentcli.cluster_pool import Pool
     from sentcli.search import ann
 
-    outcome = Outcome("index", store.origin.model)
+    outcome = Result("index", store.origin.model)
     outcome.ran_on("cpu", "fp32")
     if cluster.ray is None or request.kind == ann.FLAT:
         manifest = _build(store, request)
@@ -191,11 +191,11 @@ def _build(store: Store, request: IndexRequest, pool: Pool | None = None) -> Ind
     return manifest
 
 
-def check_indexes(folder: Path) -> Outcome:
+def check_indexes(folder: Path) -> Result:
     """Compare the files of all indexes of a directory with their checksums."""
     from sentcli.search.store import Store
 
-    outcome, store = Outcome("index"), Store.open(folder)
+    outcome, store = Result("index"), Store.open(folder)
     outcome.ran_on(None, None)
     outcome.model = store.origin.model
     problems = [problem for name in store.indexes for problem in store.check_index(name)]

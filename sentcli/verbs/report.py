@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,12 +17,10 @@ from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
 from sentcli.verbs.kinds.geometry import training_curves
 from sentcli.verbs.kinds.objectives import term_sections
-from sentcli.verbs.outcome import Outcome
-from sentcli.verbs.scoring import Evaluation, ScoringOptions
+from sentcli.verbs.result import Result
+from sentcli.verbs.scoring import ScoringOptions, compare_models
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sentcli.analysis.runs import RunMetrics
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.scores import ModelScores
@@ -68,20 +66,6 @@ class PageOptions:
     intervals: bool | None = None
 
 
-@dataclass
-class Reported(Outcome):
-    """The tables and the scores of a page that was written."""
-
-    scores: list[ModelScores] = field(default_factory=list, repr=False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the long table of all scores: a row for each model, task and metric."""
-        return Evaluation(self.scores).to_frame()
-
-    def show(self) -> None:
-        """Print nothing, since the page shows the tables."""
-
-
 @verb("report")
 def report(
     names: Annotated[list[str], Flag(metavar="FILE|RUN|MODEL...", positional=True)],
@@ -93,7 +77,7 @@ def report(
     options: Annotated[LoadOptions, Group("Model", without=shared.NOT_LOADED_SO)] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
     overwrite: shared.Overwrite = False,
-) -> Reported:
+) -> Result:
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
     Of files that sts-eval, senteval, retrieve and evaluate wrote with --json:
@@ -113,7 +97,8 @@ def report(
       sentcli report a.json b.json -o table.tex -o table.md --name "ours=runs/my-model"
       sentcli report seed-*.json minilm.json -o report.html --group "SimCSE=seed-*.json"
     """  # noqa: D301
-    from sentcli.evaluation.score_files import read_scores
+    from sentcli.evaluation.published import with_titles
+    from sentcli.evaluation.score_files import model_json, read_scores
     from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.io.atomic import check_output
     from sentcli.pages.page import Style
@@ -122,7 +107,7 @@ def report(
     from sentcli.pages.write import check_suffix
     from sentcli.verbs.sts_eval import score_similarity
 
-    reported = Reported("report")
+    result = Result("report", on_console=False)
     files, runs, model_names = _sort(names)
     for target in output:
         check_suffix(target)
@@ -131,7 +116,7 @@ def report(
         check_output(target, overwrite=overwrite)
     groups = [Pattern.parse("--group", value) for value in choices.group or []]
     labels = [Pattern.parse("--name", value) for value in choices.name or []]
-    scores = read_scores(files)
+    scores = with_titles(read_scores(files))
     has_inputs = data is not None or texts is not None
     if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
@@ -140,19 +125,17 @@ def report(
     if data is not None and models:
         tasks = shared.sts_tasks(data)
         published = scoring.published(SIMILARITY, tasks)
-        of_models = Evaluation([score_similarity(model, tasks) for model in models])
-        scores += of_models.compared(published, SIMILARITY).models
+        scores += compare_models([score_similarity(model, tasks) for model in models], published, SIMILARITY)
     of_runs, summary = _run_sections(runs) if runs else ([], ())
     more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
     labels += _short_names(model_names, scores, [*groups, *labels])
     page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals), summary)
     write_score_page(scores, output, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, output))}")
-    reported.scores = scores
-    sections = score_page(scores, page_choices, more_sections).sections
-    tables = [section.table for section in sections if section.table is not None and not section.folded]
-    reported.finish({"files": list(map(str, output)), "scores": [score.to_dict() for score in scores]}, tables)
-    return reported
+    result.finish({"files": list(map(str, output)), "scores": [model_json(score) for score in scores]})
+    result.sections = score_page(scores, page_choices, more_sections).sections
+    result.models, result.rows = scores, [row for score in scores for row in score.rows()]
+    return result
 
 
 def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
@@ -225,7 +208,7 @@ def _model_sections(
 def _run_sections(folders: Sequence[Path]) -> tuple[list[Section], tuple[str, ...]]:
     """Return results, curves, terms of the loss, configuration and environment of training runs, and a summary."""
     from sentcli.analysis.runs import read_config, read_metrics, read_terms
-    from sentcli.pages.score_page import settings_table
+    from sentcli.pages.score_page import choices_table
 
     short = shared.short_names([str(folder) for folder in folders])
     runs = {short[str(folder)]: folder for folder in folders}
@@ -239,9 +222,9 @@ def _run_sections(folders: Sequence[Path]) -> tuple[list[Section], tuple[str, ..
     finished = {name: dict(config) for name, config in configs.items() if config}
     environments = [(name, _flat(config.pop("environment", {}))) for name, config in finished.items()]
     configurations = [(name, _flat(config)) for name, config in finished.items()]
-    for title, settings in (("Configuration", configurations), ("Training environment", environments)):
-        if settings:
-            sections.append(Section(title, table=settings_table(title, settings), level=3, folded=True))
+    for title, of_runs in (("Configuration", configurations), ("Training environment", environments)):
+        if of_runs:
+            sections.append(Section(title, table=choices_table(title, of_runs), level=3, folded=True))
     return sections, (summary,)
 
 

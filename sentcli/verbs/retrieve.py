@@ -10,10 +10,11 @@ from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.search.options import SearchOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.hits import CorpusSearch, Hits
+from sentcli.verbs.hits import CorpusSearch
 from sentcli.verbs.options import MODEL_HELP, CorpusOptions, Overwrite, PairOptions, SetOptions
+from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import search_corpus
-from sentcli.verbs.scoring import Evaluation, ScoringOptions
+from sentcli.verbs.scoring import ScoringOptions
 
 
 @verb(
@@ -38,7 +39,7 @@ def retrieve(
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
     overwrite: Overwrite = False,
     json: str | None = None,
-) -> Evaluation | Hits:
+) -> Result:
     """Search a corpus, or score retrieval: BEIR's sets with BEIR's metrics, or pairs of one domain.
 
     Search is exact unless an index is asked for.

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.console import escaped
 from sentcli.errors import InputError
+from sentcli.pages.page import Section
 from sentcli.verbs.corpus_opening import load_query_encoder, open_corpus
-from sentcli.verbs.hits import SHOWN, TOP_K, CorpusSearch, Hits, print_hits
+from sentcli.verbs.hits import SHOWN, TOP_K, CorpusSearch, count_table, hits_grid
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -34,7 +36,7 @@ QUERIES_AT_A_TIME = 4096
 """Queries that are encoded and searched together."""
 
 
-def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hits:
+def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Result:
     """Search a corpus, and write the hits to the file of ``--hits``.
 
     Args:
@@ -49,7 +51,7 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
     queries: list[Query] = [(None, text) for text in options.query or []]
     if options.queries is not None:
         queries += read_queries(open_source(options.queries, options.query_format))
-    outcome = Hits("retrieve", "bm25")
+    outcome = Result("retrieve", "bm25")
     outcome.ran_on("cpu", "fp32")
     results: list[dict[str, Any]] = []
     with open_corpus(options, asked.search, asked.load) as corpus:
@@ -64,20 +66,24 @@ def search_corpus(asked: CorpusSearch, *, overwrite: bool, keep_all: bool) -> Hi
                     raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
                 queries = [(key, rows[key].text) for key in dict.fromkeys(options.like)]
             prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
-            outcome.written, outcome.queries = options.hits is not None, len(queries)
             starts = range(0, len(queries), QUERIES_AT_A_TIME)
             blocks = (queries[start : start + QUERIES_AT_A_TIME] for start in starts) if asked.has_queries else _typed()
             found = _found(corpus, blocks, asked, encoder, prompt)
-            results = _results(found, asked, outcome, keep_all=keep_all)
-    outcome.finish(results, outcome.tables)
-    return outcome
+            results = _results(found, asked, outcome, len(queries), keep_all=keep_all)
+    if options.hits is None and len(queries) > SHOWN:
+        outcome.note = f"the hits of {SHOWN} of {len(queries)} queries are shown; --hits FILE or --json FILE has all"
+    facts_and_hits = [({k: v for k, v in result.items() if k != "hits"}, result["hits"]) for result in results]
+    outcome.rows = [{**of_query, **hit} for of_query, hits in facts_and_hits for hit in hits]
+    return outcome.finish(results, outcome.tables)
 
 
-def _results(found: Iterator[Found], asked: CorpusSearch, outcome: Hits, *, keep_all: bool) -> list[dict[str, Any]]:
+def _results(
+    found: Iterator[Found], asked: CorpusSearch, outcome: Result, queries: int, *, keep_all: bool
+) -> list[dict[str, Any]]:
     """Search for all queries, write or print their hits, and return those of all, or of the first ones."""
     several, target, asks = len(asked.search.ways) > 1, asked.corpus.hits, not asked.has_queries
     results: list[dict[str, Any]] = []
-    counting = nullcontext(lambda count: None) if asks else console.counting("searching", outcome.queries)
+    counting = nullcontext(lambda count: None) if asks else console.counting("searching", queries)
     with counting as progress, _lines(target) as lines:
         for number, (key, text, hits_by_way) in enumerate(found):
             for way, hits in hits_by_way.items():
@@ -88,9 +94,9 @@ def _results(found: Iterator[Found], asked: CorpusSearch, outcome: Hits, *, keep
                 if lines is not None:
                     lines(json.dumps(result, ensure_ascii=False, default=str) + "\n")
             if asks:
-                print_hits(text, hits_by_way)
+                console.output().print(hits_grid(text, hits_by_way))
             elif lines is None and number < SHOWN:
-                outcome.printed.append((text, hits_by_way))
+                outcome.listings.append(hits_grid(text, hits_by_way))
             progress(1)
     return results
 
@@ -123,7 +129,7 @@ def _typed() -> Iterator[Sequence[Query]]:
         yield [(None, text)]
 
 
-def _selected(corpus: Corpus, options: CorpusOptions, outcome: Hits) -> Corpus:
+def _selected(corpus: Corpus, options: CorpusOptions, outcome: Result) -> Corpus:
     """Return the rows that meet ``--where``, if it is given, and count them by ``--count-by``."""
     from sentcli.search.conditions import check_column, parse_condition
 
@@ -138,12 +144,16 @@ def _selected(corpus: Corpus, options: CorpusOptions, outcome: Hits) -> Corpus:
             console.note("an empty cell of a csv column of text is not NULL but an empty text: COLUMN = ''")
         corpus = selected
     if options.count_by is not None:
-        outcome.count(options.count_by, corpus.counts(options.count_by))
+        counts = corpus.counts(options.count_by)
+        table = count_table(options.count_by, counts)
+        outcome.sections = [Section(table.title, table=table)]
+        values = [{"value": value, "rows": count} for value, count in counts]
+        outcome.more = {"counts": {"column": options.count_by, "values": json.loads(json.dumps(values, default=str))}}
     return corpus
 
 
 def _describe(
-    outcome: Hits, search: SearchOptions, encoder: SentenceEncoder | None, facts: dict[str, Any], rows: int
+    outcome: Result, search: SearchOptions, encoder: SentenceEncoder | None, facts: dict[str, Any], rows: int
 ) -> None:
     """Set the model and every choice that moves a score; `facts` are those of the corpus."""
     from sentcli.search.fusion import described

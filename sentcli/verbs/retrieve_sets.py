@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.evaluation import in_domain
-from sentcli.evaluation.evaluated import EvaluatedModel, score_model
+from sentcli.evaluation import positives
+from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
 from sentcli.evaluation.retrieval_tasks import TOP_K, Bench, protocol, score_run
@@ -26,13 +26,14 @@ from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.search.options import Similarity, Way
 from sentcli.search.trec import Run, check_ids, read_run, write_run
-from sentcli.verbs.scoring import Evaluation, ScoringOptions
+from sentcli.verbs.result import Result
+from sentcli.verbs.scoring import ScoringOptions, scores_result
 
 if TYPE_CHECKING:
     from sentcli.search.options import SearchOptions
     from sentcli.verbs.options import PairOptions, SetOptions
 
-ModelAndWay = tuple[EvaluatedModel, Way]
+ModelAndWay = tuple[EvaluatedModel | None, Way]
 """A model and a way of searching with it; for BM25 the model is one without a name."""
 DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""
@@ -49,7 +50,7 @@ def score_sets(
     *,
     overwrite: bool,
     json_file: str | None,
-) -> Evaluation:
+) -> Result:
     """Score models, BM25 and their fusions on sets, or runs on one set."""
     _check_usage(models, sets, search.ways, overwrite=overwrite)
     collections = _load(sets)
@@ -67,12 +68,12 @@ def score_sets(
     else:
         bench = Bench(collections, search)
         _check_search(bench, options.device)
-        evaluated = scoring.models(models, options) or [EvaluatedModel(None, rerun=scoring.rerun)]
+        evaluated = scoring.models(models, options)
         other_files = [Path(file) for file in (sets.per_query, json_file) if file not in (None, "-")]
-        scores = _search(evaluated, bench, sets.run, other_files, overwrite=overwrite)
+        scores = _search(evaluated, bench, sets.run, other_files, rerun=scoring.rerun, overwrite=overwrite)
     if sets.per_query is not None:
         _write_queries(sets.per_query, scores)
-    return Evaluation(scores).compared(published, RETRIEVAL)
+    return scores_result(scores, published, RETRIEVAL)
 
 
 def _check_usage(models: Sequence[str], sets: SetOptions, ways: Sequence[Way], *, overwrite: bool) -> None:
@@ -116,7 +117,13 @@ def _load(sets: SetOptions) -> list[Collection]:
 
 
 def _search(
-    models: Sequence[EvaluatedModel], bench: Bench, target: Path | None, other_files: Sequence[Path], *, overwrite: bool
+    models: Sequence[EvaluatedModel],
+    bench: Bench,
+    target: Path | None,
+    other_files: Sequence[Path],
+    *,
+    rerun: bool,
+    overwrite: bool,
 ) -> list[ModelScores]:
     """Search and score the sets with each model in each way, and with BM25 alone once.
 
@@ -125,25 +132,29 @@ def _search(
         bench: the sets and how they are searched.
         target: file or folder of the runs; None writes none.
         other_files: files that are written beside the runs.
+        rerun: search and score anew, also what is kept of BM25.
         overwrite: replace runs that exist.
     """
     ways = bench.options.ways
-    no_model = EvaluatedModel(None, rerun=models[0].rerun)
-    searches = list(dict.fromkeys((no_model if way == "bm25" else model, way) for model in models for way in ways))
+    searched: Sequence[EvaluatedModel | None] = models or [None]
+    searches = list(dict.fromkeys((None if way == "bm25" else model, way) for model in searched for way in ways))
     files: dict[ModelAndWay, dict[str, Path]] = {}
     if target is not None:
         files = _run_files(target, bench, searches, other_files, overwrite=overwrite)
     all_scores = []
     for model, way in searches:
-        encoding_model = None if way == "bm25" else model
-        tasks = bench.tasks(way, encoding_model, partial(_write_run, files[model, way]) if files else None)
-        choices = protocol(bench.options, way, encoding_model)
-        scores = score_model(model, tasks, "retrieve", choices, read_cache=target is None)
+        tasks = bench.tasks(way, model, partial(_write_run, files[model, way]) if files else None)
+        choices, read_cache = protocol(bench.options, way, model), target is None
+        if model is None:
+            scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
+        else:
+            scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
         scores.protocol |= _set_protocol(bench.collections)
         scores.tasks = bench.joined(scores.tasks)
         scores.cached = list(dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in scores.cached))
-        scores.model = model.name if way in ("dense", "bm25") else f"{model.name} + bm25"
-        scores.label = model.name if set(ways) == {"dense"} or way == "bm25" else f"{scores.model}, {way}"
+        name = scores.model
+        scores.model = name if way in ("dense", "bm25") else f"{name} + bm25"
+        scores.label = name if set(ways) == {"dense"} or way == "bm25" else f"{scores.model}, {way}"
         all_scores.append(scores)
     return all_scores
 
@@ -158,16 +169,16 @@ def _run_files(
             same path, or if a TREC run cannot hold an id.
     """
     single = len(searches) * len(bench.searches) == 1
-    several = len({model for model, way in searches if way != "bm25"}) > 1
+    several = len({model for model, _ in searches if model is not None}) > 1
     check_output(target, overwrite=overwrite, folder=not single)
     runs_by_path: dict[Path, str] = {}
     files: dict[ModelAndWay, dict[str, Path]] = {}
     for model, way in searches:
         for name in bench.searches:
-            model_part = [model.name] if several and way != "bm25" else []
+            model_part = [model.name] if several and model is not None else []
             parts = (re.sub(r"[^\w.-]+", "-", part).strip("-") for part in (name, *model_part, way, "trec"))
             path = target if single else target / ".".join(parts)
-            run = name if way == "bm25" else f"{model.name} of {name}"
+            run = name if model is None else f"{model.name} of {name}"
             if path.resolve() in {file.resolve() for file in other_files}:
                 raise InputError(f"{path}: one of the runs is written there; choose another file")
             if path in runs_by_path:
@@ -286,7 +297,7 @@ def _write_queries(target: Path, scores: Sequence[ModelScores]) -> None:
 
 def score_pairs(
     models: Sequence[str], pairs: PairOptions, search: SearchOptions, options: LoadOptions, scoring: ScoringOptions
-) -> Evaluation:
+) -> Result:
     """Score models on finding the second sentence of a pair by the first."""
     if not models:
         raise InputError("--in-domain needs a model (-m); several are compared")
@@ -297,25 +308,25 @@ def score_pairs(
     }
     if misplaced := [flag for flag, value in role_options.items() if value is not None]:
         raise InputError(f"{misplaced[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
-    cutoffs = sorted({*in_domain.CUTOFFS, *([search.top_k] if search.top_k else [])})
+    cutoffs = sorted({*positives.RECALL_CUTOFFS, *([search.top_k] if search.top_k else [])})
     table = read_pair_table(str(pairs.in_domain), pairs.pair_fields)
-    chosen = in_domain.choice(table)
+    chosen = positives.positive_choice(table)
     if scoring.against is not None and (pairs.pair_fields or not is_stsb(open_source(str(pairs.in_domain)))):
         raise InputError("--against: papers print in-domain retrieval in STS-B's test pairs, not in other tables")
     published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
     console.note(f"{pairs.in_domain}: the queries are the first sentences of {chosen}")
-    console.note(f"not counted as answers: {in_domain.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
+    console.note(f"not counted as answers: {positives.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
     similarity = search.similarity or "cosine"
-    task = in_domain.InDomainTask(table, pairs.exclude, cutoffs, similarity)
+    task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
     protocol = {
         "pairs": pairs.in_domain,
         "pair_fields": pairs.pair_fields,
         "queries": f"first sentences of {chosen}",
         "exclude": pairs.exclude,
-        "excluded": in_domain.EXCLUDED[pairs.exclude],
-        "ties": in_domain.TIES,
+        "excluded": positives.EXCLUDED[pairs.exclude],
+        "ties": positives.IN_DOMAIN_TIES,
         "similarity": similarity,
         "top_k": search.top_k,
     }
     scores = [score_model(model, [task], "retrieve", protocol) for model in scoring.models(models, options)]
-    return Evaluation(scores).compared(published, IN_DOMAIN)
+    return scores_result(scores, published, IN_DOMAIN)

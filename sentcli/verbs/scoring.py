@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.published import Published
     from sentcli.evaluation.score_kinds import ScoreKind
@@ -65,67 +63,47 @@ class ScoringOptions:
         return system
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The scores of one or several models."""
+def compare_models(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:
+    """Add to the scores of models their comparison with the first model and with a published system.
 
-    models: list[ModelScores]
+    Args:
+        models: their scores.
+        system: the published one, if any.
+        kind: of the scores that it is compared with.
+    """
+    from sentcli.evaluation.published import compare
 
-    def compared(self, system: Published | None, kind: ScoreKind) -> Evaluation:
-        """Add to the scores their comparison with the first model and with a published system, and return them."""
-        from sentcli.evaluation.published import compare
+    first, *others = models
+    for scores in others:
+        scores.compared = {"with": first.model, "tasks": scores.compare(first)}
+    if system is not None:
+        by_model = [scores.values(kind) for scores in models]
+        by_task = {task: [values[task] for values in by_model] for task in by_model[0]}
+        against = compare(system, kind, by_task, first.intervals(kind))
+        for scores in models:
+            scores.against = against
+    return models
 
-        first, *others = self.models
-        for scores in others:
-            scores.compared = {"with": first.model, "tasks": scores.compare(first)}
-        if system is not None:
-            by_model = [scores.values(kind) for scores in self.models]
-            by_task = {task: [values[task] for values in by_model] for task in by_model[0]}
-            against = compare(system, kind, by_task, first.intervals(kind))
-            for scores in self.models:
-                scores.against = against
-        return self
 
-    def to_dict(self) -> Any:
-        """Return the JSON: an object for one model, a list for several."""
-        objects = [scores.to_dict() for scores in self.models]
-        return objects[0] if len(objects) == 1 else objects
+def scores_result(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> Result:
+    """Return the scores of models as a result, after comparing them; the arguments are those of `compare_models`."""
+    return Result.of_scores(compare_models(models, system, kind), tables_of(models))
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return the long table: a row for each model, task and metric, with its 95 % interval where it is known."""
-        import pandas as pd
 
-        return pd.DataFrame([row for scores in self.models for row in scores.rows()])
+def tables_of(models: Sequence[ModelScores]) -> Iterator[Table]:
+    """Yield the tables of scores that a command prints."""
+    from sentcli.pages import comparisons, score_tables
+    from sentcli.pages.score_page import score_tables_of
 
-    def tables(self) -> Iterator[Table]:
-        """Yield the tables that the command prints."""
-        from sentcli.pages import comparisons, score_tables
-        from sentcli.pages.score_page import score_tables_of
-
-        for table in score_tables_of(self.models):
-            scores = score_tables.score_table(table)
-            of_average = {key: interval for key, interval in scores.intervals.items() if key[1] == "Avg."}
-            yield replace(scores, intervals=of_average or scores.intervals)  # a screen has no room for all tasks' ones
-            if len(self.models) == 1 and (measures := score_tables.measure_table(table)) is not None:
-                yield replace(measures, intervals={})
-            if (differences := comparisons.comparison_table(table)) is not None:
-                yield differences
-            yield from score_tables.against_tables(table)
-
-    def show(self) -> None:
-        """Print the scores as the command does."""
-        for table in self.tables():
-            console.show(table)
-
-    def _repr_html_(self) -> str:
-        """Show the scores in a notebook."""
-        return "".join(table._repr_html_() for table in self.tables())
-
-    def write_pages(self, files: Sequence[Path]) -> None:
-        """Write the scores as HTML, Markdown or LaTeX."""
-        from sentcli.pages.score_page import write_score_page
-
-        write_score_page(self.models, files)
+    for table in score_tables_of(models):
+        scores = score_tables.score_table(table)
+        of_average = {key: interval for key, interval in scores.intervals.items() if key[1] == "Avg."}
+        yield replace(scores, intervals=of_average or scores.intervals)  # a screen has no room for all tasks' ones
+        if len(models) == 1 and (measures := score_tables.measure_table(table)) is not None:
+            yield replace(measures, intervals={})
+        if (differences := comparisons.comparison_table(table)) is not None:
+            yield differences
+        yield from score_tables.against_tables(table)
 
 
 def names(tasks: str | None) -> list[str] | None:

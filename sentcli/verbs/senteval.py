@@ -10,7 +10,8 @@ from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Group, verb
 from sentcli.verbs.options import Models
-from sentcli.verbs.scoring import Evaluation, ScoringOptions, names
+from sentcli.verbs.result import Result
+from sentcli.verbs.scoring import ScoringOptions, names, scores_result
 
 
 @verb("senteval", pages=True)
@@ -21,7 +22,7 @@ def senteval(
     protocol: Literal["full", "fast", "lbfgs"] = "full",
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
-) -> Evaluation:
+) -> Result:
     """Score SentEval's transfer tasks: a linear classifier on frozen vectors.
 
     The vectors are those before any final normalisation, as in the original
@@ -43,25 +44,25 @@ def senteval(
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
     from sentcli.data import located
-    from sentcli.evaluation import probe, relatedness, significance, sts, transfer, transfer_tasks
+    from sentcli.evaluation import probe, relatedness, significance, sts, transfer
     from sentcli.evaluation.evaluated import Task, score_model
     from sentcli.evaluation.score_kinds import TRANSFER
 
     data = located(data)
-    chosen = names(tasks) or list(transfer_tasks.AVERAGED)
-    examples = transfer_tasks.load_tasks(data, [name for name in chosen if name not in sts.SPLITS])
+    chosen = names(tasks) or list(transfer.AVERAGED)
+    examples = transfer.load_tasks(data, [name for name in chosen if name not in sts.SPLITS])
     graded = relatedness.load_tasks(data, [name for name in chosen if name in sts.SPLITS], draws=significance.DRAWS)
     published = scoring.published(TRANSFER, [task.name for task in examples])
     if published is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")
     all_tasks: list[Task] = [*(transfer.TransferTask(task, protocol) for task in examples), *graded]
     all_tasks.sort(key=lambda task: chosen.index(task.name))
-    settings = {
+    choices = {
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
         **(transfer.PROTOCOLS[protocol].describe() if examples else {}),
-        **({"regression": relatedness.PROTOCOL} if graded else {}),
+        **({"regression": relatedness.HEAD_PROTOCOL} if graded else {}),
     }
     models = scoring.models(model, replace(options, normalize=False))
-    scores = [score_model(evaluated, all_tasks, "senteval", settings, seed=probe.SEED) for evaluated in models]
-    return Evaluation(scores).compared(published, TRANSFER)
+    scores = [score_model(evaluated, all_tasks, "senteval", choices, seed=probe.TOOLKIT_SEED) for evaluated in models]
+    return scores_result(scores, published, TRANSFER)

@@ -11,7 +11,8 @@ from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import Models
-from sentcli.verbs.scoring import Evaluation, ScoringOptions, names
+from sentcli.verbs.result import Result
+from sentcli.verbs.scoring import ScoringOptions, names, scores_result
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, Task
@@ -35,7 +36,7 @@ def sts_eval(
     intervals: bool = True,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
-) -> Evaluation:
+) -> Result:
     """Score the seven semantic textual similarity tasks by the protocol of the SimCSE papers.
 
     Spearman correlation (x 100) of the cosine similarity with the gold score,
@@ -77,20 +78,20 @@ def sts_eval(
         if repeated := next((name for name in own_tasks if name in own_subsets), None):
             raise InputError(f"{file}: there is a task {repeated} already; rename the file")
         own_subsets |= own_tasks
-    wanted = names(tasks)
+    task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    if data is None and (wanted or split != "test"):
+    if data is None and (task_names or split != "test"):
         raise InputError("--tasks and --split are of --data")
     folder = located(data) if data is not None else None
     chosen: list[Task]
     if regression:
         if folder is None or own_subsets or split != "test":
             raise InputError("--regression trains on the training split of --data and scores its test split")
-        chosen = list(relatedness.load_tasks(folder, wanted or list(sts.SPLITS), draws=draws, kind=SIMILARITY.name))
+        chosen = list(relatedness.load_tasks(folder, task_names or list(sts.SPLITS), draws=draws, kind=SIMILARITY))
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     else:
-        subsets_by_task = sts.load_tasks(folder, wanted, split) if folder is not None else {}
+        subsets_by_task = sts.load_tasks(folder, task_names, split) if folder is not None else {}
         if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
             raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
         by_task = {**subsets_by_task, **own_subsets}
@@ -103,7 +104,7 @@ def sts_eval(
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
     scores = [score_model(evaluated, chosen, "sts-eval", protocol) for evaluated in scoring.models(model, options)]
-    return Evaluation(scores).compared(published, SIMILARITY)
+    return scores_result(scores, published, SIMILARITY)
 
 
 def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]) -> ModelScores:
@@ -116,13 +117,14 @@ def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]
 
 
 def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regression: bool = False) -> dict[str, Any]:
-    from sentcli.evaluation import relatedness, sts
+    from sentcli.evaluation import relatedness
+    from sentcli.evaluation.score_kinds import AGGREGATIONS
 
     return {
         "correlation": "spearman",
-        "aggregation": sts.AGGREGATIONS[aggregation].title,
+        "aggregation": AGGREGATIONS[aggregation].title,
         "similarity": "regression" if regression else "cosine",
-        **({"regression": relatedness.PROTOCOL} if regression else {}),
+        **({"regression": relatedness.HEAD_PROTOCOL} if regression else {}),
         "split": split,
         "interval_draws": draws,
     }

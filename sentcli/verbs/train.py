@@ -16,7 +16,7 @@ from sentcli.io.labelled import Kind
 from sentcli.methods import METHODS
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import ClusterOptions, OptionalModel, Overwrite
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
@@ -177,7 +177,7 @@ def train(
     several: Annotated[SweepOptions, Group("Several runs")] = SweepOptions(),
     logging: Annotated[LogOptions, Group("Output")] = LogOptions(),
     cluster: Annotated[ClusterOptions, Group("Cluster")] = ClusterOptions(),
-) -> Outcome:
+) -> Result:
     """Train a sentence encoder, on plain text unless the method is supervised.
 
     A table with the columns anchor and positive (and negative, negative_1 ...)

@@ -13,7 +13,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.verbs import training_view
 from sentcli.verbs.cluster_work import open_cluster
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.training.observer import Observer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sentcli.verbs.options import ClusterOptions
 
 
-def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
+def run_one(request: TrainRequest, log_to: list[str]) -> Result:
     """Train once, and print and return the results."""
     from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
@@ -32,7 +32,7 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
     from sentcli.training.run import after_first_stage, first_stage, run
     from sentcli.training.run_folder import WEIGHTS
 
-    outcome = Outcome("train", request.model, silent=not is_first())
+    outcome = Result("train", request.model, silent=not is_first())
     if (first := first_stage(request)) is not None:
         with training_view.training(first, log_to) as view:
             run(first, view)  # returns at once if it has finished; another run's folder is refused
@@ -60,7 +60,7 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Outcome:
 
 def run_many(
     request: TrainRequest, several: Sweep, results: Path, log_to: list[str], cluster: ClusterOptions
-) -> Outcome:
+) -> Result:
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
     from sentcli.training import sweep, sweep_results
@@ -71,7 +71,7 @@ def run_many(
     except InputError as error:
         raise InputError(f"{several.file}: {error}" if several.file else str(error)) from error
     sweep.check_sweep_folder(request, results)
-    outcome = Outcome("train", request.model, silent=not is_first())
+    outcome = Result("train", request.model, silent=not is_first())
     with console.resumable(request.output), ExitStack() as shown:
         view = SweepView(planned, log_to, shown)
         if cluster.ray is None:

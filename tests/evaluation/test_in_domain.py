@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
-from sentcli.evaluation import in_domain
+from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.files import is_stsb, read_pair_table
-from sentcli.evaluation.in_domain import choice, positives
-from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.positives import positive_choice, positive_pairs
+from sentcli.evaluation.score_files import record_of, score_of, task_json
+from sentcli.evaluation.scores import ModelScores
 from sentcli.io.labelled import LabelledTable
 from sentcli.io.sources import open_source
 
@@ -36,7 +37,7 @@ def found(vectors):
 def ranks_by_loop(table, vectors, exclude, similarity):
     """The rank of each second sentence, sentence by sentence."""
     ranks = []
-    for row in np.flatnonzero(positives(table)):
+    for row in np.flatnonzero(positive_pairs(table)):
         query, gold = table.texts[0][row], table.texts[1][row]
         if exclude == "equal-text" and query == gold:
             ranks.append(0)
@@ -67,16 +68,16 @@ PAIRS = st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.bo
 
 
 @settings(max_examples=100, deadline=None)
-@given(pairs=PAIRS, exclude=st.sampled_from(list(in_domain.EXCLUDED)), similarity=st.sampled_from(["cosine", "dot"]))
+@given(pairs=PAIRS, exclude=st.sampled_from(list(positives.EXCLUDED)), similarity=st.sampled_from(["cosine", "dot"]))
 def test_ranks_are_those_of_a_loop(pairs, exclude, similarity):
     table = table_of([pair[:2] for pair in pairs], [True, *(pair[2] for pair in pairs[1:])])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_domain, "QUERY_BLOCK", 3)
-        ranks, best = in_domain.rank(table, found(VECTORS), exclude, similarity)
-        facts = in_domain.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).facts
+        patch.setattr(positives, "PAIRS_AT_A_TIME", 3)
+        ranks, best = positives.in_domain_ranks(table, found(VECTORS), exclude, similarity)
+        details = positives.InDomainTask(table, exclude, similarity=similarity).score(None, found(VECTORS)).details
     assert ranks.tolist() == ranks_by_loop(table, VECTORS, exclude, similarity)
     slots = table.texts[1] if exclude == "s2-only" else [*table.texts[0], *table.texts[1]]
-    assert (facts["corpus"], facts["distinct"]) == (len(slots), len(set(slots)))
+    assert (details["corpus"], details["distinct"]) == (len(slots), len(set(slots)))
     assert (ranks[best > 0] > 0).all()
     assert (ranks[best == 0] == 0).all()
 
@@ -99,24 +100,24 @@ def test_the_bound_is_what_a_perfect_model_reaches(exclude, best):
     angles = {"a": 0.0, "b": 0.1, "c": -0.1, "d": 2.0, "e": 4.0, "f": 4.1}
     vectors = {text: (np.cos(angle), np.sin(angle)) for text, angle in angles.items()}
     found_vectors = found({**vectors, "c": vectors["b"]})
-    ranks, bound = in_domain.rank(table_of(COPIES), found_vectors, exclude)
+    ranks, bound = positives.in_domain_ranks(table_of(COPIES), found_vectors, exclude)
     assert bound.tolist() == best
     tied = [rank + (i < 2) for i, rank in enumerate(best)]  # b and c have one vector: neither comes first
     assert ranks.tolist() == tied
-    score = in_domain.InDomainTask(table_of(COPIES), exclude).score(None, found_vectors)
-    assert score.facts["bounds"]["recall@1"] == 100 * np.mean(np.array(best) == 1)
+    score = positives.InDomainTask(table_of(COPIES), exclude).score(None, found_vectors)
+    assert score.details["bounds"]["recall@1"] == 100 * np.mean(np.array(best) == 1)
     apart = {**vectors, "c": (np.cos(0.1), np.sin(0.1)), "b": (np.cos(0.2), np.sin(0.2))}
-    assert in_domain.rank(table_of(COPIES), found(apart), exclude)[0].tolist() == [best[0] + 1, *best[1:]]
+    assert positives.in_domain_ranks(table_of(COPIES), found(apart), exclude)[0].tolist() == [best[0] + 1, *best[1:]]
 
 
 @pytest.mark.parametrize("vector", [(1.0, 0.5), (0.0, 0.0)])
 def test_a_model_that_gives_all_texts_one_vector_finds_nothing(vector):
     pairs = [(f"a{i}", f"b{i}") for i in range(20)]
     vectors = found({text: vector for pair in pairs for text in pair})
-    for exclude in in_domain.EXCLUDED:
-        score = in_domain.InDomainTask(table_of(pairs), exclude).score(None, vectors)
+    for exclude in positives.EXCLUDED:
+        score = positives.InDomainTask(table_of(pairs), exclude).score(None, vectors)
         assert [score.metrics[f"recall@{k}"] for k in (1, 5, 10)] == [0, 0, 0]
-        assert score.facts["zero_vectors"] == (0 if any(vector) else 40)
+        assert score.details["zero_vectors"] == (0 if any(vector) else 40)
 
 
 def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
@@ -124,12 +125,12 @@ def test_a_score_is_kept_whole_and_compared_on_the_same_queries():
     table = table_of([(f"a{i}", f"b{i}") for i in range(30)])
     base = {text: random.normal(size=8) for text in (*table.texts[0], *table.texts[1])}
     near = {**base, **{f"b{i}": base[f"a{i}"] + random.normal(size=8) for i in range(30)}}
-    task = in_domain.InDomainTask(table, "own", (1, 3))
+    task = positives.InDomainTask(table, "own", (1, 3))
     good, bad = (task.score(None, found(one)) for one in (near, base))
-    again = TaskScore.from_record(json.loads(json.dumps(good.to_record())))
-    assert again.to_dict() == good.to_dict()
-    assert list(good.to_dict())[:4] == ["recall@1", "recall@3", "queries", "corpus"]
-    low, high = good.to_dict()["intervals"]["recall@1"]
+    again = score_of(json.loads(json.dumps(record_of(good))))
+    assert task_json(again) == task_json(good)
+    assert list(task_json(good))[:4] == ["recall@1", "recall@3", "queries", "corpus"]
+    low, high = task_json(good)["intervals"]["recall@1"]
     assert low < good.metrics["recall@1"] < high
     models = [ModelScores("retrieve", name, {}, [score]) for name, score in (("good", again), ("bad", bad))]
     difference = models[0].compare(models[1])["recall@1"]
@@ -147,8 +148,8 @@ def test_sts_b_is_known_by_its_layout_and_its_best_pairs_are_positive(tmp_path, 
     file = _write(tmp_path, name, text)
     table = read_pair_table(file)
     assert table.texts == (['a "cat', "b", "d"], ["a dog", "c", "e"])
-    assert (positives(table).tolist(), is_stsb(open_source(file))) == ([True, False, True], True)
-    assert choice(table) == "the 2 of 3 pairs with the highest score, 5"
+    assert (positive_pairs(table).tolist(), is_stsb(open_source(file))) == ([True, False, True], True)
+    assert positive_choice(table) == "the 2 of 3 pairs with the highest score, 5"
 
 
 def _write(folder, name, text):
@@ -170,8 +171,10 @@ def test_tables_of_ones_own(tmp_path, name, text, columns, positive):
     file = _write(tmp_path, name, text)
     table = read_pair_table(file, columns)
     assert table.texts == (["x", "z"], ["y", "x"])
-    assert (positives(table).tolist(), is_stsb(open_source(file))) == (positive, False)
-    assert choice(table).startswith("all 2 pairs" if all(positive) else "the 1 of 2 pairs with the highest score")
+    assert (positive_pairs(table).tolist(), is_stsb(open_source(file))) == (positive, False)
+    assert positive_choice(table).startswith(
+        "all 2 pairs" if all(positive) else "the 1 of 2 pairs with the highest score"
+    )
 
 
 def test_a_parquet_table(tmp_path):
@@ -201,7 +204,7 @@ def test_a_parquet_table(tmp_path):
 )
 def test_what_is_no_table_of_pairs_is_told(tmp_path, text, columns, words):
     with pytest.raises(InputError) as caught:
-        choice(read_pair_table(_write(tmp_path, "p.csv", text), columns))
+        positive_choice(read_pair_table(_write(tmp_path, "p.csv", text), columns))
     assert words in str(caught.value)
 
 
@@ -308,8 +311,8 @@ def test_the_queries_of_sts_b_are_the_golden_rows(sts_b):
     if not folder or not (golden := Path(folder) / "stsb_retrieval_pairs.npz").exists():
         pytest.skip("golden rows: set SENTCLI_GOLDEN")
     table = read_pair_table(str(sts_b))
-    assert np.flatnonzero(positives(table)).tolist() == np.load(golden)["query_row_index"].tolist()
-    assert (len(table), positives(table).sum()) == (1379, 97)
+    assert np.flatnonzero(positive_pairs(table)).tolist() == np.load(golden)["query_row_index"].tolist()
+    assert (len(table), positive_pairs(table).sum()) == (1379, 97)
 
 
 RECALLS = {
@@ -328,7 +331,7 @@ def test_recalls_of_minilm(minilm, sts_b):
     table = read_pair_table(str(sts_b))
     encoded = encode(SentenceEncoder.load(minilm), [*table.texts[0], *table.texts[1]])
     for exclude, (recalls, bounds) in RECALLS.items():
-        score = in_domain.InDomainTask(table, exclude).score(None, encoded)
+        score = positives.InDomainTask(table, exclude).score(None, encoded)
         assert [round(score.metrics[f"recall@{k}"], 2) for k in (1, 5, 10)] == recalls
-        assert [round(score.facts["bounds"][f"recall@{k}"], 2) for k in (1, 5, 10)] == bounds
-        assert (score.facts["queries"], score.facts["corpus"]) == (97, 1379 if exclude == "s2-only" else 2758)
+        assert [round(score.details["bounds"][f"recall@{k}"], 2) for k in (1, 5, 10)] == bounds
+        assert (score.details["queries"], score.details["corpus"]) == (97, 1379 if exclude == "s2-only" else 2758)

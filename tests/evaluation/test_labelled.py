@@ -8,13 +8,13 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.evaluation import average_precision, significance
+from sentcli.evaluation import labelled_tasks, significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_data import load_tasks
-from sentcli.evaluation.labelled_pairs import positive_ranks
-from sentcli.evaluation.labelled_similarity import best_f1
+from sentcli.evaluation.labelled_tasks import best_f1
+from sentcli.evaluation.positives import positive_ranks
 from sentcli.evaluation.retrieval_metrics import ranked
-from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.score_files import record_of, score_of, task_json
 from sentcli.evaluation.sts import cosine
 
 NOUNS = "cat dog bird fish man woman child river house tree mat".split()
@@ -36,15 +36,13 @@ def of_vectors(texts, vectors):
 class Fixed:
     """A model with given vectors and no prompts."""
 
-    encoder = None
-
     def __init__(self, vectors_by_text):
         self.vectors_by_text, self.spec = vectors_by_text, self
 
     def role_prompt(self, role):
         return ""
 
-    def encode(self, texts, progress=None, *, prompt=None, length=None):
+    def encode_shown(self, label, texts, *, prompt=None):
         texts = list(dict.fromkeys(texts))
         return of_vectors(texts, np.array([self.vectors_by_text[text] for text in texts], np.float32))
 
@@ -78,7 +76,7 @@ def test_pairs_equal_sentence_transformers_with_prompts_and_several_positives(pr
     theirs = evaluator(SentenceTransformer(str(prompted), device="cpu"))
     for metric in ("mrr@10", "recall@1", "recall@5", "recall@10"):
         assert ours.metrics[metric] == pytest.approx(theirs[f"cosine_{metric}"], abs=1e-6)
-    assert (ours.facts["items"], ours.facts["corpus"]) == (40, len(corpus))
+    assert (ours.details["items"], ours.details["corpus"]) == (40, len(corpus))
 
 
 def test_triplets_and_binary_pairs_equal_sentence_transformers(tiny_bert, tmp_path):
@@ -137,12 +135,12 @@ def test_samples_of_average_precision_take_a_pair_once_at_its_own_place(ties):
     predicted, positive = random.random(40), random.random(40) < 0.4
     predicted = np.round(predicted, 1) if ties else predicted
     expected = average_precision_score(positive, predicted)
-    value, without = average_precision._average_precisions(predicted, positive)
+    value, without = labelled_tasks._average_precisions(predicted, positive)
     assert value == pytest.approx(expected, abs=1e-12)
     for i in range(40):
         rest = np.arange(40) != i
         assert without[i] == pytest.approx(average_precision_score(positive[rest], predicted[rest]), abs=1e-12)
-    draws = average_precision.average_precision_draws(predicted, positive, 20)
+    draws = labelled_tasks.average_precision_draws(predicted, positive, 20)
     for draw, counts in zip(draws, np.concatenate(list(significance.drawn_counts(40, 20, 0))), strict=True):
         precisions = []
         for i in np.flatnonzero(positive & (counts > 0)):
@@ -156,8 +154,8 @@ def test_few_positive_pairs_have_no_interval(tmp_path):
     (task,) = load_tasks([write(tmp_path / "p.tsv", ["sentence1", "sentence2", "label"], rows)])
     texts = [text for a, b, _ in rows for text in (a, b)]
     score = task.score(None, of_vectors(texts, np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)))
-    assert score.to_dict()["interval"] is None and not score.intervals and not score.draws
-    assert 0 < score.to_dict()["average_precision"] < 1
+    assert task_json(score)["interval"] is None and not score.intervals and not score.draws
+    assert 0 < task_json(score)["average_precision"] < 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -170,7 +168,7 @@ def test_numbers_that_are_not_finite_have_no_score(bad):
         lambda: positive_ranks(vectors, vectors[::-1], [[0], [1], [2]], [-1, -1, -1]),
         lambda: cosine(vectors, vectors),
         lambda: of_vectors(["a", "b", "c"], vectors),
-        lambda: average_precision.average_precision_draws(scores, labels, 5),
+        lambda: labelled_tasks.average_precision_draws(scores, labels, 5),
         lambda: significance.spearman_draws(scores, labels.astype(float), 5),
         lambda: ranked({"q": {"a": bad, "b": 0.5}}, {"q": {"a": 1}}),
     ):
@@ -202,7 +200,7 @@ def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path):
         chosen = strengths[int(np.argmax(np.round(100 * np.array(inner), 2)))]
         accuracies.append(_right(LogisticRegression(C=chosen, tol=1e-6), x[train], y[train], x[test], y[test]))
     assert score.metrics["accuracy"] == pytest.approx(np.mean(accuracies), abs=0.02)
-    assert score.facts["majority"] == pytest.approx(1 / 3)
+    assert score.details["majority"] == pytest.approx(1 / 3)
     assert 0 < score.intervals["accuracy"][0] < score.value < score.intervals["accuracy"][1] < 1
 
 
@@ -258,7 +256,7 @@ def test_live_weights_are_scored_each_time_and_never_kept(tiny_bert, tmp_path):
     before = [score.value for score in model.measure(tasks)]
     assert before == [score.value for score in model.measure(tasks)]
     with torch.no_grad():
-        for parameter in model.encoder.torch_module.parameters():
+        for parameter in model.load().torch_module.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
     scores = model.measure(tasks)
     assert all(old != new.value for old, new in zip(before, scores, strict=True))
@@ -285,7 +283,7 @@ def beir(folder, *splits, relevant=1):
 @pytest.mark.parametrize(("splits", "chosen"), [(["dev", "test"], "dev"), (["test"], "test"), (["train"], "train")])
 def test_a_set_is_scored_on_its_split_dev_or_its_only_one(tmp_path, splits, chosen):
     (task,) = load_tasks([str(beir(tmp_path / "set", *splits))])
-    assert (task.kind, task.name, task.data.split) == ("retrieval", "set", chosen)
+    assert (task.kind.name, task.name, task.data.split) == ("retrieval", "set", chosen)
 
 
 def test_sets_that_cannot_be_scored(tmp_path):
@@ -336,7 +334,7 @@ def test_too_few_rows_and_scores_out_of_range(tmp_path):
     file = write(tmp_path / "t.tsv", ["sentence1", "sentence2", "score"], rows)
     with pytest.raises(InputError, match="line 12: score 10 is not between 0 and 9"):
         load_tasks([file], score_range=(0, 9))
-    assert load_tasks([file])[0].described == "12 scored pairs, scores from 0 to 100"
+    assert load_tasks([file])[0].description == "12 scored pairs, scores from 0 to 100"
 
 
 def test_files_of_one_name_are_named_apart(tmp_path):
@@ -373,8 +371,8 @@ def test_scores_come_back_from_the_cache_whole(tmp_path):
     (task,) = load_tasks([write(tmp_path / "p.tsv", PAIRS, [(f"a{i}", f"b{i}") for i in range(12)])])
     model = Fixed({text: np.eye(12)[i] for i in range(12) for text in (f"a{i}", f"b{i}")})
     score = task.score(model, of_vectors([], np.empty((0, 2))))
-    again = TaskScore.from_record(json.loads(json.dumps(score.to_record())))
-    assert again.to_dict() == score.to_dict()
-    assert {key: again.to_dict()[key] for key in ("kind", "metric", "value", "items")} == {
+    again = score_of(json.loads(json.dumps(record_of(score))))
+    assert task_json(again) == task_json(score)
+    assert {key: task_json(again)[key] for key in ("kind", "metric", "value", "items")} == {
         "kind": "pairs", "metric": "mrr@10", "value": 1.0, "items": 12,
     }  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from sentcli.errors import InputError
 from sentcli.evaluation import logistic, probe, transfer
 from sentcli.evaluation.evaluated import TextVectors
-from sentcli.evaluation.transfer_tasks import Example, Examples
+from sentcli.evaluation.transfer import Example, Examples
 from tests.reference import plain_senteval as plain
 
 
@@ -38,7 +38,7 @@ def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classe
     dev, test = plain.nested(x, y, classes, settings)
     assert found.metrics["dev_accuracy"] == pytest.approx(dev, abs=0.01)
     assert found.metrics["accuracy"] == pytest.approx(test, abs=0.01)
-    assert found.facts["train"] == found.facts["test"] == len(found.correct) == count
+    assert found.details["train"] == found.details["test"] == len(found.correct) == count
     folds = settings["folds"]
     assert sum(counted) == transfer.classifiers(transfer.PROTOCOLS[protocol], task) == folds * (4 * folds + 1)
 
@@ -65,7 +65,7 @@ def test_a_development_set_of_its_own():
 def test_every_classifier_is_the_one_trained_alone():
     """Weights, not accuracies: folds of two sizes, classifiers that stop at different times."""
     x, y = examples(333, 2)
-    folds = [probe.Fold(fit, dev) for fit, dev in probe.split(y, 10)]
+    folds = [probe.Fold(fit, dev) for fit, dev in probe.stratified(y, 10)]
     assert len({len(fold.train) for fold in folds}) == 2
     found = transfer.PROTOCOLS["full"].train(probe.Grid(x, y, 2, folds, [plain.PENALTIES] * 10), lambda count: None)
     for number, fold in enumerate(folds):
@@ -108,7 +108,7 @@ def assert_same_log_odds(scores, wanted):
 
 def test_lbfgs_in_parts_is_the_same(monkeypatch):
     x, y = examples(300, 3)
-    folds = [probe.Fold(fit, dev) for fit, dev in probe.split(y, 5)]
+    folds = [probe.Fold(fit, dev) for fit, dev in probe.stratified(y, 5)]
     whole = transfer.PROTOCOLS["lbfgs"].train(probe.Grid(x, y, 3, folds, [(0.5, 4.0)] * 5), lambda count: None)
     monkeypatch.setattr(logistic, "MOST_SCORES", 3000)
     parts = transfer.PROTOCOLS["lbfgs"].train(probe.Grid(x, y, 3, folds, [(0.5, 4.0)] * 5), lambda count: None)

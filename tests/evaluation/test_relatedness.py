@@ -88,7 +88,7 @@ def test_zero_vectors_of_the_test_pairs_are_counted():
     vectors.vectors[2] = 0
     pairs = sts.Pairs("zeros", words * 14, ["bird", *["cat"] * 41], np.linspace(0, 5, 42))
     scores = relatedness.GradedTask("zeros", dict.fromkeys(("train", "dev", "test"), pairs)).score(None, vectors)
-    assert scores.facts["zero_vectors"] == 14 + 1
+    assert scores.details["zero_vectors"] == 14 + 1
 
 
 @pytest.fixture

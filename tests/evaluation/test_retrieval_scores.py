@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.evaluation import retrieval, retrieval_metrics, retrieval_tasks, significance
+from sentcli.evaluation.score_files import record_of, score_of, task_json
 from sentcli.evaluation.score_kinds import RETRIEVAL
-from sentcli.evaluation.scores import ModelScores, TaskScore, average, average_draws
+from sentcli.evaluation.scores import ModelScores, average, average_draws
 from sentcli.search.trec import read_run, write_run
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
@@ -139,15 +140,15 @@ def test_an_average_is_of_sets_and_one_of_forums_counts_once():
     assert average(both, RETRIEVAL) == pytest.approx(((main[0] + main[1]) / 2 + main[2]) / 2)
     low, high = significance.interval(average_draws(both))
     assert low < average(both, RETRIEVAL) < high
-    assert mean.to_dict()["queries"] == 21 and set(mean.to_dict()["forums"]) == {"a", "b"}
+    assert task_json(mean)["queries"] == 21 and set(task_json(mean)["forums"]) == {"a", "b"}
 
 
 def test_scores_are_restored_as_they_were():
     import json
 
     found = scored("a", *random_run(3))
-    again = TaskScore.from_record(json.loads(json.dumps(found.to_record())))
-    assert again.to_dict() == found.to_dict()
+    again = score_of(json.loads(json.dumps(record_of(found))))
+    assert task_json(again) == task_json(found)
     assert all(np.array_equal(again.item_values[name], values) for name, values in found.item_values.items())
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, spearmanr
 
-from sentcli.evaluation import significance
+from sentcli.evaluation import score_files, significance
 
 
 @settings(deadline=None, max_examples=50)
@@ -126,7 +126,7 @@ def test_holm():
 
 def test_samples_are_a_line_of_json():
     draws = np.linspace(-3, 80, 1000)
-    np.testing.assert_allclose(significance.unpacked(significance.packed(draws)), draws, rtol=1e-6)
-    for wrong in ("", "AAAA", "no base64!", significance.packed(np.array([1.0, np.nan]))):
+    np.testing.assert_allclose(score_files.unpack(score_files.pack(draws)), draws, rtol=1e-6)
+    for wrong in ("", "AAAA", "no base64!", score_files.pack(np.array([1.0, np.nan]))):
         with pytest.raises(ValueError):
-            significance.unpacked(wrong)
+            score_files.unpack(wrong)

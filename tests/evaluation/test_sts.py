@@ -145,7 +145,7 @@ def test_published_scores_of_minilm(minilm, data):
     scores = {task: score.value for task, score in result.items()}
     assert scores["STSBenchmark"] == pytest.approx(82.03, abs=0.03)
     assert scores["STS12"] == pytest.approx(72.37, abs=0.03)
-    assert {task: score.facts["pairs"] for task, score in result.items()} == {
+    assert {task: score.details["pairs"] for task, score in result.items()} == {
         "STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186,
         "STSBenchmark": 1379, "SICKRelatedness": 4927,
     }  # fmt: skip
@@ -306,4 +306,4 @@ def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):
 
     monkeypatch.setattr(encoder, "encode_distinct", with_zeros)
     times = sum(side.count(first) for pairs in tasks["STS12"] for side in (pairs.first, pairs.second))
-    assert sts.evaluate(encoder, tasks)["STS12"].facts["zero_vectors"] == times > 0
+    assert sts.evaluate(encoder, tasks)["STS12"].details["zero_vectors"] == times > 0

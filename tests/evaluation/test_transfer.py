@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.evaluation import transfer_tasks
+from sentcli.evaluation import transfer
 from sentcli.evaluation.evaluated import TextVectors, encode
-from sentcli.evaluation.transfer_tasks import AVERAGED, Example, load_tasks
+from sentcli.evaluation.transfer import AVERAGED, Example, load_tasks
 
+QUESTIONS = transfer.LAYOUTS["TREC"].classes
+JUDGEMENTS = transfer.LAYOUTS["SICKEntailment"].classes
 LATIN = "caf\xe9 \x85 au lait"
 
 
@@ -32,9 +34,7 @@ def folder(tmp_path):
     }.items():
         write(f"{name}/{positive}", "\n".join([*good, LATIN, ""]) + "\n", "latin-1")
         write(f"{name}/{negative}", "\n".join(bad) + "\n", "latin-1")
-    questions = "".join(
-        f"{c}:x what is the {c.lower()} of {n} ?\n" for n in range(12) for c in transfer_tasks.TREC_CLASSES
-    )
+    questions = "".join(f"{c}:x what is the {c.lower()} of {n} ?\n" for n in range(12) for c in QUESTIONS)
     write("TREC/train_5500.label", questions, "latin-1")
     write("TREC/TREC_10.label", questions[: questions.index("\n", 900) + 1], "latin-1")
     for split in ("train", "dev", "test"):
@@ -46,7 +46,7 @@ def folder(tmp_path):
     for split in ("train", "test"):
         write(f"MRPC/msr_paraphrase_{split}.txt", "\ufeff" + pairs)
     sick = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + "".join(
-        f"{n}\t{good[n]}\t{bad[n]}\t3.2\t{transfer_tasks.SICK_CLASSES[n % 3]}\n" for n in range(40)
+        f"{n}\t{good[n]}\t{bad[n]}\t3.2\t{transfer.LAYOUTS['SICKEntailment'].classes[n % 3]}\n" for n in range(40)
     )
     for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
         write(f"SICK/{name}", sick)
@@ -80,9 +80,9 @@ def test_each_task_has_its_splits_classes_and_pairs(folder):
 
 def test_pairs_are_differences_and_products():
     pairs = [Example(("a", "b"), 0), Example(("b", "b"), 1)]
-    task = transfer_tasks.Examples("t", 2, "test", {"train": pairs, "test": pairs[:1]})
+    task = transfer.Examples("t", 2, "test", {"train": pairs, "test": pairs[:1]})
     both = TextVectors({"a": 0, "b": 1}, np.array([[1, -2], [3, 4]], np.float32), np.zeros(2, int))
-    found = transfer_tasks.features(task, both)
+    found = transfer.features(task, both)
     assert found["train"].tolist() == [[2, 6, 3, -8], [0, 0, 9, 16]]
     assert found["test"].shape == (1, 4)
 
@@ -94,7 +94,7 @@ def test_pairs_are_differences_and_products():
         (lambda f: (f / "TREC/TREC_10.label").rename(f / "TREC/x"), "TREC", r"TREC: .*TREC_10\.label is missing"),
         (lambda f: spoil_line(f / "TREC/TREC_10.label", 3, "WHAT:x a b"), "TREC", r"TREC_10\.label, line 3: 'WHAT' is"),
         (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t2"), "SST2", r"sentiment-dev, line 2: '2' is not"),
-        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t-1"), "SST2", "'-1' is not a class from 0 to 1"),
+        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t-1"), "SST2", "line 2: '-1' is not a class"),
         (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a"), "SST2", "line 2: 1 tab-separated fields, too"),
         (lambda f: spoil_line(f / "MRPC/msr_paraphrase_test.txt", 4, "1\t2\ta\tb"), "MRPC", "line 4: 4 tab-separated"),
         (lambda f: spoil_line(f / "SICK/SICK_trial.txt", 2, "1\ta\tb\t3\tMAYBE"), "SICKEntailment", "line 2: 'MAYBE'"),

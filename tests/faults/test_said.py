@@ -255,11 +255,11 @@ def test_cells_are_no_formulas(tiny_bert, tmp_path, invoke):
 
 
 def test_latex_takes_no_command_from_the_name_of_a_page(tmp_path):
-    from sentcli.pages import latex
     from sentcli.pages.page import PLAIN, Page
+    from sentcli.pages.write import render
 
     with pytest.raises(InputError, match="LaTeX cannot take figures"):
-        latex.render(Page("a page", []), PLAIN, "x}\\input{/etc/passwd}{")
+        render(Page("a page", []), ".tex", PLAIN, "x}\\input{/etc/passwd}{")
 
 
 def test_the_pipes_and_links_of_the_shell_are_inputs_still(tiny_bert, tmp_path, run):

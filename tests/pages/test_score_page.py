@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.score_files import read_object, read_scores
-from sentcli.evaluation.score_kinds import TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.published import with_titles
+from sentcli.evaluation.score_files import model_json, pack, read_object, read_scores
+from sentcli.evaluation.score_kinds import IN_DOMAIN, SIMILARITY, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.significance import packed
 from sentcli.pages import style
 from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
 from sentcli.pages.score_page import Choices, command_line, score_page
 from sentcli.pages.systems import Pattern
-from sentcli.verbs.scoring import Evaluation
+from sentcli.verbs.scoring import tables_of
 
 from .conftest import make
 
 
 def page_of(*objects, groups=(), names=(), title=None):
-    runs = [read_object(one, f"{number}.json") for number, one in enumerate(objects)]
+    runs = with_titles([read_object(one, f"{number}.json") for number, one in enumerate(objects)])
     parsed = [
         tuple(Pattern.parse(option, value) for value in values)
         for option, values in (("--group", groups), ("--name", names))
@@ -84,7 +84,7 @@ def test_scores_have_the_digits_that_tell_models_apart_on_the_page_and_in_the_te
     (section,) = scores(score_page(models))
     first = f"61.{'11':0<{len(shown) - 3}}"
     assert [row[1] for row in grid(section)] == [first, shown, "79.10"]
-    (printed, *_) = Evaluation(models).tables()
+    (printed, *_) = tables_of(models)
     assert [printed.shown(i, 1) for i in range(3)] == [first, shown, "79.10"]
     assert list(section.figure.data["shown"]) == [first, shown, "79.10"]
     assert f" has {max(first, shown)} (" in score_page(models).text[0]
@@ -187,7 +187,7 @@ def sampled(model, score, noise=0.0, **more):
     """A model on one task, whose samples lie around its score."""
     one = make(model, scores={"STS16": score}, **more)
     samples = score + np.random.default_rng(3).normal(0, 0.5, 1000) + np.random.default_rng(4).normal(0, noise, 1000)
-    one["results"]["STS16"]["draws"] = {"spearman": packed(samples)}
+    one["results"]["STS16"]["draws"] = {"spearman": pack(samples)}
     return one
 
 
@@ -225,7 +225,7 @@ def test_a_single_trained_run_is_not_tested_against_seeds(environment):
 def test_accuracies_keep_samples_of_their_answers():
     answers = np.random.default_rng(0).random(400) < 0.7
     task = TaskScore("MR", TRANSFER.name, {"accuracy": 100 * float(answers.mean())}, ("accuracy",), correct=answers)
-    written = ModelScores("senteval", "m", {}, [task]).to_dict()
+    written = model_json(ModelScores("senteval", "m", {}, [task]))
     (read,) = read_object(json.loads(json.dumps(written))).tasks
     samples = read.samples("accuracy")
     np.testing.assert_allclose(samples, task.samples("accuracy"), rtol=1e-6)
@@ -500,6 +500,22 @@ def test_correlations_of_senteval_have_a_table_of_their_own():
     accuracy, correlation = [section.table for section in scores(page)][:2]
     assert accuracy.interval(0, len(accuracy.columns) - 1) == (74.0, 76.0)
     assert "optimizer adam" in " ".join(correlation.notes) and "protocol full" in " ".join(accuracy.notes)
+
+
+def test_kind_and_metrics_are_written_and_files_without_them_are_read_as_before():
+    tasks = [
+        TaskScore("STS12", SIMILARITY.name, {"spearman": 70.0, "spearman_wmean": 71.0}, ("spearman_wmean",)),
+        TaskScore("mine", IN_DOMAIN.name, {"recall@1": 70.0, "recall@3": 71.0}, ("recall@1", "recall@3")),
+    ]
+    value = json.loads(json.dumps(model_json(ModelScores("sts-eval", "m", {}, tasks))))
+    assert [(t.kind, t.headline) for t in read_object(value).tasks] == [(t.kind, t.headline) for t in tasks]
+    value["protocol"]["aggregation"] = "mean of the subsets, weighted by size"
+    older = {key: entry for key, entry in value.items() if key != "scores"}
+    del older["results"]["mine"]
+    assert [(t.kind, t.headline) for t in read_object(older).tasks] == [(tasks[0].kind, tasks[0].headline)]
+    for wrong in ({"kind": "x", "metrics": ["a"]}, {"kind": "similarity", "metrics": []}, 3):
+        with pytest.raises(DataError, match="scores"):
+            read_object({**value, "scores": {"STS12": wrong}})
 
 
 @pytest.mark.parametrize(

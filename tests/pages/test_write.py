@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from sentcli.console import safe
 from sentcli.errors import InputError
-from sentcli.pages import latex, markdown
 from sentcli.pages.page import Figure, Page, Section, Style
-from sentcli.pages.write import check_suffix, render, write_page
+from sentcli.pages.write import check_suffix, latex_text, markdown_text, render, write_page
 from sentcli.table import Table
 
 NASTY = r"""<script>alert("x")</script> a_b%c&d #1 $x$ {y} ~^\z| [q] *s* `t` -- ''u'' !v ?`"""
@@ -149,7 +148,7 @@ LATEX = {
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=30))
 def test_latex_prints_text_as_it_is(text):
-    escaped = latex.escape(text)
+    escaped = latex_text(text)
     signs = "|".join(map(re.escape, LATEX))
     printed = re.sub(signs, lambda sign: LATEX[sign[0]], escaped)
     assert printed == safe(text).replace("\N{REPLACEMENT CHARACTER}", "?")
@@ -159,7 +158,7 @@ def test_latex_prints_text_as_it_is(text):
 @settings(max_examples=200, deadline=None)
 @given(NAMES)
 def test_markdown_shows_text_as_it_is(text):
-    ((_, (cell,)),) = markdown_tables(f"| x |\n| --- |\n| {markdown.escape(text)} |\n")
+    ((_, (cell,)),) = markdown_tables(f"| x |\n| --- |\n| {markdown_text(text)} |\n")
     assert cell.split() == safe(text).split()
 
 

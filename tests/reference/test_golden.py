@@ -90,7 +90,7 @@ def test_sts_aggregation():
     close(score.metrics["spearman_mean"] / 100, z["mean_spearman"])
     close(score.metrics["spearman_wmean"] / 100, z["wmean_spearman"])
     for s in "abc":
-        close(score.facts["subsets"][s] / 100, z[f"spearman_{s}"])
+        close(score.details["subsets"][s] / 100, z[f"spearman_{s}"])
 
 
 def test_alignment_and_uniformity():

@@ -322,7 +322,7 @@ def test_a_sample_of_rows_is_as_large_as_asked_for(invoke, tiny_bert, tmp_path):
     data["labels.csv"] = (("text", "label"), texts)
     files = [str(table(tmp_path / name, *content)) for name, content in data.items()]
     sets = [DevSet(task.name, "", "", task) for task in load_tasks(files, draws=0)]
-    samples = {dev.name: dev.task.described.split()[0] for dev in limited(sets, 30, str(tiny_bert))}
+    samples = {dev.name: dev.task.description.split()[0] for dev in limited(sets, 30, str(tiny_bert))}
     assert samples == dict.fromkeys(("scored.csv", "binary.csv", "pairs.csv", "triplets.csv"), "30") | {
         "labels.csv": "32"
     }

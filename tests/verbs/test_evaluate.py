@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sentcli
-from sentcli.evaluation.significance import unpacked
+from sentcli.evaluation.score_files import unpack
 from tests.conftest import save_backbone
 from tests.evaluation.test_labelled import TEXTS, beir, write
 
@@ -158,7 +158,7 @@ def test_samples_go_to_a_file_of_their_own_on_request(models, own, invoke, tmp_p
         assert rest.pop("draws") == str(draws)
         for name, task in whole["results"].items():
             for metric, packed in task.pop("draws").items():
-                assert np.array_equal(rows.pop((whole["model"], name, metric)), unpacked(packed))
+                assert np.array_equal(rows.pop((whole["model"], name, metric)), unpack(packed))
         assert rest["results"] == whole["results"] and rest.get("compared") == whole.get("compared")
     assert not rows
     for name in ("a.html", "b.html"):

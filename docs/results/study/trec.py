@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation.transfer_tasks import labels, load_tasks
+from sentcli.evaluation.transfer import labels, load_tasks
 
 folder, *models = sys.argv[1:]
 (task,) = load_tasks(Path(folder), ["TREC"])

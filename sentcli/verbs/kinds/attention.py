@@ -18,7 +18,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import attention_heads, shared
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ def attention(
         max_length=32, backend="torch", precision="fp32"
     ),
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Attention of two dropout views of a text, and the mutual information that miCSE trains with.
 
     Each text is encoded twice with dropout. Shown are the joint histograms of
@@ -165,18 +165,18 @@ class AttentionInputs:
             "over slices. Cosine: of the vectors that the model gives, with dropout."
         )
 
-    def measure(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Outcome]:
+    def measure(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Result]:
         """Return the pairs of a model, the slices of the sentence that is shown, and the report."""
         from sentcli.analysis.attention_views import DropoutViews, attention_pairs, slices_of, tree_pairs
         from sentcli.io.weights import has_weights
         from sentcli.model.exported import read_export
 
-        report, options, count = Outcome("analyze", model.name), self.options, len(self.texts)
+        report, options, count = Result("analyze", model.name), self.options, len(self.texts)
         if read_export(model.spec.folder) is not None and not has_weights(model.spec.folder):
             raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
         typed = [options.sentence] if options.sentence is not None and not options.sentence.isdecimal() else []
         texts = [*self.texts, *typed]
-        views = DropoutViews(model.encoder, texts, options.seed, options.dropout)
+        views = DropoutViews(model.load(), texts, options.seed, options.dropout)
         layers = self._layers(views)
         number = texts.index(self.shown) if self.shown else self._sentence_number(texts, views.lengths)
         self.shown = texts[number]

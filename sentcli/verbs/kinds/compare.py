@@ -17,7 +17,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ def compare(
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Texts whose nearest neighbours differ most between two models.
 
     Finds the nearest texts of every text by cosine in both models, counts those
@@ -79,7 +79,7 @@ def compare(
         if len(vectors) != total:
             raise InputError(f"{name} has {len(vectors):,} vectors, {texts} has {total:,} texts: not the same texts")
     lines, positions = list(first_rows), [row.position for row in first_rows.values()]
-    reports = [Outcome("analyze", name) for name in names]
+    reports = [Result("analyze", name) for name in names]
     first, second = (
         stored[name][positions] if name in stored else shared.vectors_of(models[name], lines).of(lines)
         for name in names

@@ -15,7 +15,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ def duplicates(
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Near duplicates and paraphrases: pairs of rows above a similarity, and their groups.
 
     Compares every row of a corpus with every other one, exactly or through an
@@ -93,12 +93,12 @@ def duplicates(
             if stored is None
             else f"{corpus} holds vectors; -m goes with texts"
         )
-    report = Outcome("analyze", model or (stored.origin.model if stored is not None else ""))
+    report = Result("analyze", model or (stored.origin.model if stored is not None else ""))
     evaluated = shared.models([model], load, rerun=rerun)[0] if model is not None else None
     rows, searcher = _opened(corpus, stored, options, index, evaluated)
     count = len(rows)
-    if count < shared.LEAST:
-        raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST}")
+    if count < shared.LEAST_ITEMS:
+        raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST_ITEMS}")
     _check_number(searcher, least)
     with console.counting("comparing", count) as progress:
         pairs = pairs_above(searcher, least, progress)

@@ -16,7 +16,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def geometry(
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Alignment, uniformity, anisotropy, spectrum and hubs of models, runs or vectors.
 
     Alignment and uniformity (Wang and Isola) are SimCSE's: positives are the
@@ -99,13 +99,13 @@ def geometry(
     models = shared.models(names, load, rerun=rerun)
     inputs = GeometryInputs(tasks, lines, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
     reports = [inputs.of_model(evaluated) for evaluated in models]
-    reports += [inputs.of_vectors(Outcome("analyze", name), vectors) for name, vectors in stored.items()]
+    reports += [inputs.of_vectors(Result("analyze", name), vectors) for name, vectors in stored.items()]
     labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
     page_sections = sections({labels[report.model]: report.results for report in reports}, inputs)
     for name, run in runs.items():
         if name not in names:
             evaluations = {"evaluations": list(run.evaluations)}
-            reports.append(shared.finish(Outcome("analyze", name), {"kind": "geometry"}, evaluations))
+            reports.append(shared.finish(Result("analyze", name), {"kind": "geometry"}, evaluations))
         if not run.evaluations:
             console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
         elif not run.column("uniformity")[0]:
@@ -143,12 +143,12 @@ class GeometryInputs:
             parts.append(f"{'Everything else' if self.pairs else 'Everything'}: {whose}.")
         return " ".join(parts)
 
-    def of_model(self, model: EvaluatedModel) -> Outcome:
+    def of_model(self, model: EvaluatedModel) -> Result:
         """Measure a model."""
         from sentcli.evaluation import sts
         from sentcli.evaluation.pair_geometry import pair_geometry
 
-        report = Outcome("analyze", model.name)
+        report = Result("analyze", model.name)
         subsets = [subset for task in self.pairs.values() for subset in task]
         sentences = sts.sentences(subsets)
         with console.encoding("encoding", len({*sentences, *self.texts})) as progress:
@@ -160,12 +160,12 @@ class GeometryInputs:
 
     def of_vectors(
         self,
-        report: Outcome,
+        report: Result,
         vectors: Any,
         model: EvaluatedModel | None = None,
         aligned: dict[str, Any] | None = None,
         average: float | None = None,
-    ) -> Outcome:
+    ) -> Result:
         """Measure vectors.
 
         Args:

@@ -17,7 +17,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import map_texts, shared
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ def map_(
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Texts on a plane, with their clusters: one map for each model.
 
     Places texts by t-SNE and colours them by their cluster (k-means of the
@@ -118,16 +118,16 @@ class Maps:
         """The perplexity of the maps, which is lower than that of the settings for few texts."""
         return next(iter(self.maps.values())).layout.perplexity
 
-    def add(self, model: EvaluatedModel, name: str) -> Outcome:
+    def add(self, model: EvaluatedModel, name: str) -> Result:
         """Map the texts by the vectors of a model, and by its whitened vectors."""
         vectors = shared.vectors_of(model, self.read.texts).of(self.read.texts)
-        return self._add(Outcome("analyze", model.name), name, vectors, model)
+        return self._add(Result("analyze", model.name), name, vectors, model)
 
-    def add_stored(self, name: str) -> Outcome:
+    def add_stored(self, name: str) -> Result:
         """Map the texts by their stored vectors, and by these whitened."""
-        return self._add(Outcome("analyze", self.read.model or name), name, self.read.vectors, None)
+        return self._add(Result("analyze", self.read.model or name), name, self.read.vectors, None)
 
-    def _add(self, report: Outcome, name: str, vectors: Any, model: EvaluatedModel | None) -> Outcome:
+    def _add(self, report: Result, name: str, vectors: Any, model: EvaluatedModel | None) -> Result:
         if self.whitening is not None:
             self.whitening.check(*vectors.shape)
         results = {"texts": len(self.read.texts), **self._map(name, vectors).to_dict()}

@@ -16,7 +16,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +43,7 @@ def objectives(
     load: shared.Load = LoadOptions(normalize=False),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Loss terms of training runs, their shares of the gradient, and the groups that whitening works on.
 
     Training measures every 50 steps which part each term has in the gradient at
@@ -83,11 +83,11 @@ def objectives(
         raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
     lines = shared.read_texts(texts, text_field, limit) if texts else []
     short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
-    reports = {name: Outcome("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
+    reports = {name: Result("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
     for evaluated in shared.models(names, load, rerun=rerun):
-        report = reports.setdefault(evaluated.name, Outcome("analyze", evaluated.name, {"kind": "objectives"}, {}))
+        report = reports.setdefault(evaluated.name, Result("analyze", evaluated.name, {"kind": "objectives"}, {}))
         vectors = shared.vectors_of(evaluated, lines).of(lines)
         measured = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
         choices = {"texts": len(lines), "groups": len(measured.eigenvalues), "seed": seed}

@@ -15,20 +15,18 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Page, Section
-from sentcli.table import Table
 from sentcli.verbs import options
 from sentcli.verbs.declaration import Flag, Group
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
 
 INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
-LEAST = 10
+LEAST_ITEMS = 10
 """The least number of distinct texts, vectors or pairs of an analysis."""
 SUMMARY_LENGTH = 400
 """The greatest length in characters of a summary that is made from the description of a figure."""
@@ -49,7 +47,7 @@ PairsFile = Annotated[
 Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(panel=INPUT)]
 TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
-Limit = Annotated[int, Ge(LEAST), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
+Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
 Overwrite = options.Overwrite
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
 
@@ -57,48 +55,6 @@ Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured befor
 NOT_LOADED_SO = ("normalize",)
 """Fields of `LoadOptions` that no kind of analysis has."""
 Load = Annotated[LoadOptions, Group(without=NOT_LOADED_SO)]
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """The result of ``analyze``: the sections of its page, the numbers, and the folder that was written."""
-
-    folder: Path
-    sections: Sequence[Section]
-    reports: Sequence[Outcome]
-    """One for each model or run."""
-
-    @property
-    def tables(self) -> list[Table]:
-        """The tables that the page does not fold."""
-        return [section.table for section in self.sections if section.table is not None and not section.folded]
-
-    def to_dict(self) -> Any:
-        """Return the JSON: an object, or a list of them where there are several models."""
-        objects = [report.to_dict() for report in self.reports]
-        return objects[0] if len(objects) == 1 else objects
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the first table, with a row for each model or run."""
-        return self.tables[0].to_frame()
-
-    def show(self) -> None:
-        """Print the tables that the page does not fold."""
-        for table in self.tables:
-            console.show(table)
-
-    def _repr_html_(self) -> str:
-        """Show tables and figures in a notebook."""
-        from base64 import b64encode
-
-        parts = []
-        for section in self.sections:
-            if section.table is not None and not section.folded:
-                parts.append(section.table._repr_html_())
-            if section.figure is not None:
-                picture = b64encode((self.folder / f"{section.figure.name}.png").read_bytes()).decode()
-                parts.append(f'<img width="{section.figure.columns * 400}" src="data:image/png;base64,{picture}">')
-        return "".join(parts)
 
 
 def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> list[EvaluatedModel]:
@@ -182,18 +138,18 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
             "training run"
         )
     vectors: npt.NDArray[Any] = blocks.take(np.arange(len(blocks))) if len(blocks.arrays) > 1 else blocks.arrays[0]
-    if len(vectors) < LEAST:
-        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST}")
+    if len(vectors) < LEAST_ITEMS:
+        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST_ITEMS}")
     return vectors
 
 
 def finish(
-    report: Outcome,
+    report: Result,
     protocol: dict[str, Any],
     results: dict[str, Any],
     model: EvaluatedModel | None = None,
     seed: int | None = None,
-) -> Outcome:
+) -> Result:
     """Set protocol, environment and results of a report, and stop its clock.
 
     Args:
@@ -240,7 +196,7 @@ def read_rows(
 
     Raises:
         DataError: for a file that cannot be read.
-        InputError: if there are fewer texts than `LEAST`.
+        InputError: if there are fewer texts than `LEAST_ITEMS`.
     """
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sources import open_source
@@ -275,12 +231,12 @@ def check_texts(texts: Sequence[str], source: str, total: int) -> None:
         total: the number of texts in it, with repetitions.
 
     Raises:
-        InputError: if there are fewer than `LEAST`.
+        InputError: if there are fewer than `LEAST_ITEMS`.
     """
     if len(texts) == 1 and total > 1:
         raise InputError(f"{source}: all {total} texts are the same; an analysis compares different ones")
-    if len(texts) < LEAST:
-        raise InputError(f"{source}: {len(texts)} distinct texts; an analysis needs at least {LEAST}")
+    if len(texts) < LEAST_ITEMS:
+        raise InputError(f"{source}: {len(texts)} distinct texts; an analysis needs at least {LEAST_ITEMS}")
 
 
 def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:
@@ -318,9 +274,9 @@ def write(
     kind: str,
     output: Path,
     sections: Sequence[Section],
-    reports: Sequence[Outcome],
+    reports: Sequence[Result],
     summary: Sequence[str] | None = None,
-) -> Analysis:
+) -> Result:
     """Write the folder of an analysis, which appears complete or not at all.
 
     Args:
@@ -336,7 +292,7 @@ def write(
     from sentcli.pages.figures import save_figure, save_frame
     from sentcli.pages.write import write_page
 
-    analysis = Analysis(output, sections, reports)
+    analysis = Result("analyze", sections=sections, objects=[report.to_dict() for report in reports], folder=output)
     made = f"Made by sentcli {__version__}: analyze {kind}."
     page = Page(f"Analysis: {kind}", sections, _summary(sections) if summary is None else summary, made)
     with replacing(output) as folder, console.working("drawing"):

@@ -15,7 +15,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,7 @@ def similarity(
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Cosine against gold score of sentence pairs, and the pairs that a model sees otherwise.
 
     Draws every pair of STS-B's test split, or of a table of yours, by gold score
@@ -99,8 +99,8 @@ class GoldPairs:
 
         self.name, self.subsets, self.top = name, subsets, top
         self.gold = np.concatenate([subset.gold for subset in subsets])
-        if len(self.gold) < shared.LEAST:
-            raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {shared.LEAST}")
+        if len(self.gold) < shared.LEAST_ITEMS:
+            raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {shared.LEAST_ITEMS}")
         self.first = [text for subset in subsets for text in subset.first]
         self.second = [text for subset in subsets for text in subset.second]
         self.features = {"gold": self.gold, **gold.surface(self.first, self.second)}
@@ -111,14 +111,15 @@ class GoldPairs:
         self.results: dict[str, dict[str, Any]] = {}
         """The JSON of each model, by its short name."""
 
-    def measure(self, model: EvaluatedModel, name: str) -> Outcome:
+    def measure(self, model: EvaluatedModel, name: str) -> Result:
         """Measure a model under its short name; the correlations are those of ``sts-eval``."""
         import numpy as np
 
         from sentcli.analysis import gold
         from sentcli.evaluation import sts
+        from sentcli.evaluation.score_kinds import AGGREGATIONS
 
-        report = Outcome("analyze", model.name)
+        report = Result("analyze", model.name)
         vectors = shared.vectors_of(model, [*self.first, *self.second])
         first, second = vectors.of(self.first), vectors.of(self.second)
         mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
@@ -147,7 +148,7 @@ class GoldPairs:
             "kind": "similarity",
             "pairs": self.name,
             "similarity": "cosine",
-            "aggregation": sts.AGGREGATIONS["all"].title,
+            "aggregation": AGGREGATIONS["all"].title,
             "bins": self.edges.tolist(),
         }
         return shared.finish(report, protocol, self.results[name], model)

@@ -15,7 +15,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ def low_shot(
     baseline: Annotated[str | None, Flag(metavar="SYSTEM")] = None,
     published: bool = False,
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Scores over the size of the training set, from a sweep of --fraction or --limit.
 
     Means over the seeds with a band of one standard deviation (miCSE, figs. 3,
@@ -98,7 +98,7 @@ def sweep(
     output: shared.Output,
     x: Annotated[list[str] | None, Flag(metavar="KEY")] = None,
     overwrite: shared.Overwrite = False,
-) -> shared.Analysis:
+) -> Result:
     """Dev and test scores over any hyper-parameter, from sweeps.
 
     The ablations of the papers (InforMin-CL, tables 5 to 7; InfoCSE, tables 4
@@ -145,7 +145,7 @@ def sweep(
     return shared.write("sweep", output, sections, reports, summary)
 
 
-def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Outcome:
+def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Result:
     import pandas as pd
 
     curves: dict[str, list[dict[str, Any]]] = {}
@@ -159,7 +159,7 @@ def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choice
         curves.setdefault(point["system"], []).append({"value": point["value"], **scores})
     models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
     results = {"curves": [{"system": system, "points": each} for system, each in curves.items()]}
-    return shared.finish(Outcome("analyze", models), {"kind": kind, **choices, "runs": len(runs)}, results)
+    return shared.finish(Result("analyze", models), {"kind": kind, **choices, "runs": len(runs)}, results)
 
 
 def _scored(points: pd.DataFrame) -> list[str]:
