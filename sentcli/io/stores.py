@@ -268,7 +268,7 @@ def download(
 
     Raises:
         NoRoomError: if the disk has no room.
-        SentcliError: if the host fails, the file changes meanwhile, or has another size.
+        SentcliError: if the host fails, or the file has another size or, without `size`, changes meanwhile.
     """
     from fsspec.callbacks import Callback
 
@@ -304,7 +304,7 @@ def download(
 
         try:
             _ask(name, "read", get)
-            if expected not in (None, partial.stat().st_size) or state(name) != file:
+            if expected not in (None, partial.stat().st_size) or (size is None and state(name) != file):
                 raise SentcliError(f"{name} has changed while it was copied; run the command again")
             if not partial.stat().st_size and scheme_of(name) in ("http", "https"):
                 raise SentcliError(f"{name}: the host answers with an empty file")
