@@ -181,7 +181,8 @@ class _Fetch:
 
     def _fetch_archive(self, archive: Archive) -> None:
         packed, pin = self.work / archive.name, self._archive_pin(archive)
-        source: str = Address(archive.sources[0])
+        source = archive.sources[0]
+        source = Address(source) if is_remote(source) else source
         if not packed.exists() or pin.mismatch(packed):  # otherwise a run that was killed has downloaded it
             if pin.size is not None:
                 self.meter.total(pin.size)

@@ -157,7 +157,7 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
     Raises:
         SentcliError: as for `store_error`.
     """
-    address = _whole(name)
+    address = name.whole if isinstance(name, Address) else name
     if scheme_of(name) in ("http", "https"):
         address = quote(address, safe="%/:?#[]@!$&'()*+,;=~-._")
     for pause in (*PAUSES, None):
@@ -175,10 +175,6 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
             console.detail(f"{name}: {type(error).__name__}; trying again")
         time.sleep(pause)
     raise AssertionError
-
-
-def _whole(name: str) -> str:
-    return name.whole if isinstance(name, Address) else name
 
 
 def state(name: str) -> RemoteFile:
