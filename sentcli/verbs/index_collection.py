@@ -285,7 +285,11 @@ def _tuned(collection: MilvusCollection, target: float) -> MilvusCollection:
         step("exact search")
         index = CollectionSearch(collection, CollectionVectors(collection))
         reference = sample(index.blocks, index.similarity)
-        measured = {**tune(index, reference, target, step=step), "measured_rows": len(index.blocks)}
+        measured = {
+            **tune(index, reference, target, step=step),
+            "of": "random rows",
+            "measured_rows": len(index.blocks),
+        }
     chosen = measured["chosen"]
     if chosen["recall"] < target:
         console.warn(f"recall@{measured['k']} is {chosen['recall']:.3f}, not the {target:g} aimed at")
