@@ -200,7 +200,7 @@ class _Underway:
     future: Future[Encoded]
 
 
-def encoded(
+def encode_blocks(
     reader: Iterable[Block], engine: Engine, output: str, on_long: OnLong
 ) -> Iterator[tuple[Block, Vectors, Counts]]:
     """Yield blocks with their vectors and counts in order, while further blocks are read and encoded.

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.bulk.engines import EncodeTexts, Engine, encoded, open_thread
+from sentcli.bulk.engines import EncodeTexts, Engine, encode_blocks, open_thread
 from sentcli.bulk.files import Inputs
 from sentcli.cluster_nodes import Node, Workers
 from sentcli.cluster_pool import Event, Pool
@@ -92,7 +92,7 @@ def write_blocks(
         reader: the blocks.
         engine: encodes them.
         writer: takes them with their vectors.
-        output: the path beside which texts that repeat are kept; see `encoded`.
+        output: the path beside which texts that repeat are kept; see `encode_blocks`.
         settings: how they are encoded and written.
         progress: called with the rows that repeat a text; the engine counts the distinct texts.
 
@@ -100,7 +100,7 @@ def write_blocks(
         The counts over all blocks.
     """
     counts = Counts()
-    for block, vectors, block_counts in encoded(reader, engine, output, settings.on_long):
+    for block, vectors, block_counts in encode_blocks(reader, engine, output, settings.on_long):
         writer.write(block, settings.smaller.apply(vectors), block_counts)
         counts += block_counts
         progress(EncodeStats(texts=block_counts.duplicates))

@@ -137,6 +137,29 @@ def test_a_file_of_vectors_in_a_store_is_searched(store, encode, rows, hits, tmp
     assert hits("s3://corpora/v.parquet") == hits(tmp_path / "v.parquet")
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "npy", "safetensors"])
+def test_a_damaged_file_is_named_as_it_lies_in_the_store(store, hits, suffix):
+    store.put(f"v.{suffix}", b"PAR1 and nothing else")
+    failed = hits(f"s3://corpora/v.{suffix}", check=2)
+    assert f"error: s3://corpora/v.{suffix}: " in failed and "/tmp" not in failed
+
+
+def test_a_damaged_manifest_is_named_as_it_lies_in_the_store(store, directory, encode, rows, hits):
+    store.put("out/manifest.json", b'{"format": 1}')
+    failed = encode(rows, "-o", OUT, "--shard-rows", 40, "--resume", check=2)
+    assert "s3://corpora/out/manifest.json is damaged" in failed.stderr
+    assert "s3://corpora/out/manifest.json is damaged" in hits(OUT, check=2)
+
+
+def test_an_error_about_a_file_in_a_copy_tells_the_address(store, encode, rows, tiny_bert, tmp_path):
+    for path in Path(tiny_bert).rglob("*"):
+        if path.is_file():
+            store.put(f"models/tiny/{path.relative_to(tiny_bert)}", path.read_bytes())
+    store.put("models/tiny/config.json", b"{")
+    failed = encode(rows, "-o", tmp_path / "a.npy", model="s3://corpora/models/tiny", check=2)
+    assert "s3-corpora-models-tiny" in failed.stderr.replace("\n", "")
+
+
 def test_a_name_that_leads_out_of_the_folder_is_refused(monkeypatch):
     class Listing:
         def _strip_protocol(self, address):
