@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import re
 import secrets
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, one_line, required
 from sentcli.machine import usable_cores
 
@@ -70,7 +72,7 @@ def connected(address: str, cpus: int | None = None) -> Iterator[None]:
             return
         if address != "local":
             _join_on_trial(address)
-        stack.enter_context(redirect_stdout(sys.stderr))  # where JSON may be, Ray would print what is said by us
+        stack.enter_context(redirect_stdout(_Detail()))
         stack.callback(ray.shutdown)
         with _undisturbed():
             try:
@@ -106,6 +108,16 @@ def _join_on_trial(address: str) -> None:
         if re.search("InvalidAuthToken|AuthenticationError", said):
             reason = "the cluster asks for another token: set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN"
     raise InputError(f"--ray {address}: {reason}")
+
+
+class _Detail(io.TextIOBase):
+    """Shows what Ray prints to standard output, where there may be JSON; what matters of it is said by us."""
+
+    def write(self, text: str) -> int:
+        """Show lines."""
+        for line in filter(str.strip, text.splitlines()):
+            console.detail(f"Ray: {line}")
+        return len(text)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sentcli import console
 from sentcli.cluster import require_ray
 from sentcli.cluster_nodes import Workers, was_taken_away
 from sentcli.errors import SentcliError, one_line
@@ -115,6 +116,10 @@ class Pool:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all workers."""
         for actor in [*self.starting.values(), *self.idle, *(actor for actor, _ in self.busy.values())]:
             with suppress(Exception):
                 self.ray.kill(actor)
@@ -222,15 +227,15 @@ class Pool:
             self.idle.append(actor)
             return Event("failed", item, error.cause)
         except self.ray.exceptions.RayError as error:
+            console.detail(f"{item}: {one_line(error)}")
             with suppress(Exception):  # it may only be out of reach, and would write beside another worker
                 self.ray.kill(actor)
             self._start()
             taken = was_taken_away(error)
             deaths[id(item)] += not taken
             if deaths[id(item)] < ATTEMPTS:
-                how = "was taken away with its node" if taken else "has died"
-                return Event("again", item, f"a worker {how} ({one_line(error)})")
-            return Event("died", item, SentcliError(f"{ATTEMPTS} workers have died at it ({one_line(error)})"))
+                return Event("again", item, f"a worker {'was taken away with its node' if taken else 'has died'}")
+            return Event("died", item, SentcliError(f"{ATTEMPTS} workers have died at it"))
         self.idle.append(actor)
         return Event("done", item, value)
 

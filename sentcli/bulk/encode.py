@@ -6,16 +6,17 @@ Inputs and output are checked before any work starts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.bulk.engines import EncodeTexts, Engine, encoded, open_engine
+from sentcli.bulk.engines import open_engine
 from sentcli.bulk.files import Inputs
+from sentcli.bulk.shards import EncodeSettings, make_shards, write_blocks
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
@@ -25,54 +26,13 @@ from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.readers import Block, blocks
 from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
-from sentcli.model.encoding import EncodeStats, OnLong, Progress
-from sentcli.smaller import Smaller
+from sentcli.model.encoding import EncodeStats, Progress
 
 BLOCK_ROWS = 8192
 GPU_BLOCK_ROWS = 65536
 """Large batches need more texts of similar length to choose from."""
 WITHOUT_SETTINGS = ("stdout", ".npy", ".jsonl")
 """The outputs that have no place for the settings of the run."""
-
-
-class ShardMaker(Protocol):
-    """Makes shards in other processes, on this machine or on others, which write into the same directory."""
-
-    def make(
-        self, reader: Iterable[Block], writer: DatasetWriter, settings: EncodeSettings, progress: Progress
-    ) -> Counts:
-        """Make the shards of the blocks, enter them into the manifest, and return the counts of their rows."""
-
-
-@dataclass(frozen=True)
-class EncodeSettings:
-    """How rows are encoded and written."""
-
-    shard_rows: int = 100_000
-    overwrite: bool = False
-    """Whether a directory that is there is replaced, once the new one is complete."""
-    stays_beside: bool = False
-    """Whether the new directory is left in `Folder.successor` with `overwrite`, for an index to be built in it."""
-    resume: bool = False
-    append: bool = False
-    part: ShardShare = field(default_factory=ShardShare)
-    prompt: str = ""
-    batch_tokens: int | None = None
-    on_long: OnLong = "truncate"
-    smaller: Smaller = field(default_factory=Smaller)
-    devices: Sequence[str] = ()
-    """Several devices have a process each; an empty sequence takes that of the encoder."""
-    load: dict[str, Any] = field(default_factory=dict)
-    """The arguments of `SentenceEncoder.load` for these processes."""
-    encode: EncodeTexts | None = None
-    """Encodes texts in this process, instead of `SentenceEncoder.encode_distinct`, whose arguments it takes."""
-    elsewhere: ShardMaker | None = None
-    """What makes the shards, if not this process; for the output of a directory."""
-
-    @property
-    def encoding(self) -> dict[str, Any]:
-        """The arguments of `SentenceEncoder.encode_distinct`."""
-        return {"prompt": self.prompt, "batch_tokens": self.batch_tokens, "on_long": self.on_long}
 
 
 @dataclass(frozen=True)
@@ -126,19 +86,17 @@ def encode_files(
     )
     with _open_output(output, plan, inputs, settings) as writer:
         progress(EncodeStats(texts=writer.rows_before))
-        reader = blocks(
-            inputs.sources,
-            inputs.options,
-            block_rows=min(block_rows, settings.shard_rows),
-            shard_rows=settings.shard_rows,
-            shards=writer.missing,
-            first_number=writer.first_number,
-            columns=list(plan.column_types),
-            casts=inputs.survey.casts,
-        )
-        if settings.elsewhere is not None and isinstance(writer, DatasetWriter):
-            counts = settings.elsewhere.make(reader, writer, settings, progress)
+        reading: dict[str, Any] = {
+            "block_rows": min(block_rows, settings.shard_rows),
+            "shard_rows": settings.shard_rows,
+            "first_number": writer.first_number,
+            "columns": list(plan.column_types),
+            "casts": inputs.survey.casts,
+        }
+        if settings.pool is not None and isinstance(writer, DatasetWriter):
+            counts = make_shards(settings.pool, inputs, reading, writer, settings, progress)
         else:
+            reader = blocks(inputs.sources, inputs.options, shards=writer.missing, **reading)
             encode = settings.encode or encoder.encode_distinct
             with open_engine(encode, settings.encoding, progress, settings.devices, settings.load) as engine:
                 counts = write_blocks(reader, engine, writer, output, settings, progress)
@@ -147,42 +105,6 @@ def encode_files(
     rows_before, nulls = writer.first_row + writer.rows_before, inputs.survey.nulls
     rows, seconds = rows_before + counts.rows, time.perf_counter() - began
     return EncodeSummary(output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds)
-
-
-class BlockWriter(Protocol):
-    """Takes blocks with their vectors and counts."""
-
-    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
-        """Append rows."""
-
-
-def write_blocks(
-    reader: Iterable[Block],
-    engine: Engine,
-    writer: BlockWriter,
-    output: str,
-    settings: EncodeSettings,
-    progress: Progress,
-) -> Counts:
-    """Encode blocks and write them.
-
-    Args:
-        reader: the blocks.
-        engine: encodes them.
-        writer: takes them with their vectors.
-        output: the path beside which texts that repeat are kept; see `encoded`.
-        settings: how they are encoded and written.
-        progress: called with the rows that repeat a text; the engine counts the distinct texts.
-
-    Returns:
-        The counts over all blocks.
-    """
-    counts = Counts()
-    for block, vectors, block_counts in encoded(reader, engine, output, settings.on_long):
-        writer.write(block, settings.smaller.apply(vectors), block_counts)
-        counts += block_counts
-        progress(EncodeStats(texts=block_counts.duplicates))
-    return counts
 
 
 @dataclass

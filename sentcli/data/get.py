@@ -1,133 +1,28 @@
-"""Get a data set from the first source that works; its files are checked, unpacked and recorded.
-
-``datasets.lock.json`` in the data folder has the source and the checksum of every fetched file.
-"""
+"""Get a data set from the first source that works; its files are checked, unpacked and recorded."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from sentcli.console import Transfer
-from sentcli.data.download import connection, download, shown
+from sentcli.data.pins import LOCK_FILE, WORK, Fetched, record_files, recorded_files
 from sentcli.data.registry import Archive, DataSet, File, Pin, instructions, missing, redirected
 from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
+from sentcli.io import stores
 from sentcli.io.atomic import NoRoomError, replacing, require_room
-from sentcli.io.digests import file_digest
-from sentcli.io.forms import read_json_form, write_json
+from sentcli.io.places import Address, is_remote
 
-LOCK_FILE = "datasets.lock.json"
-WORK = ".downloads"
-"""The folder for unfinished downloads in the data folder."""
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """A file as it was when it was fetched."""
-
-    url: str
-    """The address of the source, or the path of a file that the user gave."""
-    sha256: str
-    size: int
-    date: str
-
-    @classmethod
-    def now(cls, url: str, path: Path) -> Fetched:
-        """Describe a file that was fetched just now; the time is in UTC."""
-        return cls(url, file_digest(path), path.stat().st_size, datetime.now(UTC).isoformat(timespec="seconds"))
-
-    @property
-    def pin(self) -> Pin:
-        """The checksum and the size as a `Pin`."""
-        return Pin(self.sha256, None, self.size)
-
-
-@dataclass(frozen=True)
-class LockFile:
-    """The content of the lock file: files by their paths below the data folder, and archives by ``SET: NAME``."""
-
-    format: Literal[1] = 1
-    files: dict[str, Fetched] = field(default_factory=dict)
-
-
-def recorded_files(folder: Path) -> dict[str, Fetched]:
-    """Return the entries of the lock file.
-
-    Raises:
-        InputError: if the lock file is damaged.
-    """
-    path = folder / LOCK_FILE
-    remedy = "delete it, and files without a checksum are pinned anew"
-    return read_json_form(LockFile, path, missing="", remedy=remedy).files if path.exists() else {}
-
-
-def record_files(folder: Path, entries: dict[str, Fetched]) -> None:
-    """Add entries to the lock file, while no other process writes to it."""
-    with FileLock(folder / WORK / f"{LOCK_FILE}.lock"):
-        files = dict(sorted({**recorded_files(folder), **entries}.items()))
-        write_json(folder / LOCK_FILE, asdict(LockFile(files=files)))
-
-
-@dataclass(frozen=True)
-class FileCheck:
-    """The result of checking one file."""
-
-    name: str
-    """The name of its data set."""
-    path: Path
-    state: str
-    """``ok``, ``wrong``, ``missing`` or ``no checksum``."""
-    problem: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the JSON form."""
-        return {**vars(self), "path": str(self.path)}
-
-
-def verify(
-    dataset: DataSet, folder: Path, *, whole: bool, finished: Callable[[int], None] = lambda count: None
-) -> list[FileCheck]:
-    """Compare the files of a data set with the checksums of the registry, or else of their first download.
-
-    Args:
-        dataset: the data set.
-        folder: the data folder.
-        whole: whether files that were never fetched count as missing.
-        finished: called with 1 for each checked file.
-
-    Raises:
-        InputError: if the lock file is damaged.
-    """
-    prefix = f"{dataset.folder}/"
-    recorded = {
-        key.removeprefix(prefix): entry for key, entry in recorded_files(folder).items() if key.startswith(prefix)
-    }
-    expected = {file.path: file.pin for file in dataset.files}
-    optional = [pattern for archive in dataset.archives for pattern in archive.also]
-    others = [path for path in recorded if path not in expected]
-    expected |= {path: Pin() for path in others if any(map(PurePosixPath(path).match, optional))}
-    checks = []
-    for path, pin in expected.items():
-        entry, place = recorded.get(path), folder / dataset.folder / path
-        pin = entry.pin if entry is not None and not pin.checks else pin
-        if not place.is_file():
-            if whole or entry is not None:
-                checks.append(FileCheck(dataset.name, place, "missing"))
-        elif wrong := pin.mismatch(place):
-            checks.append(FileCheck(dataset.name, place, "wrong", wrong))
-        else:
-            checks.append(FileCheck(dataset.name, place, "ok" if pin.checks else "no checksum"))
-        finished(1)
-    return checks
+HUB = "https://huggingface.co/"
 
 
 @dataclass
@@ -287,11 +182,12 @@ class _Fetch:
     def _fetch_archive(self, archive: Archive) -> None:
         packed, pin = self.work / archive.name, self._archive_pin(archive)
         source = archive.sources[0]
+        source = Address(source) if is_remote(source) else source
         if not packed.exists() or pin.mismatch(packed):  # otherwise a run that was killed has downloaded it
-            with connection() as client:
-                self._make_room(pin, archive.name)
-                source = download(client, archive.sources, packed, pin, self.meter, self.notice)
-        entry = Fetched.now(shown(source), packed)
+            if pin.size is not None:
+                self.meter.total(pin.size)
+            source = download(archive.sources, packed, pin, self.meter, self.notice)
+        entry = Fetched.now(source, packed)
         try:
             self._unpack(archive, packed, source)
         except ArchiveError:
@@ -317,37 +213,27 @@ class _Fetch:
 
     def _fetch_files(self, files: Sequence[File]) -> None:
         sizes = [file.pin.size for file in files if file.pin.size is not None]
-        if summed := len(sizes) == len(files):
+        if len(sizes) == len(files):
             self.meter.total(sum(sizes))
-        with connection() as client:
-            for file in files:
-                self.meter.step(file.path)
-                pin = self._file_pin(file)
-                self._make_room(pin, file.path)
-                target = self.work / file.path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                ask = partial(download, client, file.sources, meter=self.meter, notice=self.notice, counts=not summed)
-                if file.unpack != "gz":
-                    source = ask(target, pin)
-                else:
-                    packed = target.with_name(f"{target.name}.gz")
-                    source = ask(packed, Pin())
-                    target.unlink(missing_ok=True)
-                    gunzip(packed, target)
-                    if wrong := pin.mismatch(target):
-                        raise SentcliError(f"{file.path} of {shown(source)}: {wrong}")
-                self._keep({file.path: target}, source, target.stat().st_size)
-                self._note_first_use(file.path, pin, [file])
-
-    def _make_room(self, pin: Pin, name: str) -> None:
-        self.work.mkdir(parents=True, exist_ok=True)
-        if pin.size is not None:
-            require_room(self.work, pin.size, name)
+        for file in files:
+            self.meter.step(file.path)
+            target, pin = self.work / file.path, self._file_pin(file)
+            if file.unpack != "gz":
+                source = download(file.sources, target, pin, self.meter, self.notice)
+            else:
+                packed = target.with_name(f"{target.name}.gz")
+                source = download(file.sources, packed, Pin(), self.meter, self.notice)
+                target.unlink(missing_ok=True)
+                gunzip(packed, target)
+                if wrong := pin.mismatch(target):
+                    raise SentcliError(f"{file.path} of {source}: {wrong}")
+            self._keep({file.path: target}, source, target.stat().st_size)
+            self._note_first_use(file.path, pin, [file])
 
     def _keep(self, files: dict[str, Path], source: str, size: int) -> None:
         """Record the checksums of files and then move the files to their places, so that no file lacks a checksum."""
-        folder, url = self.dataset.folder, shown(source)
-        record_files(self.folder, {f"{folder}/{path}": Fetched.now(url, fetched) for path, fetched in files.items()})
+        folder = self.dataset.folder
+        record_files(self.folder, {f"{folder}/{path}": Fetched.now(source, fetched) for path, fetched in files.items()})
         for path, fetched in files.items():
             place = self.folder / folder / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -355,8 +241,8 @@ class _Fetch:
                 fetched.replace(temporary)
         self.result.files += files
         self.result.size += size
-        if url not in self.result.sources:
-            self.result.sources.append(url)
+        if source not in self.result.sources:
+            self.result.sources.append(source)
 
     def _note_first_use(self, name: str, pin: Pin, files: Sequence[File]) -> None:
         if not pin.checks and not all(file.pin.checks for file in files):
@@ -380,3 +266,49 @@ class _Fetch:
             return pin
         self.uses_lock_file = True
         return first.pin
+
+
+def download(
+    sources: Sequence[str],
+    target: Path,
+    pin: Pin,
+    meter: Transfer,
+    notice: Callable[[str], None] = lambda text: None,
+) -> str:
+    """Download a file, which appears whole and checked.
+
+    Args:
+        sources: the web addresses of the file, the best first.
+        target: the file.
+        pin: the checksum and the size that the file must have.
+        meter: is told of the progress.
+        notice: is told of sources that fail.
+
+    Returns:
+        The source that gave the file, without user and password.
+
+    Raises:
+        NoRoomError: if the disk is full.
+        SentcliError: if no source gave the file; the message has the reason for each.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    reasons = []
+    for source in sources:
+        endpoint = os.environ.get("HF_ENDPOINT")  # another hub, as in the hub's own library
+        inside = source.removeprefix(HUB)
+        address = f"{endpoint.rstrip('/')}/{inside}" if endpoint and inside != source else source
+        try:
+            if not is_remote(address):
+                raise SentcliError(f"{address}: no web address")
+            stores.download(Address(address), target, meter=meter, size=pin.size, quiet=True)
+            if problem := pin.mismatch(target):
+                meter.advance(-target.stat().st_size)
+                target.unlink()
+                raise SentcliError(f"{Address(address)}: {problem}")
+            return Address(source)
+        except NoRoomError:
+            raise
+        except SentcliError as error:
+            reasons.append(str(error))
+            notice(reasons[-1])
+    raise SentcliError(f"no source gave {target.name}:\n" + "\n".join(f"  {reason}" for reason in reasons))

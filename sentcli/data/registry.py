@@ -118,7 +118,10 @@ def registry() -> dict[str, DataSet]:
         else:
             bases: dict[str, str] = table.pop("bases", {})
             files = tuple(_file(entry, bases) for entry in table.pop("files"))
-            archives = tuple(_archive(entry) for entry in table.pop("archives", []))
+            archives = tuple(
+                Archive(tuple(e["sources"]), e["unpack"], e.get("inside", ""), tuple(e.get("also", [])), _pin(e))
+                for e in table.pop("archives", [])
+            )
             sets[name] = DataSet(name=name, files=files, archives=archives, **table)
     return sets
 
@@ -162,11 +165,6 @@ def redirected(dataset: DataSet, source: str) -> DataSet:
 def _file(entry: dict[str, Any], bases: dict[str, str]) -> File:
     sources = [bases[base] + quote(entry["path"]) for base in entry.get("from", [])]
     return File(entry["path"], (*sources, *entry.get("sources", [])), entry.get("unpack", "none"), _pin(entry))
-
-
-def _archive(entry: dict[str, Any]) -> Archive:
-    also = tuple(entry.get("also", []))
-    return Archive(tuple(entry["sources"]), entry["unpack"], entry.get("inside", ""), also, _pin(entry))
 
 
 def _pin(entry: dict[str, Any]) -> Pin:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 class SentenceEncoder:
     """A sentence encoder, which turns texts into vectors on any backend."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: LoadedModel, fingerprint: str | None = None) -> None:
         self.loaded = loaded
+        self._fingerprint = fingerprint
         self.model = loaded.name
         """The name or path that was given to `load`."""
         self.spec = loaded.spec
@@ -320,6 +321,8 @@ class SentenceEncoder:
 
         An export has the fingerprint of the model that it was made from; its precision is in `describe`.
         """
+        if self._fingerprint is not None:  # of the files from which another process has loaded it
+            return self._fingerprint
         facts = [
             *(exported.source_digests(self.spec) or [file_digest(self.spec.folder / "config.json")]),
             self.tokenizer.backend.to_str(),

@@ -11,9 +11,11 @@ import json
 import re
 import zipfile
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from itertools import accumulate, chain, islice
 from typing import Any
 from xml.parsers import expat
 
@@ -25,24 +27,41 @@ from sentcli.io.sources import BOM, DAMAGED_GZIP, Source
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 
 
-def records(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+@dataclass
+class Cursor:
+    """A place between two records of a file, at which reading begins; it moves on with what is read."""
+
+    byte: int = 0
+    """The first byte behind the last line that was read, of formats that consist of lines."""
+    line: int = 0
+    """The number of lines or rows that were read."""
+
+
+def records(source: Source, cursor: Cursor | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the records of one file with their line or row numbers, from 1.
+
+    Args:
+        source: the file.
+        cursor: where reading begins; it is moved behind each record when that is yielded. None begins at the start.
 
     Raises:
         DataError: if the file is damaged or not of its format.
     """
     readers = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet, "sheet": _sheet}
     try:
-        yield from readers[source.format](source)
+        yield from readers[source.format](source, cursor or Cursor())
     except DAMAGED_GZIP as error:
         raise DataError(source.name, f"damaged gzip file ({error})") from error
 
 
-def _lines(source: Source) -> Iterator[str]:
+def _lines(source: Source, cursor: Cursor) -> Iterator[str]:
     """Yield the decoded lines, split at line feeds only, without a byte-order mark at the start."""
     with source.open() as handle:
-        for number, raw in enumerate(handle, 1):
-            yield _decoded(raw if number > 1 else raw.removeprefix(BOM), source, number)
+        handle.seek(cursor.byte)
+        for raw in handle:
+            line = raw if cursor.byte else raw.removeprefix(BOM)
+            cursor.byte, cursor.line = cursor.byte + len(raw), cursor.line + 1
+            yield _decoded(line, source, cursor.line)
 
 
 def _decoded(raw: bytes, source: Source, number: int) -> str:
@@ -68,9 +87,9 @@ def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
             place += len(raw)
 
 
-def _text(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, (_, _, line) in enumerate(lines_and_places(source), 1):
-        yield number, {"text": line}
+def _text(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line in _lines(source, cursor):
+        yield cursor.line, {"text": line.removesuffix("\n").removesuffix("\r")}
 
 
 def header(source: Source) -> list[str]:
@@ -82,7 +101,7 @@ def header(source: Source) -> list[str]:
     names: list[str] = []
     try:
         if source.format in ("csv", "tsv"):
-            names = next(_csv_reader(source), [])
+            names = next(_csv_reader(source, Cursor()), [])
     except csv.Error as error:
         raise DataError(source.name, f"broken {source.format}: {error}", line=1) from error
     except DAMAGED_GZIP as error:
@@ -101,19 +120,21 @@ def headless(names: Iterable[str]) -> bool:
     return any(re.fullmatch(r"-?\d+([.,]\d+)?", name.strip()) or len(name.split()) > 4 for name in names)
 
 
-def _csv_reader(source: Source) -> Any:
-    """Return the reader of the rows of csv or tsv; what separates csv is told from the first line."""
+def _csv_reader(source: Source, cursor: Cursor) -> Any:
+    """Return the reader of the rows of csv or tsv; what separates csv is told from the first line of the file."""
     csv.field_size_limit(2**31 - 1)  # its default of 128 KiB is too small for a long document
-    lines = _lines(source)
+    lines = _lines(source, cursor)
     if source.format == "tsv":  # as registered with IANA, without quoting: a quotation mark is a normal character
         return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-    first = next(lines, "")
+    is_start = not cursor.byte
+    first = next(lines if is_start else _lines(source, Cursor()), "")
     names = re.sub(r'"[^"]*"', "", first)
     separators = {",": "commas", ";": "semicolons", "\t": "tabs"}  # semicolons where numbers have decimal commas
     separator = max(separators, key=names.count)
     if separator != ",":
         _say_once(f"{source.name}: the first line is separated by {separators[separator]}, so all lines are read so")
-    return csv.reader(chain([first] if first else [], lines), delimiter=separator, strict=True)
+    begin = [first] if is_start and first else []
+    return csv.reader(chain(begin, lines), delimiter=separator, strict=True)
 
 
 @cache
@@ -121,26 +142,28 @@ def _say_once(message: str) -> None:
     console.note(message)
 
 
-def _csv(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    names, reader = header(source), _csv_reader(source)
-    next(reader, None)
+def _csv(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
+    names, before = header(source), cursor.line
+    reader = _csv_reader(source, cursor)
+    if not before:
+        next(reader, None)
     try:
         for row in reader:
             if not row:  # a blank line
                 continue
             if len(row) > len(names):
                 problem = f"{len(row)} fields, but the header names {len(names)}"
-                raise DataError(source.name, problem, line=reader.line_num)
-            yield reader.line_num, dict(zip(names, row, strict=False))
+                raise DataError(source.name, problem, line=before + reader.line_num)
+            yield before + reader.line_num, dict(zip(names, row, strict=False))
     except csv.Error as error:
-        raise DataError(source.name, f"broken {source.format}: {error}", line=reader.line_num) from error
+        raise DataError(source.name, f"broken {source.format}: {error}", line=before + reader.line_num) from error
 
 
-def _sheet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+def _sheet(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
     names = header(source)
-    rows = _sheet_rows(source)
-    next(rows, None)
-    for number, row in enumerate(rows, 2):
+    rows = islice(_sheet_rows(source), max(cursor.line, 1), None)
+    for number, row in enumerate(rows, max(cursor.line, 1) + 1):
+        cursor.line = number
         if any(cell is not None for cell in row):
             yield number, {name: cell for name, cell in zip(names, row, strict=False) if name}
 
@@ -177,8 +200,9 @@ def _cell(value: Any) -> Any:
     return None if value == "" else value
 
 
-def _jsonl(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(_lines(source), 1):
+def _jsonl(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line in _lines(source, cursor):
+        number = cursor.line
         if not line.strip():
             continue
         try:
@@ -194,20 +218,27 @@ def _jsonl(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
 
 
-def _parquet(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+def _parquet(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    number = 0
     with source.open() as handle:
         try:
             # Parquet is read from its end, so a gzipped file has to be unpacked into memory
             table = pq.ParquetFile(io.BytesIO(handle.read()) if source.gzipped else handle)
             columns = [name for name in table.schema_arrow.names if name not in source.without]
-            for batch in table.iter_batches(batch_size=4096, columns=columns):
-                for record in _records_of(batch):
-                    number += 1
-                    yield number, record
+            sizes = (table.metadata.row_group(group).num_rows for group in range(table.num_row_groups))
+            firsts = [0, *accumulate(sizes)]
+            group = max(bisect_right(firsts, cursor.line) - 1, 0)
+            skipped, cursor.line = cursor.line - firsts[group], firsts[group]
+            groups = range(group, table.num_row_groups)
+            for batch in table.iter_batches(batch_size=4096, row_groups=groups, columns=columns):
+                left = batch.slice(skipped)
+                cursor.line += len(batch) - len(left)
+                skipped -= len(batch) - len(left)
+                for record in _records_of(left):
+                    cursor.line += 1
+                    yield cursor.line, record
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise DataError(source.name, f"not a readable Parquet file ({error})") from error
 

@@ -29,6 +29,39 @@ _VERSION = re.compile(r"\?(versionId|snapshot|generation)=.*", re.IGNORECASE)
 """What stores put behind the name of an object for one of its versions."""
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CONNECTION_STRING|SAS")
 
+Doing = Literal["read", "write"]
+LIBRARIES = (
+    "adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "httpcore", "httpx", "httpx2",
+    "huggingface_hub", "requests", "s3fs", "urllib3",
+)  # fmt: skip
+CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, give them (FSSPEC_S3_ANON=1 reads without)",
+    "gs": "'gcloud auth application-default login' or GOOGLE_APPLICATION_CREDENTIALS gives them",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_CONNECTION_STRING, give them",
+    "hf": "'hf auth login' or HF_TOKEN gives them",
+    "https": "user and password stand in the address, or in ~/.netrc",
+}
+_SILENT = (
+    "ClientConnectorError", "ClientConnectorDNSError", "ClientConnectorCertificateError", "ConnectTimeoutError",
+    "ConnectionTimeoutError", "EndpointConnectionError", "ConnectError", "ConnectTimeout", "SSLError",
+    "ProxyConnectionError", "ServiceRequestError", "ClientConnectorSSLError",
+)  # fmt: skip
+"""A connection could not be made: waiting longer rarely helps."""
+_BROKEN = (
+    "ClientOSError", "ClientPayloadError", "ConnectionClosedError", "FSTimeoutError", "IncompleteRead",
+    "IncompleteReadError", "ReadTimeoutError", "ResponseStreamingError", "ServerDisconnectedError",
+    "ServerTimeoutError", "SocketTimeoutError", "TimeoutError", "ReadTimeout", "ReadError", "RemoteProtocolError",
+    "ConnectionResetError", "ServiceResponseError", "FlexibleChecksumError", "HTTPClientError",
+)  # fmt: skip
+"""A connection broke off or was too slow: the next attempt may work."""
+_GARBAGE = (
+    "BadHttpMessage", "BadHttpMethod", "BadStatusLine", "ContentLengthError", "InvalidHeader", "LineTooLong",
+    "InvalidURLError", "TransferEncodingError", "ContentEncodingError",
+)  # fmt: skip
+"""What was sent is no answer that could be read."""
+_REFUSED = ("ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "RequestTimeTooSkewed")
+_5XX = range(500, 600)
+
 
 @dataclass(frozen=True)
 class Place:
@@ -140,39 +173,6 @@ def without_secrets(text: str) -> str:
     return _SECRET.sub("", text)
 
 
-Doing = Literal["read", "write"]
-LIBRARIES = (
-    "adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "httpcore", "httpx", "httpx2",
-    "huggingface_hub", "requests", "s3fs", "urllib3",
-)  # fmt: skip
-CREDENTIALS = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, give them (FSSPEC_S3_ANON=1 reads without)",
-    "gs": "'gcloud auth application-default login' or GOOGLE_APPLICATION_CREDENTIALS gives them",
-    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_CONNECTION_STRING, give them",
-    "hf": "'hf auth login' or HF_TOKEN gives them",
-    "https": "user and password stand in the address, or in ~/.netrc",
-}
-_SILENT = (
-    "ClientConnectorError", "ClientConnectorDNSError", "ClientConnectorCertificateError", "ConnectTimeoutError",
-    "ConnectionTimeoutError", "EndpointConnectionError", "ConnectError", "ConnectTimeout", "SSLError",
-    "ProxyConnectionError", "ServiceRequestError", "ClientConnectorSSLError",
-)  # fmt: skip
-"""A connection could not be made: waiting longer rarely helps."""
-_BROKEN = (
-    "ClientOSError", "ClientPayloadError", "ConnectionClosedError", "FSTimeoutError", "IncompleteRead",
-    "IncompleteReadError", "ReadTimeoutError", "ResponseStreamingError", "ServerDisconnectedError",
-    "ServerTimeoutError", "SocketTimeoutError", "TimeoutError", "ReadTimeout", "ReadError", "RemoteProtocolError",
-    "ConnectionResetError", "ServiceResponseError", "FlexibleChecksumError", "HTTPClientError",
-)  # fmt: skip
-"""A connection broke off or was too slow: the next attempt may work."""
-_GARBAGE = (
-    "BadHttpMessage", "BadHttpMethod", "BadStatusLine", "ContentLengthError", "InvalidHeader", "LineTooLong",
-    "InvalidURLError", "TransferEncodingError", "ContentEncodingError",
-)  # fmt: skip
-"""What was sent is no answer that could be read."""
-_REFUSED = ("ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "RequestTimeTooSkewed")
-
-
 def of_library(error: BaseException) -> bool:
     """Tell whether an error comes from the store or its library, and is no defect of sentcli."""
     return (
@@ -192,9 +192,6 @@ def is_temporary(error: BaseException, *, hopeful: bool) -> bool:
     if not hopeful and any("Timeout" in kind for kind in kinds):
         return False
     return not kinds & {*_SILENT} and (bool(kinds & {*_BROKEN}) or (_status(error) or 0) in (408, 425, 429, *_5XX))
-
-
-_5XX = range(500, 600)
 
 
 def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:

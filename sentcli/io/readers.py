@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Literal, overload
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, Column, cast, check_held, column_type, kinds_of, name_of
-from sentcli.io.formats import header, headless, is_id, kind_of, lines_and_places, records
+from sentcli.io.formats import Cursor, header, headless, is_id, kind_of, lines_and_places, records
 from sentcli.io.sources import FORMATS, Source
 
 OnNull = Literal["error", "empty", "skip"]
@@ -60,6 +60,26 @@ class Block:
         return len(self.texts)
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A place between two rows of the inputs."""
+
+    source: int
+    """The number of the input."""
+    place: int
+    """The number of its rows before."""
+    cursor: Cursor
+    rows: int
+    """The number of rows with a text before, in all inputs."""
+    number: int
+    """The number of all rows before, in all inputs."""
+
+
+START = Mark(0, 0, Cursor(), 0, 0)
+MARKED = 8192
+"""How many rows lie between two marks."""
+
+
 @dataclass
 class Survey:
     """The counts and column types of the inputs, from one pass over them."""
@@ -74,6 +94,12 @@ class Survey:
     """The type that was found in the texts of each column of CSV and TSV files, by its name."""
     mixed: dict[str, str] = field(default_factory=dict)
     """The columns that stay text because they mix values of a type with others, with the first other value."""
+    marks: list[Mark] = field(default_factory=list)
+    """Places at which `blocks` can begin: the start of each input, and one after each `MARKED` rows."""
+
+    def mark_before(self, row: int) -> Mark:
+        """Return the last place that is not behind a row, which is given by its number among all with a text."""
+        return self.marks[bisect_right([mark.rows for mark in self.marks], row) - 1]
 
 
 @dataclass(frozen=True)
@@ -87,26 +113,27 @@ class Row:
     """The number of its line, or of its row in Parquet, from 1."""
 
 
-def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
+def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> Iterator[Row | None]:
     """Yield the rows of one file; with ``on_null="skip"``, a row without text is None.
+
+    Args:
+        source: the file.
+        options: fields and null handling.
+        cursor: where reading begins; see `records`.
 
     Raises:
         DataError: for a row whose text or id is missing or of another type.
     """
     text_field = "text" if source.format == "txt" else options.text_field
-    unit = source.unit
-    id_field: str | None = None
-    number, has_text_field = -1, False
-    for number, (line, record) in enumerate(records(source)):
+    begun, unit = cursor is not None and cursor.line > 0, source.unit
+    first = next(records(source)) if begun else None  # the first record of a file says where its ids are
+    id_field = _id_field(source, first[1], options) if first else None
+    number, has_text_field = -1, begun
+    for number, (line, record) in enumerate(records(source, cursor)):
         has_text_field = has_text_field or text_field in record
-        if number == 0:
+        if number == 0 and not begun:
             id_field = _id_field(source, record, options)
-            names = header(source) or list(record)
-            if text_field not in names and (source.format != "jsonl" or options.on_null == "error"):
-                columns = ", ".join(names) or "none"
-                problem = f"no column {text_field!r}; it has: {columns}. Choose one with --text-field"
-                problem += ", or put a header line above the first row" if headless(names) else ""
-                raise DataError(source.name, problem, line=line, unit=unit)
+            _check_text_field(source, text_field, (line, record), options)
         text = record.get(text_field)
         if text is None:
             if options.on_null == "error":
@@ -128,6 +155,17 @@ def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
         raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
 
 
+def _check_text_field(source: Source, text_field: str, first: tuple[int, dict[str, Any]], options: ReadOptions) -> None:
+    """Refuse a file whose header, or whose first record, has no column of texts."""
+    line, record = first
+    names = header(source) or list(record)
+    if text_field not in names and (source.format != "jsonl" or options.on_null == "error"):
+        columns = ", ".join(names) or "none"
+        problem = f"no column {text_field!r}; it has: {columns}. Choose one with --text-field"
+        problem += ", or put a header line above the first row" if headless(names) else ""
+        raise DataError(source.name, problem, line=line, unit=source.unit)
+
+
 def _id_field(source: Source, record: dict[str, Any], options: ReadOptions) -> str | None:
     if source.format == "txt":
         return None
@@ -147,14 +185,18 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     surveyed = Survey()
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     columns: dict[str, Column] = {}
-    for source in sources:
+    for which, source in enumerate(sources):
         before = surveyed.rows + surveyed.nulls
         untyped = source.format in ("csv", "tsv")
-        for row in rows(source, options):
+        cursor = Cursor()
+        surveyed.marks.append(Mark(which, 0, Cursor(), surveyed.rows, before))
+        for place, row in enumerate(rows(source, options, cursor), 1):
             if row is None:
                 surveyed.nulls += 1
                 continue
             surveyed.rows += 1
+            if not surveyed.rows % MARKED:
+                surveyed.marks.append(Mark(which, place, replace(cursor), surveyed.rows, before + place))
             for name, value in row.extras.items():
                 given, held = options.types.get(name), kinds[name]
                 if isinstance(value, str) and (untyped or given is not None):
@@ -175,7 +217,7 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
 
 
 def blocks(
-    sources: Iterable[Source],
+    sources: Sequence[Source],
     options: ReadOptions,
     *,
     block_rows: int = 8192,
@@ -184,6 +226,7 @@ def blocks(
     first_number: int = 0,
     columns: Sequence[str] = (),
     casts: Mapping[str, Any] = MappingProxyType({}),
+    start: Mark = START,
 ) -> Iterator[Block]:
     """Yield blocks of rows over all inputs, in order.
 
@@ -197,18 +240,22 @@ def blocks(
         first_number: the number of the first row, for ids that are row numbers.
         columns: the names of the other columns to keep; a row without one gets None.
         casts: the Arrow types of columns whose texts are converted; see `Survey`.
+        start: where reading begins, before the first of the shards.
     """
     block = Block(columns={name: [] for name in columns})
     kept_shards = None if shards is None else frozenset(shards)
-    number, rows_with_text = first_number, 0
-    for source in sources:
-        for place, row in enumerate(rows(source, options), 1):
+    last_shard = max(kept_shards, default=-1) if kept_shards is not None else None
+    number, rows_with_text, cursor, before = first_number + start.number, start.rows, replace(start.cursor), start.place
+    for source in sources[start.source :]:
+        for place, row in enumerate(rows(source, options, cursor), before + 1):
             row_number, number = number, number + 1
             if row is None:
                 continue
             shard = rows_with_text // shard_rows if shard_rows else 0
             rows_with_text += 1
             if kept_shards is not None and shard not in kept_shards:
+                if last_shard is not None and shard > last_shard:
+                    break
                 continue
             if len(block) and (shard != block.shard or len(block) == block_rows):
                 yield _with_types(block, casts)
@@ -220,6 +267,7 @@ def blocks(
             block.texts.append(row.text)
             for name in columns:
                 block.columns[name].append(row.extras.get(name))
+        cursor, before = Cursor(), 0
     if len(block):
         yield _with_types(block, casts)
 

@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -156,7 +157,7 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
     Raises:
         SentcliError: as for `store_error`.
     """
-    address = _whole(name)
+    address = name.whole if isinstance(name, Address) else name
     if scheme_of(name) in ("http", "https"):
         address = quote(address, safe="%/:?#[]@!$&'()*+,;=~-._")
     for pause in (*PAUSES, None):
@@ -174,10 +175,6 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
             console.detail(f"{name}: {type(error).__name__}; trying again")
         time.sleep(pause)
     raise AssertionError
-
-
-def _whole(name: str) -> str:
-    return name.whole if isinstance(name, Address) else name
 
 
 def state(name: str) -> RemoteFile:
@@ -245,43 +242,72 @@ def matching(pattern: str) -> list[str]:
     return [f"{scheme_of(pattern)}://{name}" for name in sorted(names)]
 
 
-def download(name: str, path: Path, *, quiet: bool = False) -> RemoteFile:
+def download(
+    name: str,
+    path: Path,
+    *,
+    meter: console.Transfer | None = None,
+    size: int | None = None,
+    quiet: bool = False,
+) -> RemoteFile:
     """Copy a file to a path, where it appears whole; a large one is announced unless `quiet`.
+
+    Args:
+        name: of the file.
+        path: of the copy.
+        meter: is told of each byte; None shows a bar.
+        size: the number of bytes that the file has to have; None takes what the host says, and tells it to the meter.
+        quiet: whether a large file is not announced.
 
     Returns:
         The state of the file in the store.
 
     Raises:
-        SentcliError: if the host fails, the file changes meanwhile, or the disk has no room.
+        NoRoomError: if the disk has no room.
+        SentcliError: if the host fails, or the file has another size or, without `size`, changes meanwhile.
     """
-    file = state(name)
-    size = file.size or 0
-    require_room(path.parent, size, name)
-    if size > ANNOUNCED_BYTES and not quiet:
-        console.note(f"{name}: {size / 1e6:,.0f} MB are copied to {path.parent} first")
-    advice = f"it is copied to {path.parent}, and TMPDIR chooses another disk"
-    with room_explained(name, advice), replacing(path) as partial:
-        with console.transferring(PurePosixPath(name).name) as meter:
-            if file.size is not None:
-                meter.total(file.size)
-            _ask(name, "read", lambda fs, address: fs.get_file(address, str(partial), callback=_callback(meter)))
-        if file.size not in (None, partial.stat().st_size) or state(name) != file:
-            raise SentcliError(f"{name} has changed while it was copied; run the command again")
-        if not partial.stat().st_size and scheme_of(name) in ("http", "https"):
-            raise SentcliError(f"{name}: the host answers with an empty file")
-    return file
-
-
-def _callback(meter: console.Transfer) -> Any:
     from fsspec.callbacks import Callback
 
-    watch = Pace()
+    file = state(name)
+    expected = file.size if size is None else size
+    if file.size not in (None, expected):
+        raise SentcliError(f"{name} has {file.size:,} bytes, not {expected:,}")
+    require_room(path.parent, expected or 0, name)
+    if (expected or 0) > ANNOUNCED_BYTES and not quiet:
+        console.note(f"{name}: {(expected or 0) / 1e6:,.0f} MB are copied to {path.parent} first")
+    advice = f"it is copied to {path.parent}; make room there (TMPDIR is the disk of temporary copies)"
+    with (
+        room_explained(name, advice),
+        replacing(path) as partial,
+        nullcontext(meter) if meter is not None else console.transferring(PurePosixPath(name).name) as bar,
+    ):
+        if size is None and expected is not None:
+            bar.total(expected)
+        received = 0
 
-    def show(size: int | None, value: int, **_: Any) -> None:
-        watch.check(value)
-        meter.progress.update(meter.task, completed=value)
+        def get(fs: Any, address: str) -> None:
+            pace = Pace()
 
-    return Callback(hooks={"bar": show})
+            def show(_: int | None, value: int, **__: Any) -> None:
+                nonlocal received
+                bar.advance(value - received)
+                received = value
+                pace.check(value)
+                if expected is not None and value > expected:
+                    raise SentcliError(f"{name} gives more than {expected:,} bytes")
+
+            fs.get_file(address, str(partial), callback=Callback(hooks={"bar": show}))
+
+        try:
+            _ask(name, "read", get)
+            if expected not in (None, partial.stat().st_size) or (size is None and state(name) != file):
+                raise SentcliError(f"{name} has changed while it was copied; run the command again")
+            if not partial.stat().st_size and scheme_of(name) in ("http", "https"):
+                raise SentcliError(f"{name}: the host answers with an empty file")
+        except BaseException:
+            bar.advance(-received)
+            raise
+    return file
 
 
 def upload(path: Path, name: str) -> None:

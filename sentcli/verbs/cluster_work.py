@@ -12,15 +12,15 @@ from sentcli.model.options import LoadOptions
 from sentcli.verbs.options import ClusterOptions
 
 if TYPE_CHECKING:
-    from sentcli.bulk.encode import ShardMaker
     from sentcli.cluster_nodes import Node, Workers
+    from sentcli.cluster_pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
 @contextmanager
 def open_encoder(
     model: str, options: LoadOptions, cluster: ClusterOptions, *, most: int
-) -> Iterator[tuple[SentenceEncoder, ShardMaker | None]]:
+) -> Iterator[tuple[SentenceEncoder, Pool | None]]:
     """Load a model in this process, or in workers on Ray.
 
     Args:
@@ -30,22 +30,23 @@ def open_encoder(
         most: no more workers than this, because there is no work for them.
 
     Yields:
-        The encoder, and what makes shards with it if that is not this process.
+        The encoder, and the workers that make shards with it if that is not this process.
     """
     from sentcli.encoder.announce import announce, load_encoder
 
     if cluster.ray is None:
         yield load_encoder(model, options), None
         return
-    from sentcli.bulk.on_ray import open_workers
+    from sentcli.bulk.shards import encoder_of, encoder_pool
 
     with ExitStack() as stack:
         found, workers = stack.enter_context(open_cluster(cluster, most=most, on_cpu=options.device == "cpu"))
         if not workers.gpus and any(node.gpus for node in found):
             options = replace(options, device="cpu")  # a GPU that is not reserved belongs to others
-        pool = stack.enter_context(open_workers(found, workers, model, vars(options)))
-        announce(pool.encoder)
-        yield pool.encoder, pool
+        pool = stack.enter_context(encoder_pool(found, workers, model, vars(options)))
+        encoder = encoder_of(pool)
+        announce(encoder)
+        yield encoder, pool
 
 
 @contextmanager

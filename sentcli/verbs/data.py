@@ -126,7 +126,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
       sentcli data verify
       sentcli data verify scifact --json verify.json
     """  # noqa: D301
-    from sentcli.data.get import verify
+    from sentcli.data.pins import verify
     from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)

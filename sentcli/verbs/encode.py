@@ -153,7 +153,7 @@ def encode(
     outcome = Result("encode", model)
     load = replace(options, device=names[0]) if names else options
     shards = -(-parsed_inputs.survey.rows // shard_rows)
-    with open_encoder(model, load, cluster, most=shards) as (encoder, elsewhere):
+    with open_encoder(model, load, cluster, most=shards) as (encoder, pool):
         outcome.protocol = encoder.describe()
         outcome.ran_on(encoder.backend.device, encoder.backend.precision)
         prefix = _prefix(encoder, prompt_name, prompt)
@@ -172,7 +172,7 @@ def encode(
             smaller=smaller,
             devices=names,
             load={key: value for key, value in loaded.items() if key != "device"},
-            elsewhere=elsewhere,
+            pool=pool,
         )
         directory = output_kind(output) == "directory"
         with console.resumable(output, can=directory), console.encoding("encoding", parsed_inputs.survey.rows) as bar:

@@ -104,10 +104,10 @@ def index(
             encoder = None
             if output is not None and model is not None:
                 texts = read_texts(inputs, output, text, overwrite=overwrite)
-                encoder, elsewhere = workers.enter_context(open_encoder(model, options, cluster, most=texts.shards))
+                encoder, pool = workers.enter_context(open_encoder(model, options, cluster, most=texts.shards))
                 if request is not None:
                     check_buildable(request, texts, encoder.dimension)
-                encode_into(output, texts, encoder, elsewhere, options, doc_prompt)
+                encode_into(output, texts, encoder, pool, options, doc_prompt)
             elif request is not None and model is not None:
                 encoder = load_encoder(model, options)
             store = Store.open(store_folder, str(output if place is None or folder is None else place))

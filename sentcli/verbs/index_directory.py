@@ -13,8 +13,8 @@ from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
-    from sentcli.bulk.encode import EncodeSettings, ShardMaker
     from sentcli.bulk.files import Inputs
+    from sentcli.bulk.shards import EncodeSettings
     from sentcli.cluster_pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
@@ -118,7 +118,7 @@ def encode_into(
     folder: Path,
     texts: TextInput,
     encoder: SentenceEncoder,
-    elsewhere: ShardMaker | None,
+    pool: Pool | None,
     options: LoadOptions,
     doc_prompt: str | None,
 ) -> None:
@@ -128,7 +128,7 @@ def encode_into(
         folder: the directory.
         texts: what `read_texts` returned.
         encoder: the model.
-        elsewhere: what makes the shards, if not this process.
+        pool: workers on a cluster that make the shards, if not this process.
         options: how the model was loaded.
         doc_prompt: text in front of each document; None is the model's own.
     """
@@ -139,8 +139,8 @@ def encode_into(
     settings = replace(
         texts.settings,
         prompt=encoder.role_prompt("document") if doc_prompt is None else doc_prompt,
-        elsewhere=elsewhere,
-        encode=EvaluatedModel.of(encoder, options).encode_distinct if elsewhere is None else None,
+        pool=pool,
+        encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
     )
     with console.resumable(str(folder)), console.encoding("encoding", texts.inputs.survey.rows) as bar:
         summary = bulk.encode_files(encoder, texts.inputs, str(folder), settings, progress=bar)

@@ -8,20 +8,16 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from sentcli.bulk.encode import EncodeSettings
-from sentcli.cluster_nodes import was_taken_away
+from sentcli.cluster_nodes import Workers, was_taken_away
+from sentcli.cluster_pool import Pool
 from sentcli.errors import SentcliError
-from sentcli.search.index import FileSpan
-from sentcli.search.on_ray import filling_on_ray
-from sentcli.training.on_ray import run_all_on_ray
-from sentcli.training.request import TrainRequest
-from sentcli.training.sweep import SweepRun
 from tests.bulk.outputs import contents, manifest_of, message_of
 from tests.cluster.conftest import write_rows
 from tests.conftest import heed_ctrl_c
@@ -75,7 +71,7 @@ def killing(out, *names, times=1):
 def kill_worker(number):
     """Kill a process if it is a worker; tell whether it was one."""
     try:
-        is_worker = Path(f"/proc/{number}/cmdline").read_bytes().startswith(b"ray::ShardWorker")
+        is_worker = Path(f"/proc/{number}/cmdline").read_bytes().startswith(b"ray::Worker")
     except OSError:
         return False
     if is_worker:
@@ -183,28 +179,29 @@ def test_what_dies_with_a_node_that_is_taken_away_is_told_from_a_crash(own_clust
 
 
 class FakeRay:
-    """A Ray of tasks that end with the errors of a list, one after the other, and then with a result."""
+    """A Ray whose workers end with the errors of a list, one after the other, and then with a result."""
 
-    def __init__(self, errors, result=None):
+    def __init__(self, errors):
         import ray
 
-        self.exceptions, self.errors, self.result = ray.exceptions, list(errors), result
-        self.references = itertools.count()
+        self.exceptions, self.errors, self.references = ray.exceptions, list(errors), itertools.count()
 
     def remote(self, **options):
-        assert options["max_retries"] == 0  # Ray would count them by itself
-        return lambda function: SimpleNamespace(remote=lambda *arguments: next(self.references))
+        assert options["max_restarts"] == 0  # Ray would count them by itself
+        start = SimpleNamespace(remote=lambda: ("start", next(self.references)))
+        call = SimpleNamespace(remote=lambda *arguments: ("call", next(self.references)))
+        return lambda actor: SimpleNamespace(remote=lambda *arguments: SimpleNamespace(start=start, call=call))
 
-    def wait(self, references, num_returns=1, timeout=None):
-        return list(references), []
+    def wait(self, references, timeout=None):
+        return list(references)[:1], []
 
-    def put(self, value):
-        return value
+    def kill(self, actor):
+        pass
 
     def get(self, reference):
-        if self.errors:
+        if reference[0] == "call" and self.errors:
             raise self.errors.pop(0)
-        return self.result
+        return reference[0]
 
 
 def errors_of(kinds):
@@ -219,33 +216,19 @@ def errors_of(kinds):
 
 
 @pytest.mark.parametrize(("kinds", "given_up"), [("tttttt", False), ("ctttct", False), ("ctctc", True), ("ccc", True)])
-def test_only_crashes_count_as_the_deaths_of_a_shard_a_run_and_a_file(kinds, given_up, tmp_path, monkeypatch):
-    from sentcli.bulk.on_ray import _Making, _Shard
-    from sentcli.cluster_nodes import Workers
-
-    writer = SimpleNamespace(shard_place=lambda number: SimpleNamespace(number=number))
-    block = SimpleNamespace(places=[("in.csv", 7)])
-    pool = SimpleNamespace(ray=FakeRay([], block), start_one=lambda: None)
-    making, shard = _Making(pool, writer, EncodeSettings(), lambda stats: None), _Shard(0, [None])
-    for error in errors_of(kinds):
-        making._died(None, shard, error)
-    assert (making.given_up != []) == given_up
-
-    record = {"digest": "d", "run": "r", "point": {}}
-    monkeypatch.setattr("sentcli.training.on_ray.require_ray", lambda: FakeRay(errors_of(kinds), (record, True)))
-    run = SweepRun("r", {}, TrainRequest("simcse", "m", [], tmp_path))
-    view = SimpleNamespace(**dict.fromkeys(("finished", "failed", "skipped", "logged"), lambda *_: None))
-    ran = run_all_on_ray([run], tmp_path / "results.jsonl", view, Workers(1, 1), "cpu")
-    assert (list(ran.failed), len(ran.records)) == ((["r"], 0) if given_up else ([], 1))
-
-    monkeypatch.setattr("sentcli.search.on_ray.require_ray", lambda: FakeRay(errors_of(kinds), "file"))
-    fill = filling_on_ray(Workers(1, 1))
-    files = fill(SimpleNamespace(folder=tmp_path), tmp_path, None, [FileSpan(0, 10)])
-    if given_up:
-        with pytest.raises(SentcliError):
-            list(files)
-    else:
-        assert list(files) == ["file"]
+def test_only_crashes_count_as_the_deaths_of_an_item(kinds, given_up, monkeypatch):
+    monkeypatch.setattr("sentcli.cluster_pool.require_ray", lambda: FakeRay(errors_of(kinds)))
+    with Pool(Workers(1, 1)) as pool:
+        events = list(pool.run_each(deque(["shard"]), len))
+    assert [event.kind for event in events] == ["again"] * (len(kinds) - given_up) + ["died" if given_up else "done"]
+    assert {event.item for event in events} == {"shard"}
+    monkeypatch.setattr("sentcli.cluster_pool.require_ray", lambda: FakeRay(errors_of(kinds)))
+    with Pool(Workers(1, 1)) as pool:
+        if given_up:
+            with pytest.raises(SentcliError):
+                list(pool.map(["a", "b"], len))
+        else:
+            assert list(pool.map(["a", "b"], len)) == ["call", "call"]
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from sentcli.data import download
 from sentcli.data.registry import Archive, DataSet, File, Pin
+from sentcli.io import stores
 
 
 @dataclass
@@ -41,6 +41,9 @@ class Server:
             def do_GET(self):
                 server.answer(self)
 
+            def do_HEAD(self):
+                server.describe(self)
+
             def log_message(self, *arguments):
                 pass
 
@@ -56,6 +59,21 @@ class Server:
     def ranges(self, path):
         return [asked for name, asked in self.asked if name == path]
 
+    def describe(self, handler):
+        page = self.pages.get(handler.path.lstrip("/"))
+        if page is None or page.statuses:
+            handler.send_error(404 if page is None else page.statuses[0])
+        else:
+            self.start(handler, page)
+
+    def start(self, handler, page):
+        handler.send_response(200)
+        if page.length:
+            handler.send_header("Content-Length", str(len(page.content)))
+        for name, value in page.headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+
     def answer(self, handler):
         path = handler.path.lstrip("/")
         asked = handler.headers.get("Range")
@@ -65,12 +83,7 @@ class Server:
         if status != 200:
             handler.send_error(status)
             return
-        handler.send_response(200)
-        if page.length:
-            handler.send_header("Content-Length", str(len(page.content)))
-        for name, value in page.headers.items():
-            handler.send_header(name, value)
-        handler.end_headers()
+        self.start(handler, page)
         end = page.drops.pop(0) if page.drops else len(page.content)
         for place in range(0, min(end, len(page.content)), 2**14):
             try:
@@ -96,7 +109,8 @@ def network(monkeypatch):
     for name in (*switches, "SENTCLI_DATA_DIR", "SENTCLI_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(download, "PAUSE", 0.001)
+    monkeypatch.setattr(stores, "PAUSES", (0.001,) * 3)
+    stores._filesystem.cache_clear()
 
 
 class Meter:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sentcli.data import download as fetching
+from sentcli.data.get import download
 from sentcli.errors import SentcliError
 from sentcli.io import copies, stores
 from tests.bulk.outputs import message_of
@@ -50,7 +50,6 @@ class RawHost:
 def host(monkeypatch):
     pytest.importorskip("aiohttp", reason="fsspec[http] is not installed")
     monkeypatch.setattr(stores, "PAUSES", ())
-    monkeypatch.setattr(fetching, "ROUNDS", 1)
     stores._filesystem.cache_clear()
     hosts = []
 
@@ -91,14 +90,12 @@ def test_what_a_host_answers_is_said(host, encode, tmp_path, name):
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, name):
-    httpx2 = pytest.importorskip("httpx2")
     from sentcli import console
     from sentcli.data.registry import Pin
 
     answer, _ = BAD[name]
-    client = httpx2.Client(follow_redirects=True, timeout=5)
-    with client, console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1"):
-        fetching.download(client, [host(answer).url], tmp_path / "rows", Pin(), meter)
+    with console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1"):
+        download([host(answer).url], tmp_path / "rows", Pin(), meter)
 
 
 @pytest.mark.parametrize("slow_head", [False, True])
@@ -111,13 +108,11 @@ def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_
     assert time.monotonic() - start < 30
     assert "too slow" in message and "127.0.0.1" in message
 
-    httpx2 = pytest.importorskip("httpx2")
     from sentcli import console
     from sentcli.data.registry import Pin
 
-    client = httpx2.Client(timeout=5)
-    with client, console.transferring("x") as meter, pytest.raises(SentcliError, match="too slow"):
-        fetching.download(client, [slow.url], tmp_path / "rows", Pin(), meter)
+    with console.transferring("x") as meter, pytest.raises(SentcliError, match="too slow"):
+        download([slow.url], tmp_path / "rows", Pin(), meter)
     assert time.monotonic() - start < 60
 
 

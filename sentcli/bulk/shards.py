@@ -1,0 +1,382 @@
+"""The rows of shards into vectors: in this process, or in workers on a Ray cluster that make a shard each.
+
+A worker reads the rows of its shard itself, from the mark before its first row, and puts the finished shard into the
+directory of the output, on a disk that all see or in an object store; the process that began alone writes the manifest.
+A worker that dies costs its shard, which another one makes again.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli import console
+from sentcli.bulk.engines import EncodeTexts, Engine, encoded, open_thread
+from sentcli.bulk.files import Inputs
+from sentcli.cluster_nodes import Node, Workers
+from sentcli.cluster_pool import Event, Pool
+from sentcli.encoder.on_nodes import require_same_weights
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.errors import InputError, SentcliError
+from sentcli.io.dataset import Counts, Shard, ShardShare
+from sentcli.io.dataset_writer import DatasetWriter, ShardPlace, ShardWriter
+from sentcli.io.folder import Folder, join_folder
+from sentcli.io.places import is_remote
+from sentcli.io.readers import Block, Mark, ReadOptions, blocks
+from sentcli.io.sources import Source, open_source
+from sentcli.io.writers import OutputPlan
+from sentcli.machine import bytes_depend_on, library_version
+from sentcli.model.encoding import EncodeStats, LoadedModel, OnLong, Progress, Vectors
+from sentcli.smaller import Smaller
+
+MOST_GIVEN_UP = 3
+"""After so many shards that were given up, nothing more is tried."""
+
+
+@dataclass(frozen=True)
+class EncodeSettings:
+    """How rows are encoded and written."""
+
+    shard_rows: int = 100_000
+    overwrite: bool = False
+    """Whether a directory that is there is replaced, once the new one is complete."""
+    stays_beside: bool = False
+    """Whether the new directory is left in `Folder.successor` with `overwrite`, for an index to be built in it."""
+    resume: bool = False
+    append: bool = False
+    part: ShardShare = field(default_factory=ShardShare)
+    prompt: str = ""
+    batch_tokens: int | None = None
+    on_long: OnLong = "truncate"
+    smaller: Smaller = field(default_factory=Smaller)
+    devices: Sequence[str] = ()
+    """Several devices have a process each; an empty sequence takes that of the encoder."""
+    load: dict[str, Any] = field(default_factory=dict)
+    """The arguments of `SentenceEncoder.load` for these processes."""
+    encode: EncodeTexts | None = None
+    """Encodes texts in this process, instead of `SentenceEncoder.encode_distinct`, whose arguments it takes."""
+    pool: Pool | None = None
+    """Workers on a cluster that make the shards, if not this process; for the output of a directory."""
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """The arguments of `SentenceEncoder.encode_distinct`."""
+        return {"prompt": self.prompt, "batch_tokens": self.batch_tokens, "on_long": self.on_long}
+
+
+class BlockWriter(Protocol):
+    """Takes blocks with their vectors and counts."""
+
+    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
+        """Append rows."""
+
+
+def write_blocks(
+    reader: Iterable[Block],
+    engine: Engine,
+    writer: BlockWriter,
+    output: str,
+    settings: EncodeSettings,
+    progress: Progress,
+) -> Counts:
+    """Encode blocks and write them.
+
+    Args:
+        reader: the blocks.
+        engine: encodes them.
+        writer: takes them with their vectors.
+        output: the path beside which texts that repeat are kept; see `encoded`.
+        settings: how they are encoded and written.
+        progress: called with the rows that repeat a text; the engine counts the distinct texts.
+
+    Returns:
+        The counts over all blocks.
+    """
+    counts = Counts()
+    for block, vectors, block_counts in encoded(reader, engine, output, settings.on_long):
+        writer.write(block, settings.smaller.apply(vectors), block_counts)
+        counts += block_counts
+        progress(EncodeStats(texts=block_counts.duplicates))
+    return counts
+
+
+@dataclass
+class RemoteBackend:
+    """A `Backend` that runs its batches in a worker."""
+
+    name: str
+    device: str
+    precision: str
+    dimension: int
+    default_batch_tokens: int
+    streams: int = 1
+    pool: Pool | None = None
+
+    def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
+        """Return ``[B, dim]`` for a padded batch."""
+        assert self.pool is not None
+        return self.pool.call(_run_batch, batch, prompt_length)
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker has loaded, and where."""
+
+    node: str
+    loaded: LoadedModel
+    fingerprint: str
+    described: dict[str, Any]
+    """The choices that change vectors, which are the same in all workers."""
+    bytes_depend_on: dict[str, Any]
+    """Versions and hardware, which may change the last bits of vectors."""
+
+
+class ShardWorker:
+    """What a worker keeps: the encoder, and how far it is with its shard."""
+
+    def __init__(self, name: str, load: dict[str, Any]) -> None:
+        encoder = self.encoder = SentenceEncoder.load(**load)
+        backend, self.folders = encoder.backend, dict[str, Folder]()
+        self.done, self.lock = EncodeStats(), Lock()
+        remote = RemoteBackend(
+            backend.name, backend.device, backend.precision, backend.dimension, backend.default_batch_tokens
+        )
+        self.facts = WorkerFacts(
+            node=socket.gethostname(),
+            loaded=LoadedModel(name, encoder.spec, encoder.tokenizer, remote),
+            fingerprint=encoder.fingerprint(),
+            described={
+                **encoder.describe(),
+                "device": backend.device.partition(":")[0],
+                "dimension": backend.dimension,
+                "batch_tokens": backend.default_batch_tokens,
+            },
+            bytes_depend_on={**bytes_depend_on(backend.device), "onnxruntime": library_version("onnxruntime")},
+        )
+
+    def advance(self, added: EncodeStats) -> None:
+        """Count what has been encoded of the shard."""
+        with self.lock:  # the engine has a thread of its own
+            self.done = EncodeStats(self.done.texts + added.texts, tokens=self.done.tokens + added.tokens)
+
+
+def encoder_pool(found: Sequence[Node], workers: Workers, model: str, load: dict[str, Any]) -> Pool:
+    """Return a pool of workers on the connected cluster, each of which loads an encoder.
+
+    Args:
+        found: the nodes of the cluster, whose files of the model are compared first.
+        workers: how many, and what each reserves.
+        model: the name that the user gave for the model.
+        load: the other arguments of `SentenceEncoder.load`.
+
+    Raises:
+        SentcliError: if the nodes differ.
+    """
+    return Pool(
+        workers, ShardWorker, (model, {"model": require_same_weights(list(found), model), **load}), _check_worker
+    )
+
+
+def encoder_of(pool: Pool) -> SentenceEncoder:
+    """Return the encoder that the workers have, for what describes and plans the work; its batches run in a worker."""
+    facts: WorkerFacts = pool.first()
+    facts.loaded.backend.pool = pool  # type: ignore[attr-defined]
+    return SentenceEncoder(facts.loaded, facts.fingerprint)
+
+
+def _check_worker(facts: WorkerFacts, first: WorkerFacts) -> None:
+    """Refuse a worker whose vectors would not be those of the first one, and warn of one whose last bits may differ."""
+    different = [f"{key} {facts.described[key]!r}, not {value!r}" for key, value in first.described.items()
+                 if facts.described[key] != value]  # fmt: skip
+    if facts.fingerprint != first.fingerprint:
+        different = ["another model (weights, tokenizer or modules)"]
+    if different:
+        raise SentcliError(f"node {facts.node} has {different[0]}, unlike {first.node}: its vectors would differ")
+    pairs = ((key, facts.bytes_depend_on.get(key), value) for key, value in first.bytes_depend_on.items())
+    if mixed := ", ".join(f"{key} {mine!r} and {other!r}" for key, mine, other in pairs if mine != other):
+        console.warn(f"nodes {facts.node} and {first.node} differ ({mixed}), and so may the last bits of vectors")
+
+
+def _run_batch(worker: ShardWorker, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
+    return worker.encoder.backend.run(batch, prompt_length)
+
+
+@dataclass(frozen=True)
+class ShardRows:
+    """The rows of one shard, as a worker gets them."""
+
+    place: ShardPlace
+    """Where the shard stands in its dataset."""
+    plan: OutputPlan
+    number: int
+    """The number of the shard, from the first one of these inputs."""
+    start: Mark
+    """Where reading begins."""
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """What all shards of an output share."""
+
+    folder: str
+    """The `Folder.full_name` of the directory."""
+    sources: list[Source]
+    sizes: list[int]
+    """The bytes of each source."""
+    options: ReadOptions
+    reading: dict[str, Any]
+    """The other arguments of `blocks`."""
+    settings: EncodeSettings
+
+    def blocks(self, rows: ShardRows, sources: list[Source]) -> Iterable[Block]:
+        """Read the rows of a shard."""
+        return blocks(sources, self.options, shards=[rows.number], start=rows.start, **self.reading)
+
+
+def make_shards(
+    pool: Pool,
+    inputs: Inputs,
+    reading: dict[str, Any],
+    writer: DatasetWriter,
+    settings: EncodeSettings,
+    progress: Progress,
+) -> Counts:
+    """Make the missing shards of an output in the workers of a pool, and enter them into the manifest.
+
+    Args:
+        pool: of `encoder_pool`.
+        inputs: the inputs.
+        reading: the arguments of `blocks` without sources, options and shards.
+        writer: of the output.
+        settings: how rows are encoded and written.
+        progress: called with the rows and tokens that were encoded.
+
+    Raises:
+        InputError: for a row that cannot be encoded: the first one of the inputs.
+        SentcliError: for shards at which workers died again and again, after all others have been made.
+    """
+    sizes = [source.path.stat().st_size for source in inputs.sources]
+    sent = replace(settings, pool=None)
+    job = ShardJob(writer.folder.full_name, inputs.sources, sizes, inputs.options, reading, sent)
+    starts = {number: inputs.survey.mark_before(number * settings.shard_rows) for number in writer.missing}
+    waiting = deque(
+        ShardRows(writer.shard_place(number), writer.shard_plan(number), number, start)
+        for number, start in starts.items()
+    )
+    counts, shown = Counts(), dict[int, EncodeStats]()
+    given_up, failed = dict[int, str](), dict[int, Exception]()
+    try:
+        events = pool.run_each(waiting, _make_shard, pool.ray.put(job), ask=_how_far)
+        for event in (event for event in events if event.item is not None):
+            rows = event.item
+            before, now = shown.get(rows.number, EncodeStats()), _encoded(event)
+            progress(EncodeStats(now.texts - before.texts, tokens=now.tokens - before.tokens))
+            shown[rows.number] = now
+            if event.kind == "done":
+                writer.add(event.value[0])
+                counts += event.value[1]
+            elif event.kind == "again":
+                console.warn(f"{event.value} at shard {rows.place.number}, which is made again")
+            elif event.kind == "died":
+                name, row = next(iter(job.blocks(rows, job.sources))).places[0]
+                given_up[rows.number] = f"shard {rows.place.number}, which begins at {name}, row {row}: {event.value}"
+            elif event.kind == "failed":
+                failed[rows.number] = event.value
+            if _is_over(waiting, pool.items, given_up, failed):
+                break
+    finally:
+        if pool.items:
+            pool.stop()
+        writer.clear()  # of what workers that died have begun
+    if failed:
+        raise failed[min(failed)]
+    if given_up:
+        raise SentcliError(
+            f"{'; '.join(given_up.values())}, perhaps for lack of memory; what is finished is kept, and --resume tries "
+            "again"
+        )
+    return counts
+
+
+def _is_over(
+    waiting: deque[ShardRows],
+    begun: Sequence[ShardRows],
+    given_up: Mapping[int, str],
+    failed: Mapping[int, Exception],
+) -> bool:
+    """Tell whether nothing more is made: after an error, when all shards before it are done, so that it is the first.
+
+    The shards behind it are dropped.
+    """
+    if not failed and len(given_up) < MOST_GIVEN_UP:
+        return False
+    last = min(failed, default=-1)
+    for shard in [shard for shard in waiting if shard.number >= last]:
+        waiting.remove(shard)
+    return not waiting and all(shard.number > last for shard in begun)
+
+
+def _encoded(event: Event) -> EncodeStats:
+    """Return what has been encoded of the shard of an event."""
+    if event.kind == "done":
+        return event.value[2]
+    return event.value if event.kind == "works" else EncodeStats()
+
+
+def _how_far(worker: ShardWorker) -> EncodeStats:
+    return worker.done
+
+
+def _make_shard(worker: ShardWorker, rows: ShardRows, job: ShardJob) -> tuple[Shard, Counts, EncodeStats]:
+    """Make one shard in a worker.
+
+    Raises:
+        InputError: for a row that cannot be encoded, or if this node does not see the directory or an input.
+    """
+    node, settings, worker.done = socket.gethostname(), job.settings, EncodeStats()
+    try:
+        if job.folder not in worker.folders:
+            worker.folders[job.folder] = join_folder(job.folder, settings.part.manifest)
+        sources = [_here(source, size) for source, size in zip(job.sources, job.sizes, strict=True)]
+    except SentcliError as error:
+        error.args = (f"node {node}: {error}",)
+        raise
+    output = worker.folders[job.folder]
+    try:
+        with (
+            ShardWriter(output, rows.place, rows.plan) as writer,
+            open_thread(worker.encoder.encode_distinct, settings.encoding, worker.advance) as engine,
+        ):
+            reader = job.blocks(rows, sources)
+            counts = write_blocks(reader, engine, writer, str(output.path), settings, worker.advance)
+            if not writer.full:
+                read = f"{rows.plan.rows} rows, then {counts.rows}"
+                raise SentcliError(f"the input has changed while it was read: {read}")
+            return writer.publish(), counts, worker.done
+    except OSError as error:
+        raise SentcliError(f"node {node}: {error}") from error
+
+
+def _here(source: Source, size: int) -> Source:
+    """Return an input as this node sees it.
+
+    Raises:
+        InputError: if it does not.
+    """
+    seen = source.path.is_file() and source.path.stat().st_size == size
+    if not seen and is_remote(source.name):
+        source = replace(source, path=open_source(source.name).path)
+        seen = source.path.stat().st_size == size
+    if not seen:
+        raise InputError(
+            f"{source.name} is not here as it was read first; the inputs lie on a disk that all nodes share, or in an "
+            "object store"
+        )
+    return source
