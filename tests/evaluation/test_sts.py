@@ -43,6 +43,7 @@ def test_all_tasks_and_json(folder, tiny_bert, invoke, tmp_path):
     assert set(report) == {
         "command", "model", "protocol", "results", "average", "average_pearson", "average_interval", "environment",
         "elapsed_seconds",
+        "scores",
     }  # fmt: skip
     assert list(report["results"]) == list(sts.TASKS)
     assert report["results"]["STS16"]["pairs"] == 3 * 5
