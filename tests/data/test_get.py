@@ -12,8 +12,8 @@ import pytest
 
 from sentcli.data import data_folder, locate, located
 from sentcli.data import get as module
-from sentcli.data.get import get, verify
-from sentcli.data.pins import LOCK_FILE, WORK, recorded_files
+from sentcli.data.get import get
+from sentcli.data.pins import LOCK_FILE, WORK, recorded_files, verify
 from sentcli.data.registry import Archive, DataSet, File, Pin, is_offline, missing, presence
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import NoRoomError
