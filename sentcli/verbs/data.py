@@ -17,7 +17,7 @@ from sentcli.io.labelled_kinds import Kind
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.options import OptionalModel, PairFields
-from sentcli.verbs.outcome import Outcome
+from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.data.get import FetchResult
@@ -32,7 +32,7 @@ Names = Annotated[list[str] | None, Flag(metavar="[NAME]...", positional=True), 
 
 
 @verb("list")
-def list_sets(names: Names = None, data_dir: DataDir = None) -> Outcome:
+def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
     """Show the known data sets, their licences, and which are on this machine.
 
     With names, also where each would be fetched from and where it is kept.
@@ -45,7 +45,7 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Outcome:
     from sentcli.data.registry import addresses, data_folder, presence
 
     folder = data_folder(data_dir)
-    outcome = Outcome("data list", "", {"data_dir": str(folder)})
+    outcome = Result("data list", "", {"data_dir": str(folder)})
     datasets = _sets(names)
     states = {dataset.name: presence(dataset, folder) for dataset in datasets}
     rows = [[d.name, d.title, d.kind, _size(d.size), d.licence, states[d.name]] for d in datasets]
@@ -71,7 +71,7 @@ def get(
     given: Annotated[Path | None, Flag(name="--from", metavar="FILE")] = None,
     offline: bool = False,
     overwrite: bool = False,
-) -> Outcome:
+) -> Result:
     """Fetch data sets, checked and unpacked.
 
     What is there is left alone. Sources are asked in turn until one gives the
@@ -94,7 +94,7 @@ def get(
     from sentcli.data.registry import data_folder, is_offline
 
     folder = data_folder(data_dir)
-    outcome = Outcome("data get", "", {"data_dir": str(folder), "source": source, "from": given and str(given)})
+    outcome = Result("data get", "", {"data_dir": str(folder), "source": source, "from": given and str(given)})
     datasets = _sets(names)
     if len(datasets) > 1 and (source or given):
         raise InputError("--source and --from are for one set at a time")
@@ -115,7 +115,7 @@ def get(
 
 
 @verb("verify")
-def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
+def verify(names: Names = None, data_dir: DataDir = None) -> Result:
     """Compare every file with its checksum: the published one, or that of its first download.
 
     Without names, all sets are checked as far as they were fetched; with
@@ -130,7 +130,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Outcome:
     from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)
-    outcome = Outcome("data verify", "", {"data_dir": str(folder)})
+    outcome = Result("data verify", "", {"data_dir": str(folder)})
     datasets = _sets(names)
     checked = []
     with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as progress:
@@ -160,7 +160,7 @@ def check(
     pair_fields: PairFields = None,
     kind: Kind | None = None,
     model: OptionalModel = None,
-) -> Outcome:
+) -> Result:
     """Say what a table of your own holds, before it trains or scores a model.
 
     Its kind, columns and rows, empty cells, equal texts with different labels,
@@ -180,7 +180,7 @@ def check(
     from sentcli.evaluation.labelled_data import own_table
     from sentcli.io.labelled import NAMED_ROWS
 
-    outcome = Outcome("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
+    outcome = Result("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
     table = own_table(file, kind, pair_fields, "skip")
     counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
     groups, unit = table.contradictions(), table.unit
