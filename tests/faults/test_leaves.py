@@ -47,7 +47,7 @@ class Reader:
     files: tuple[str, ...]
     makes: tuple[str, ...] = ()
     forked: bool = False
-    most: int = 60
+    most: int = 40
 
 
 PLAIN = (
