@@ -12,12 +12,6 @@ from sentcli.cluster import require_ray
 from sentcli.errors import InputError, SentcliError, one_line
 from sentcli.version import __version__
 
-NODE_SECONDS = 600.0
-"""How long a node may take to start a process and to look at the files of a model, which it may have to download."""
-
-DEATH_SECONDS = 60
-"""How long the head of a cluster may take to notice that a node is dead."""
-
 
 @dataclass(frozen=True)
 class Node:
@@ -102,7 +96,9 @@ def ask_nodes(found: list[Node], question: Callable[..., Any], *arguments: Any) 
     answers = []
     for node, answer in zip(found, asked, strict=True):
         try:
-            answers.append(ray.get(answer, timeout=NODE_SECONDS))
+            # How long a node may take to start a process and to look at the files of a model, which it may have to
+            # download.
+            answers.append(ray.get(answer, timeout=600.0))
         except ray.exceptions.RayTaskError as error:
             raise SentcliError(f"node {node.name}: {one_line(error.cause)}") from error
         except ray.exceptions.RayError as error:
@@ -120,7 +116,8 @@ def was_taken_away(error: Exception) -> bool:
     named = re.search(r"node ID: ([0-9a-f]+)", str(error))
     if named is None or getattr(error, "preempted", False):
         return getattr(error, "preempted", False)
-    for _ in range(DEATH_SECONDS):
+    # How long the head of a cluster may take to notice that a node is dead
+    for _ in range(60):
         node = next((node for node in require_ray().nodes() if node["NodeID"] == named[1]), {"Alive": False})
         if not node["Alive"]:
             return bool(node.get("DeathReason") == NodeDeathInfo.AUTOSCALER_DRAIN_PREEMPTED)

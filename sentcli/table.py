@@ -15,14 +15,11 @@ MISSING = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 
 
-MOST_DIGITS = 4
-"""The most digits behind the point of a score that is told apart from another one."""
-
-
 def format_apart(values: Iterable[float | None], digits: int) -> str:
     """Return the format of scores, with more digits than `digits`, up to four, if these show different ones alike."""
     known = [value for value in values if value is not None]
-    shown = {i: len({f"{value:.{i}f}" for value in known}) for i in range(digits, max(digits, MOST_DIGITS) + 1)}
+    # The most digits behind the point of a score that is told apart from another one
+    shown = {i: len({f"{value:.{i}f}" for value in known}) for i in range(digits, max(digits, 4) + 1)}
     return f".{min(i for i in shown if shown[i] == max(shown.values()))}f"
 
 

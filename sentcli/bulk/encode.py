@@ -29,10 +29,6 @@ from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, Progress
 
 BLOCK_ROWS = 8192
-GPU_BLOCK_ROWS = 65536
-"""Large batches need more texts of similar length to choose from."""
-WITHOUT_SETTINGS = ("stdout", ".npy", ".jsonl")
-"""The outputs that have no place for the settings of the run."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +72,16 @@ def encode_files(
     """
     began = time.perf_counter()
     kind = output_kind(output)
-    block_rows = BLOCK_ROWS if encoder.backend.device == "cpu" else GPU_BLOCK_ROWS
+    # Large batches need more texts of similar length to choose from
+    block_rows = BLOCK_ROWS if encoder.backend.device == "cpu" else 65536
     plan = OutputPlan(
         rows=inputs.survey.rows,
         dimension=settings.smaller.dimension(encoder.dimension),
         column_types=inputs.survey.column_types,
-        settings={} if kind in WITHOUT_SETTINGS else _described(encoder, inputs, settings, block_rows, kind),
+        # standard output, .npy and .jsonl have no place for the settings of the run
+        settings={}
+        if kind in ("stdout", ".npy", ".jsonl")
+        else _described(encoder, inputs, settings, block_rows, kind),
         dtype=settings.smaller.dtype,
     )
     with _open_output(output, plan, inputs, settings) as writer:

@@ -36,9 +36,6 @@ from sentcli.machine import bytes_depend_on, library_version
 from sentcli.model.encoding import EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.smaller import Smaller
 
-MOST_GIVEN_UP = 3
-"""After so many shards that were given up, nothing more is tried."""
-
 
 @dataclass(frozen=True)
 class EncodeSettings:
@@ -315,7 +312,8 @@ def _is_over(
 
     The shards behind it are dropped.
     """
-    if not failed and len(given_up) < MOST_GIVEN_UP:
+    # After so many shards that were given up, nothing more is tried
+    if not failed and len(given_up) < 3:
         return False
     last = min(failed, default=-1)
     for shard in [shard for shard in waiting if shard.number >= last]:

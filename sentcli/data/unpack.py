@@ -25,8 +25,6 @@ UNPACKED_RATIO = 50
 """How many times its own size an archive of text may unpack to; those of BEIR unpack to less than 5 times theirs."""
 SMALL_LIMIT = 2**24
 """The number of bytes that even a tiny archive may unpack to."""
-LARGEST_LIMIT = 2**37
-"""The number of bytes that no archive may exceed."""
 MOST_MEMBERS = 100_000
 """The most files and folders that an archive may hold."""
 
@@ -51,7 +49,8 @@ class Member:
 
 def limit(archive: Path) -> int:
     """Return how many bytes an archive may unpack to."""
-    return min(max(UNPACKED_RATIO * archive.stat().st_size, SMALL_LIMIT), LARGEST_LIMIT)
+    # The number of bytes that no archive may exceed
+    return min(max(UNPACKED_RATIO * archive.stat().st_size, SMALL_LIMIT), 2**37)
 
 
 def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, str]]) -> list[str]:

@@ -154,8 +154,6 @@ def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: N
 
 EXPORTS = "exports"
 """The folder of the exports in the cache."""
-ABANDONED_SECONDS = 24 * 3600
-"""The age at which files of an export that was killed are deleted from the cache."""
 CACHE_BYTES = 8 * 2**30
 """The most bytes that all exports in the cache may take; the least recently used are deleted first."""
 
@@ -249,7 +247,8 @@ def prune(keep: Path) -> None:
     """Delete the least recently used exports while the cache is too large, but never `keep`."""
     folders = [path for path in cache_folder(EXPORTS).iterdir() if path.is_dir()]
     for path in folders:
-        if path.name.startswith(".") and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+        # The age at which files of an export that was killed are deleted from the cache
+        if path.name.startswith(".") and time.time() - path.stat().st_mtime > 24 * 3600:
             shutil.rmtree(path, ignore_errors=True)
     exports = [path for path in folders if not path.name.startswith(".")]
     for path in least_recently_used(exports, keep, CACHE_BYTES, lambda folder: folder / exported.EXPORT):

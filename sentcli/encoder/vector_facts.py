@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 Facts = TypeVar("Facts", bound="VectorFacts")
-SIZE = ("output_dtype", "truncate_dim")
-"""The facts of how vectors were made smaller after they had been encoded."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,12 @@ class VectorFacts:
 
     def of_encoder(self) -> dict[str, Any]:
         """Return the facts that identify the encoder, by which an index knows the vectors that it was built for."""
-        return {name: value for name, value in self.recorded().items() if name not in ("model", *SIZE)}
+        # The facts of how vectors were made smaller after they had been encoded
+        return {
+            name: value
+            for name, value in self.recorded().items()
+            if name not in ("model", "output_dtype", "truncate_dim")
+        }
 
     def recorded(self) -> dict[str, Any]:
         """Return all facts for JSON."""

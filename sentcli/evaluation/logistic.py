@@ -17,14 +17,8 @@ from sentcli.evaluation.probe import TOOLKIT_SEED, Fitted, Floats, Fold, Grid, R
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
 TEST_PENALTIES = tuple(2.0**power for power in range(-1, 6))
 """Values of scikit-learn's C that the toolkit tries with cross-validation, and for tasks with a test set."""
-HISTORY = 10
-"""Number of past steps from which the curvature is estimated."""
 TOLERANCE = 1e-4
 """A problem is solved if no component of the gradient of the mean loss is larger; scikit-learn's default."""
-SUFFICIENT = 1e-4
-"""Share of the decrease predicted by the slope that a step must bring (Armijo)."""
-LOSS_ROUNDING = 1e-6
-"""Relative error of a sum of losses in single precision."""
 MOST_SCORES = 2**25
 """The greatest number of scores (examples, classifiers, classes) that are computed at the same time."""
 
@@ -161,7 +155,8 @@ def _lbfgs(problems: _Problems, max_iter: int) -> Any:
         change, bend = moved - weight, new_slope - slope
         curve = (change * bend).sum(dim=1)
         inverse = torch.where(curve > 0, 1 / curve, 0.0)  # 0 ignores a step without positive curvature
-        steps = [*steps[-HISTORY + 1 :], (change, bend, inverse)]
+        # Number of past steps from which the curvature is estimated
+        steps = [*steps[-9:], (change, bend, inverse)]
         weight, loss, slope = moved, new_loss, new_slope
         done = (slope.abs().amax(dim=1) <= TOLERANCE) | stuck
         if done.any():
@@ -199,11 +194,13 @@ def _search(problems: _Problems, weight: Any, direction: Any, scores: Any, loss:
     predicted = (direction * slope).sum(dim=1)
     along = problems.scores(direction)
     size = torch.ones(len(weight))
-    allowed = LOSS_ROUNDING * loss.abs()
+    # Relative error of a sum of losses in single precision
+    allowed = 1e-6 * loss.abs()
     for _ in range(20):
         moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
         new_loss = problems.loss(moved, new_scores)
-        too_small = new_loss > loss + SUFFICIENT * size * predicted + allowed
+        # Share of the decrease predicted by the slope that a step must bring (Armijo)
+        too_small = new_loss > loss + 1e-4 * size * predicted + allowed
         if not too_small.any():
             return moved, new_scores, new_loss, predicted >= 0
         size = torch.where(too_small, size / 2, size)

@@ -138,8 +138,6 @@ def stratified(y: Rows, folds: int) -> list[tuple[Rows, Rows]]:
 
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
-HELD_OUT = 0.05
-"""Share of the training examples that is held out to stop the last training of a task without development set."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,8 @@ class GradientTrainer:
     def last_fold(self, rows: Rows) -> Fold:
         """Hold out the first 5 % of the shuffled rows."""
         order = np.random.RandomState(TOOLKIT_SEED).permutation(len(rows))
-        count = max(int(HELD_OUT * len(rows)), 1)
+        # Share of the training examples that is held out to stop the last training of a task without development set.
+        count = max(int(0.05 * len(rows)), 1)
         return Fold(rows[order[count:]], rows[order[:count]], drawn=len(rows))
 
     def describe(self) -> dict[str, Any]:

@@ -34,8 +34,6 @@ OnRun = Callable[[str, str, Run], None]
 """Is called with the name of a set (a forum as ``cqadupstack/android``), the way of searching, and the run."""
 TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""
-SAMPLED_HITS = 20
-"""The best hits of each query that are in the sample of a set, from each way of searching."""
 
 
 def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
@@ -315,7 +313,8 @@ def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
     queries = dict(every_query[row] for row in rows)
     qrels = {query: data.qrels[query] for query in queries}
     part = replace(data, queries=queries, qrels=qrels)
-    search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=SAMPLED_HITS))
+    # The best hits of each query that are in the sample of a set, from each way of searching
+    search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=20))
     hits = [search.by_words.positions, search.by_vectors(EvaluatedModel(model)).hits.positions]
     judged = {document for judgements in qrels.values() for document in judgements}
     numbers = {int(position) for positions in hits for position in positions.flat if position >= 0}

@@ -32,8 +32,6 @@ from sentcli.io.forms import checked, contents, decode
 
 SCORING = ("sts-eval", "senteval", "retrieve", "evaluate")
 """The commands whose JSON has scores."""
-NO_METRICS = ("value", "majority")
-"""Numbers of a task that are no metrics of their own."""
 ARRAYS = ("draws", "item_values")
 """Fields of a `TaskScore` that hold arrays by metric."""
 
@@ -182,7 +180,8 @@ class TaskResult(BaseModel):
     def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
         """Return the score of the task."""
         fields = self.model_extra or {}
-        own = {key for key in fields if isinstance(fields[key], float) and key not in NO_METRICS}
+        # Numbers of a task that are no metrics of their own
+        own = {key for key in fields if isinstance(fields[key], float) and key not in ("value", "majority")}
         numbers = {key: _number(fields[key]) for key in fields if key in own or key in headline}
         intervals = {**({headline[0]: self.interval} if self.interval else {}), **self.intervals}
         return TaskScore(

@@ -23,14 +23,6 @@ Floats = npt.NDArray[np.float64]
 DRAWS = 1000
 LEVEL = 0.95
 SAMPLES_SEED = 1
-POOLED = 2
-"""Degrees of freedom by which the spread of each group's seeds is drawn towards that of all seeds."""
-SHARE_POWER = 1.15
-"""The power of the seeds' share of the variance in the degrees of freedom, chosen by the simulations of the tests."""
-LEAST_SEED_NOISE = 0.05
-"""The least variance over seeds that is believed, as a share of what the items alone make runs differ by."""
-RANDOM_NUMBERS_AT_A_TIME = 2**21
-"""Random numbers that are drawn at a time."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +106,8 @@ def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats
 def drawn_counts(n: int, draws: int, stream: int) -> Iterator[Floats]:
     """Yield blocks of random samples, each as how often it has each of `n` items ``[block, n]``."""
     random = np.random.default_rng([SAMPLES_SEED, stream])
-    block = max(RANDOM_NUMBERS_AT_A_TIME // n, 1)
+    # Random numbers that are drawn at a time
+    block = max(2**21 // n, 1)
     for start in range(0, draws, block):
         count = min(block, draws - start)
         drawn = random.integers(0, n, (count, n)) + n * np.arange(count)[:, None]
@@ -250,7 +243,8 @@ def _compared(
     if variance <= rounding**2:
         return GroupDifference(difference, difference, difference, float(abs(difference) <= rounding))
     share = seeds / variance
-    power = min(SHARE_POWER, seed_freedom / 1.5)
+    # The power of the seeds' share of the variance in the degrees of freedom, chosen by the simulations of the tests.
+    power = min(1.15, seed_freedom / 1.5)
     freedom = 1 / (share**power / seed_freedom + (1 - share) / item_freedom)
     error = variance**0.5
     half = float(t.ppf((1 + LEVEL) / 2, freedom)) * error
@@ -272,10 +266,12 @@ def _of_seeds(groups: Sequence[tuple[Floats, Floats]]) -> tuple[float, float, fl
     freedom = sizes - 1
     variances = np.array([scores.var(ddof=1) for scores, _ in groups])
     item_noise = np.array([(np.trace(c) - c.sum() / len(c)) / (len(c) - 1) for _, c in groups])
-    own = freedom / (freedom + POOLED)
+    # Degrees of freedom by which the spread of each group's seeds is drawn towards that of all seeds
+    own = freedom / (freedom + 2)
     factors = own / sizes + ((1 - own) / sizes).sum() * freedom / freedom.sum()
     shared = float((item_noise / sizes).sum())
-    variance = max(float(factors @ variances), LEAST_SEED_NOISE * shared)
+    # The least variance over seeds that is believed, as a share of what the items alone make runs differ by.
+    variance = max(float(factors @ variances), 0.05 * shared)
     return variance, float(factors.sum() ** 2 / (factors**2 / freedom).sum()), shared
 
 

@@ -21,8 +21,6 @@ PATTERNS = {
     "time": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?$",
 }
 """How values look that may have a type; a number has no leading zero or plus, as numbers of articles or phones may."""
-LONG_INTEGER = r"^-?[0-9]{16,}$"
-"""Whole numbers of which a float64 would lose digits."""
 
 
 @cache
@@ -162,7 +160,8 @@ def _holds(name: str, array: Any, *, as_given: bool = False) -> bool:
     if not as_given:
         if not pc.all(pc.match_substring_regex(array, PATTERNS[look])).as_py():
             return False
-        if name == "float" and pc.any(pc.match_substring_regex(array, LONG_INTEGER)).as_py():
+        # Whole numbers of which a float64 would lose digits
+        if name == "float" and pc.any(pc.match_substring_regex(array, r"^-?[0-9]{16,}$")).as_py():
             return False
     try:
         array.cast(kind)

@@ -22,8 +22,6 @@ from sentcli.console import escaped
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import regular, replacing
 
-LARGEST_FILE = 256 * 2**20
-"""The most bytes that a JSON or TOML file may have."""
 DEEPEST = 100
 """The most levels of lists and objects in each other."""
 
@@ -36,7 +34,8 @@ def contents(path: Path) -> str:
         UnicodeDecodeError: if it is no UTF-8.
     """
     size = regular(path).st_size
-    if size > LARGEST_FILE:
+    # The most bytes that a JSON or TOML file may have
+    if size > 256 * 2**20:
         raise OSError(errno.EFBIG, f"it has {size:,} bytes, which is too large", str(path))
     return path.read_text("utf-8")
 

@@ -57,8 +57,6 @@ KNOWN_COLUMNS = sorted(
     {*sum((*SENTENCE_COLUMNS, *ANCHOR_COLUMNS, *QUESTION_COLUMNS), ()), *VALUE_COLUMNS, *TEXT_COLUMNS, "negative"}
 )
 YES, NO = frozenset({"1", "yes", "true"}), frozenset({"0", "no", "false"})
-MOST_LABELS = 50
-"""More different values are more than all ways to write yes and no."""
 FEW_VALUES = 20
 """So many different long texts that repeat may be a label."""
 
@@ -347,7 +345,8 @@ def label_words(values: Iterable[str]) -> dict[str, float] | None:
     Sure are 1/0, yes/no, y/n, true/false, t/f, and any word beside its negation: duplicate/not duplicate, or /not.
     """
     different = set(values)
-    if len(different) > MOST_LABELS:
+    # More different values are more than all ways to write yes and no
+    if len(different) > 50:
         return None
     forms = {value: _form(value) for value in different}
     distinct = set(forms.values())

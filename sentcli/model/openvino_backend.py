@@ -16,8 +16,6 @@ from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch
 
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024
-CHECK_EVERY = 16
-"""A thread computes known rows after its first batch, and then after so many batches each time."""
 KNOWN_LENGTHS = (12, 7, 4, 3)
 TOLERANCES = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.1}
 """How far the vector of a known row may be from its first one, relative to its length."""
@@ -99,7 +97,8 @@ class OpenVinoBackend:
         if own.request is None:
             own.request = self.compiled.create_infer_request()
         vectors = self._infer(own.request, batch)
-        if own.batches % CHECK_EVERY == 0:
+        # A thread computes known rows after its first batch, and then after so many batches each time
+        if own.batches % 16 == 0:
             away = np.linalg.norm(self._infer(own.request, self._known) - self._expected, axis=1)
             if (away > TOLERANCES[self.precision] * np.linalg.norm(self._expected, axis=1)).any():
                 raise SentcliError(

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from sentcli.errors import InputError
 
-LAYER_LISTS = ("encoder.layer", "transformer.layer", "layers")
-"""The attribute that holds the layers: in BERT and most others, in DistilBERT, and in ModernBERT."""
 SHARED_LAYERS = "encoder.albert_layer_groups"
 
 
@@ -29,7 +27,8 @@ def layer_list(backbone: Any) -> tuple[str, nn.ModuleList]:
     Raises:
         InputError: if the place of the layers in this architecture is not known.
     """
-    for path in (*LAYER_LISTS, SHARED_LAYERS):
+    # The attribute that holds the layers: in BERT and most others, in DistilBERT, and in ModernBERT
+    for path in ("encoder.layer", "transformer.layer", "layers", SHARED_LAYERS):
         try:
             layers = backbone.get_submodule(path)
         except AttributeError:

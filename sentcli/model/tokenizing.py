@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
 """Architectures that count positions from the padding id on, so that two of their 514 positions are never used."""
 
-CHARACTERS_A_TOKEN = 1000
-"""A text with more characters than this for each token of the maximum length is cut before it is tokenised."""
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -87,7 +84,8 @@ class TextTokenizer:
             texts = [prompt + text for text in texts]
         if self.lowercase:
             texts = [text.lower() for text in texts]
-        most = self.max_length * CHARACTERS_A_TOKEN
+        # A text with more characters than this for each token of the maximum length is cut before it is tokenised.
+        most = self.max_length * 1000
         cut = {} if pieces else {number: len(text) - most for number, text in enumerate(texts) if len(text) > most}
         if cut:  # the tokenizer would take minutes for a line of many megabytes, and cannot be interrupted
             texts = [text[:most] for text in texts]

@@ -17,8 +17,6 @@ OPSET = 20  # the first with Gelu
 FUSED = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 OUTPUT = "sentence_embedding"
-PROTOBUF_LIMIT = 2**31 - 2**24
-"""The most bytes of weights in one protobuf message, with some room left for the nodes."""
 
 Value = ir.Value
 Array = npt.NDArray[Any]
@@ -199,5 +197,6 @@ def save(model: ir.Model, path: Path, *, apart: bool = False) -> None:
             reading it; weights that are too large for one protobuf message go there in any case.
     """
     weights = (value.const_value for value in model.graph.initializers.values())
-    large = sum(weight.nbytes for weight in weights if weight is not None) > PROTOBUF_LIMIT
+    # The most bytes of weights in one protobuf message, with some room left for the nodes
+    large = sum(weight.nbytes for weight in weights if weight is not None) > 2**31 - 2**24
     ir.save(model, path, external_data=f"{path.name}.data" if apart or large else None)

@@ -41,10 +41,6 @@ Say = Callable[[str], None]
 GRAPHS = (ONNX, f"{ONNX}.data", OPENVINO, "openvino.bin")
 """The files that hold a graph and its weights."""
 PRECISIONS = ("fp32", "fp16", "int8")
-SENSITIVITY_TEXTS = 24
-"""The number of texts on which the layers are compared."""
-FASTER = 0.97
-"""An optimised graph is kept if it takes at most this share of the time."""
 
 
 @dataclass(frozen=True)
@@ -331,7 +327,8 @@ class _Maker:
             optimised = self.opened()
             _, least, _ = verify.agreement(self.expected, verify.encode(optimised, self.texts))
             exact = least >= verify.TOLERANCES["fp32"].min_cosine
-            better = exact and _seconds(optimised, self.texts) <= FASTER * before
+            # An optimised graph is kept if it takes at most this share of the time
+            better = exact and _seconds(optimised, self.texts) <= 0.97 * before
         except SentcliError:  # onnxruntime may fail on a graph of its own optimiser
             better = False
         if better:
@@ -347,7 +344,8 @@ class _Maker:
         """
         names = self.linear_names
         self.say(f"measuring what quantising each of {len(names)} layers does")
-        step = max(len(self.texts) // SENSITIVITY_TEXTS, 1)
+        # The number of texts on which the layers are compared
+        step = max(len(self.texts) // 24, 1)
         texts, expected = self.texts[::step], self.expected[::step]
         loss = {}  # of the mean cosine, by quantising each layer alone
         for name in names:

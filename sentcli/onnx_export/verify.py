@@ -16,8 +16,6 @@ from sentcli.zoo import models_folder
 
 Scorer = Callable[[LoadedModel], dict[str, float]]
 """Scores a model on STS-B: Spearman's correlation times 100 by split, of which ``dev`` is one."""
-PADDED_TOKENS = 8192
-"""The token budget of batches in which short texts are padded to the length of long ones."""
 SHORTEST = ("", " ", "a", "?", "\U0001f642", "你好", "Straße", "don't stop")
 
 
@@ -105,7 +103,8 @@ def compare(
     results = [encode(export, texts)]
     # the activations of int8 are quantised for each batch, so that padding changes the vectors a little
     if precision != "int8":
-        results.append(encode(export, texts, PADDED_TOKENS))
+        # The token budget of batches in which short texts are padded to the length of long ones
+        results.append(encode(export, texts, 8192))
     differences, least, means = zip(*(agreement(expected, vectors) for vectors in results), strict=True)
     lowest, mean = min(least), min(means)
     limit = TOLERANCES[precision]

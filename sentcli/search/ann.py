@@ -29,8 +29,6 @@ KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
 """
 RESCORED = {"ivfpq": 10, "sq8": 4}
 """How many rows are compared exactly for each requested hit, because an index of this kind holds codes."""
-TRAINED_ON = 64
-"""The training rows for each cluster; faiss asks for at least 39 and uses at most 256."""
 LEAST = 39
 """The training rows for each cluster or code below which faiss warns."""
 OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
@@ -38,8 +36,6 @@ OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 recall."""
 EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(4, 11)]}
 """The search parameters, which trade speed for recall, with the values that are tried."""
-GPU_HITS = 2048
-"""The most hits that faiss finds on a GPU."""
 SETTINGS = ["efConstruction", *EFFORTS]
 """The parameters of faiss that a user may set."""
 
@@ -237,7 +233,8 @@ class FaissIndex:
             return
         inverted = require_faiss().try_extract_index_ivf(self.index)
         clusters = int(inverted.nlist) if inverted is not None else 0
-        _, sample = blocks.sample(max(TRAINED_ON * clusters, OPQ_ROWS))
+        # The training rows for each cluster; faiss asks for at least 39 and uses at most 256
+        _, sample = blocks.sample(max(64 * clusters, OPQ_ROWS))
         try:
             self.index.train(prepared(sample, self.similarity))
         except RuntimeError as error:
@@ -271,7 +268,8 @@ class FaissIndex:
         check_width(queries, self.index.d, "query")
         if not len(self) or not len(queries):
             return Neighbours.none(len(queries))
-        if self.on_cpu is not None and (min(k, len(self)) > GPU_HITS or mask is not None):
+        # The most hits that faiss finds on a GPU
+        if self.on_cpu is not None and (min(k, len(self)) > 2048 or mask is not None):
             return self.on_cpu.search(queries, k, mask)
         wanted = {} if mask is None else {"params": _selecting(self.index, mask)}
         scores, positions = self.index.search(prepared(queries, self.similarity), min(k, len(self)), **wanted)

@@ -34,8 +34,6 @@ PARTS = {"this", "expression", "expressions", "low", "high", "negate"}
 """The parts that a node of sqlglot may have; it parses more than is allowed here."""
 DEEPEST, MOST_TESTS = 200, 20_000
 """The most levels and the most tests of a condition; longer lists of values stand in ``IN (...)``."""
-LARGEST = 2**63
-"""From where on a whole number is none of int64."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +267,8 @@ class _Reader:
             value = int(node.this) if node.this.isdigit() else float(node.this)
         except ValueError:
             self.refuse(node, "is not a number")
-        if not math.isfinite(value) or abs(value) >= LARGEST:
+        # From where on a whole number is none of int64
+        if not math.isfinite(value) or abs(value) >= 2**63:
             self.refuse(node, "is too large")
         return int(value) if value == int(value) else value
 

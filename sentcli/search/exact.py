@@ -24,8 +24,6 @@ from sentcli.search.options import Similarity
 Vectors = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 """Which rows of a corpus may be found ``[n]``."""
-UNIT = 4e-6
-"""How far a squared length may be from 1 in float32 for the vector to count as a unit vector."""
 GATHERED = 2**24
 """How many numbers are read at a time to compare single rows: 64 MiB."""
 TAKEN = 1024
@@ -36,9 +34,6 @@ AT_A_TIME = 2**28
 """How many similarities torch holds on a device at a time: 1 GiB."""
 QUERIES_AT_ONCE, ROWS_AT_ONCE = 256, 16_384
 """The size of one matrix product; with faiss's own 4,096 x 1,024 a search takes up to three times as long."""
-FEW = 8
-"""Up to how many queries faiss compares row by row, without a matrix product; its own limit is about 330 queries of 384
-dimensions."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,8 @@ def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
     If all vectors have length 1 already, as those of most models, they are returned without a copy.
     """
     wide: Vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for storage, not for sums
-    if (np.abs(np.einsum("nd,nd->n", wide, wide) - 1) <= UNIT).all():
+    # How far a squared length may be from 1 in float32 for the vector to count as a unit vector
+    if (np.abs(np.einsum("nd,nd->n", wide, wide) - 1) <= 4e-6).all():
         return wide
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
@@ -307,7 +303,9 @@ def _nearest(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbour
     settings.distance_compute_blas_query_bs = QUERIES_AT_ONCE
     settings.distance_compute_blas_database_bs = ROWS_AT_ONCE
     if _counts_numbers():
-        settings.distance_compute_blas_threshold = FEW * queries.shape[1]
+        # Up to how many queries faiss compares row by row, without a matrix product; its own limit is about 330
+        # queries of 384 dimensions.
+        settings.distance_compute_blas_threshold = 8 * queries.shape[1]
     scores, positions = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
     return Neighbours(positions, scores)
 

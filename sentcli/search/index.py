@@ -28,8 +28,6 @@ from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, 
 
 FILE_BYTES = 2**32
 """The approximate size of one file of an index."""
-STEP = 16_384
-"""How many rows are added at a time."""
 GROWN = 4
 """An index should be built again when it has this many times the rows that it was trained for."""
 
@@ -79,7 +77,8 @@ def fill_file(
         index = read_part(place, span.grown, manifest, mapped=False)
     else:
         index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
-    for block in store.blocks.since(span.begin + len(index), STEP):
+    # How many rows are added at a time
+    for block in store.blocks.since(span.begin + len(index), 16_384):
         block = block[: span.end - span.begin - len(index)]
         index.add(block)
         progress(len(block))

@@ -19,8 +19,6 @@ SAMPLE = 1000
 """The number of rows that are queries where none are given."""
 TARGET = 0.95
 """The recall that the search parameter is chosen for by default."""
-ENOUGH = 0.995
-"""The recall from which no more effort is tried."""
 EQUAL = 1e-5
 """Similarities that differ by less than this share of the largest one count as equal, because float32 sums depend on
 their order."""
@@ -130,7 +128,8 @@ def tune(
         rate = len(reference.queries) / max(time.perf_counter() - began, 1e-9)
         found = recall(index.blocks, index.similarity, reference, hits.positions)
         points.append({"effort": next(iter(effort.values()), None), "recall": found, "queries_per_second": rate})
-        if found >= ENOUGH or (rate < reference.exact_rate / 2 and found >= target):
+        # The recall from which no more effort is tried
+        if found >= 0.995 or (rate < reference.exact_rate / 2 and found >= target):
             break
     sufficient = [number for number, point in enumerate(points) if point["recall"] >= target]
     best = sufficient[0] if sufficient else max(range(len(points)), key=lambda number: points[number]["recall"])

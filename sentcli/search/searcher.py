@@ -17,10 +17,10 @@ from sentcli.search.recall import sample, tune
 
 HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
-RESCORED = 100
-"""The least number of rows that are compared exactly where an index holds codes."""
 FULL_RESCORED = 10
 """How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
+RESCORED = 100
+"""The least number of rows that are compared exactly where an index holds codes."""
 EXACT_SHARE, EXACT_ROWS = 0.1, 10_000
 """Where a condition leaves a smaller share or a smaller number of the rows of an index, they are searched exactly."""
 MOST = 0.5
