@@ -75,8 +75,8 @@ def test_doctor(run):
     done = run("doctor", "--json", "-", check=0)
     results = json.loads(done.stdout)["results"]
     assert results["versions"]["sentcli"] == __version__
-    extras = {"cluster", "cpu", "gpu", "openvino", "minilm", "milvus", "remote", "track", "trees", "dev"}
-    assert extras == set(results["extras"])
+    assert {"cluster", "cpu", "gpu", "openvino", "milvus", "remote", "sheets", "dev"} <= set(results["extras"])
+    assert results["extras"]["dev"].startswith("missing") or f"pytest {pytest.__version__}" in results["extras"]["dev"]
     assert "cpu" in results["devices"]
     assert "Models by short name" in done.stderr
     at_hand = {model["name"]: model["where"] for model in results["models"]}
