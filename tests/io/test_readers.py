@@ -12,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError, InputError
+from sentcli.io import readers
 from sentcli.io.readers import ReadOptions, blocks, survey
-from sentcli.io.sources import open_source
+from sentcli.io.sources import open_source, open_sources
+from tests.io.test_spreadsheets import xlsx
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), min_size=1, max_size=30)
 many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -447,3 +449,46 @@ def test_dates_and_durations_beyond_pythons_are_text(tmp_path):
     assert block.texts == ["a", "b"]
     assert all(isinstance(values[0], str) for values in block.columns.values())
     assert block.columns["day"][1].isoformat() == "1970-01-02"
+
+
+@pytest.mark.parametrize("null", ["error", "skip"])
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".csv.gz", ".xlsx"])
+def test_reading_begins_at_any_mark(tmp_path, monkeypatch, suffix, null):
+    """What a worker reads of its shard are the rows that are there when everything is read."""
+    import gzip
+
+    import pandas as pd
+
+    monkeypatch.setattr(readers, "MARKED", 7)
+    rows = [{"text": f'text {i}, "äö"' + ("\nwith a line end" if i % 5 == 0 else ""), "n": i % 3} for i in range(40)]
+    if null == "skip" and suffix in (".jsonl", ".parquet", ".jsonl.gz"):
+        rows[9]["text"] = rows[30]["text"] = None
+    names = []
+    for part, some in enumerate((rows[:23], rows[23:])):
+        path, frame = tmp_path / f"{part}{suffix}", pd.DataFrame(some)
+        if suffix == ".txt":
+            data = "".join(f"{row['text']}\n".replace("\nwith", " with") for row in some).encode("utf-8-sig")
+        elif suffix.startswith(".jsonl"):
+            data = "".join(json.dumps(row, ensure_ascii=part == 0) + "\n" * (1 + part) for row in some).encode()
+        elif suffix == ".tsv":
+            data = "".join(["text\tn\n", *(f"{' '.join(row['text'].split())}\t{row['n']}\n" for row in some)]).encode()
+        elif suffix.startswith(".csv"):
+            data = frame.to_csv(index=False, sep=";" if part else ",").encode("utf-8-sig")
+        elif suffix == ".parquet":
+            frame.to_parquet(path, row_group_size=5)
+            data = path.read_bytes()
+        else:
+            xlsx(path, [["text", "n"], *([row["text"].replace("\n", " "), row["n"]] for row in some)])
+            data = path.read_bytes()
+        path.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
+        names.append(str(path))
+    sources, options = open_sources(names), ReadOptions(on_null=null)
+    surveyed = survey(sources, options)
+    assert len(surveyed.marks) == 2 + surveyed.rows // 7
+    reading = {"block_rows": 3, "shard_rows": 10, "columns": list(surveyed.column_types), "casts": surveyed.casts}
+    whole = list(blocks(sources, options, **reading))
+    for shard in range(4):
+        start = surveyed.mark_before(shard * 10)
+        assert start.rows <= shard * 10 < start.rows + 10
+        begun = list(blocks(sources, options, shards=[shard], start=start, **reading))
+        assert begun == [block for block in whole if block.shard == shard]
