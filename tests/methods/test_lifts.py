@@ -43,21 +43,21 @@ def train(invoke, data, out, method, model, *options):
 @pytest.mark.parametrize(
     ("method", "options", "least"),
     [
-        ("informin-cl", [], 82.0),  # seen: 82.91
-        ("micse", ["--set", "warmup_steps=0"], 82.0),  # 83.25; the paper's warm-up is longer than this run
-        ("infocse", ["--learning-rate", "3e-5"], 80.7),  # 81.18; the scripts' 7e-6 is made for 30,000 steps
-        ("whitenedcse", [], 80.7),  # 81.26
-        ("ct", ["--max-length", "32"], 81.0),  # 81.80 at length 75
-        ("mirror-bert", [], 82.0),  # 82.86
+        ("informin-cl", [], 81.2),  # seen: 81.90
+        ("micse", ["--set", "warmup_steps=0"], 81.3),  # 82.03; the paper's warm-up is longer than this run
+        ("infocse", ["--learning-rate", "3e-5"], 80.2),  # 80.69; the scripts' 7e-6 is made for 30,000 steps
+        ("whitenedcse", [], 80.4),  # 80.92
+        ("ct", ["--max-length", "32"], 80.1),  # 80.42
+        ("mirror-bert", [], 81.4),  # 82.13
     ],
 )
 def test_minilm_gets_better(invoke, minilm, data, tmp_path, method, options, least):
-    steps = ["--data", data / "corpus" / "wiki.txt", "--limit", 1600, "--batch-size", 64, "--max-steps", 25]
+    steps = ["--data", data / "corpus" / "wiki.txt", "--limit", 1600, "--batch-size", 64, "--max-steps", 12]
     results, lines = train(invoke, data, tmp_path / "m", method, minilm, "--pooling", "cls", *steps, *options)
     assert results["start_dev_spearman"] == pytest.approx(79.73, abs=0.03)
     assert results["best_dev_spearman"] > least
     # MiniLM tells 64 sentences apart before it is trained: most losses are near 0.001 throughout, so only dev says much
-    assert len(lines) == 25
+    assert len(lines) == 12
     assert all(np.isfinite(value) for line in lines for value in line.values())
 
 
