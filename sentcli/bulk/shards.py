@@ -22,7 +22,7 @@ from sentcli.bulk.engines import EncodeTexts, Engine, encode_blocks, open_thread
 from sentcli.bulk.files import Inputs
 from sentcli.cluster_nodes import Node, Workers
 from sentcli.cluster_pool import Event, Pool
-from sentcli.encoder.on_nodes import require_same_weights
+from sentcli.encoder.loading import require_same_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import Counts, Shard, ShardShare

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.errors import DataError, InputError
 from sentcli.evaluation.retrieval import Qrels
 from sentcli.evaluation.significance import require_finite
-from sentcli.search.trec import Run
+from sentcli.io.atomic import replacing
+from sentcli.io.formats import records
+from sentcli.io.sources import open_source
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
 MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
@@ -104,3 +109,64 @@ def _relevant_ranks(hits: Mapping[str, float], judgements: Mapping[str, int], de
     """Return the ranks of the relevant documents among the first hits."""
     best = sorted(hits, key=hits.__getitem__, reverse=True)[:depth]
     return [rank for rank, document in enumerate(best, 1) if judgements.get(document, 0) > 0]
+
+
+Run = dict[str, dict[str, float]]
+"""Scores by query id and document id."""
+
+
+def check_ids(ids: Iterable[str]) -> None:
+    """Refuse ids that a TREC run cannot hold.
+
+    Raises:
+        InputError: if an id is empty or holds white space.
+    """
+    for key in ids:
+        if len(key.split()) != 1 or key.split()[0] != key:
+            raise InputError(f"a TREC run cannot hold the id {key!r}: white space or empty")
+
+
+def write_run(run: Run, path: Path) -> None:
+    """Write a run, best document first.
+
+    Raises:
+        InputError: if an id is empty or holds white space.
+    """
+    check_ids([*run, *(document for documents in run.values() for document in documents)])
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        for query, documents in run.items():
+            ranked = sorted(documents.items(), key=lambda item: -item[1])
+            for rank, (document, score) in enumerate(ranked, 1):
+                handle.write(f"{query} Q0 {document} {rank} {score:.9g} sentcli\n")  # all that a float32 holds
+
+
+def read_run(path: Path) -> Run:
+    """Read a run, which may be gzipped: six columns separated by white space, of which rank and name are ignored.
+
+    The hits of a query stay in the order of the file. As in trec_eval, only the scores decide the ranks.
+
+    Raises:
+        InputError: if there is no such file.
+        DataError: for a line without six columns, a score that is not finite, a repeated document of a query, or an
+            empty file.
+    """
+    run: Run = {}
+    for line, record in records(open_source(str(path), "txt")):
+        row = record["text"].split()
+        if not row:
+            continue
+        if len(row) != 6:
+            raise DataError(path, f"expected query Q0 document rank score name, found {len(row)} columns", line=line)
+        query, _, document, _, score, _ = row
+        hits = run.setdefault(query, {})
+        if document in hits:
+            raise DataError(path, f"the document {document!r} stands twice for the query {query!r}", line=line)
+        try:
+            hits[document] = float(score)
+        except ValueError:
+            hits[document] = math.nan
+        if not math.isfinite(hits[document]):
+            raise DataError(path, f"the score {score!r} is no finite number", line=line)
+    if not run:
+        raise DataError(path, "the file is empty: a TREC run has a line for each hit")
+    return run

@@ -16,7 +16,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet, SetRows
-from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked, score
+from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
 from sentcli.evaluation.stores import digest
@@ -28,7 +28,6 @@ from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import SearchOptions, Way
 from sentcli.search.recall import recall, sample
 from sentcli.search.searcher import Searcher
-from sentcli.search.trec import Run
 
 OnRun = Callable[[str, str, Run], None]
 """Is called with the name of a set (a forum as ``cqadupstack/android``), the way of searching, and the run."""

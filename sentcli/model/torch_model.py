@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sentcli.errors import InputError, one_line
 from sentcli.io.weights import has_weights, load_state_dict
-from sentcli.model import attention, first_token, surgery
+from sentcli.model import attention, surgery
 from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
 from sentcli.model.spec import EncoderSpec
 
@@ -46,7 +46,7 @@ class TorchEncoder(nn.Module):
         self.backbone = backbone
         self.stack = nn.ModuleList(modules)
         self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
-        self.first_token_suffices = modules[0].spec.first_token_suffices and first_token.install(backbone)
+        self.first_token_suffices = modules[0].spec.first_token_suffices and surgery.install(backbone)
         """Whether the sentence vector depends only on position 0 of the last layer."""
 
     def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
@@ -85,7 +85,7 @@ class TorchEncoder(nn.Module):
         options = {"output_hidden_states": self.needs_hidden_states, "return_dict": True}
         first_only = sentence_only and self.first_token_suffices and not prompt_length
         first_only = first_only and surgery.depth(self.backbone) - 1 not in attention_layers
-        narrowed = first_token.first_token_only() if first_only else nullcontext()
+        narrowed = surgery.first_token_only() if first_only else nullcontext()
         with narrowed, attention.recording(self.backbone, attention_layers) as recorder:
             if attention_layers and recorder is None:
                 options["output_attentions"] = True

@@ -18,7 +18,7 @@ from sentcli.io.weights import has_weights
 from sentcli.methods import Method
 from sentcli.methods.method import changed
 from sentcli.methods.views import BatchTexts
-from sentcli.model import first_token, surgery
+from sentcli.model import surgery
 from sentcli.model.options import ModelOptions
 from sentcli.model.tokenizing import position_limit
 from sentcli.model.torch_backend import text_tokenizer
@@ -267,7 +267,7 @@ def _configure_torch(model: TrainingModel, settings: Settings) -> None:
             if encoder.first_token_suffices:
                 # a layer with a forward function of its own cannot be compiled with the rest
                 encoder.first_token_suffices = False
-                first_token.remove(encoder.backbone)
+                surgery.remove(encoder.backbone)
             encoder.backbone.compile(dynamic=True)
     if settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

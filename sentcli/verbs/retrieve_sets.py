@@ -17,6 +17,7 @@ from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
+from sentcli.evaluation.retrieval_metrics import Run, check_ids, read_run, write_run
 from sentcli.evaluation.retrieval_tasks import TOP_K, Bench, protocol, score_run
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.scores import ModelScores
@@ -25,7 +26,6 @@ from sentcli.io.sources import open_source
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.search.options import Similarity, Way
-from sentcli.search.trec import Run, check_ids, read_run, write_run
 from sentcli.verbs.result import Result
 from sentcli.verbs.scoring import ScoringOptions, scores_result
 

@@ -109,7 +109,7 @@ def _run_on_ray(
 ) -> SweepResult:
     """Make the runs on a cluster, after comparing the start models on its nodes."""
     from sentcli.cluster_pool import Pool
-    from sentcli.encoder.on_nodes import require_same_weights
+    from sentcli.encoder.loading import require_same_weights
     from sentcli.training.on_ray import run_all_on_ray
 
     with open_cluster(cluster, most=len(planned), on_cpu=device == "cpu") as (found, workers):

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.evaluation import retrieval, retrieval_metrics, retrieval_tasks, significance
+from sentcli.evaluation.retrieval_metrics import read_run, write_run
 from sentcli.evaluation.score_files import record_of, score_of, task_json
 from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import ModelScores, average, average_draws
-from sentcli.search.trec import read_run, write_run
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import InputError
+from sentcli.evaluation.retrieval_metrics import write_run
 from sentcli.search import exact
 from sentcli.search.exact import Neighbours, merge, unit_length
 from sentcli.search.searcher import build
-from sentcli.search.trec import write_run
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 

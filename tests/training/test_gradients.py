@@ -9,7 +9,7 @@ import torch
 
 from sentcli.errors import InputError
 from sentcli.methods import METHODS, configure
-from sentcli.model import first_token
+from sentcli.model import surgery
 from sentcli.model.torch_backend import text_tokenizer
 from sentcli.precision import half_precision_supported
 from sentcli.training.batches import BatchMaker, Order, to_tensors
@@ -210,7 +210,7 @@ def test_a_copy_of_the_encoder_has_a_last_layer_of_its_own(tiny_bert, sentences)
 
     encoder = SentenceEncoder.load(tiny_bert, pooling="cls")
     twin = copy.deepcopy(encoder.torch_module)
-    layers = [first_token.layer_list(module.backbone)[1] for module in (encoder.torch_module, twin)]
+    layers = [surgery.layer_list(module.backbone)[1] for module in (encoder.torch_module, twin)]
     assert layers[1][-1].forward.layer is layers[1][-1] is not layers[0][-1]
     ids = torch.tensor([[2, 5, 6, 3]])
     assert twin.backbone(input_ids=ids).last_hidden_state.shape == (1, 4, 32)
