@@ -1,4 +1,4 @@
-"""Scores of a run: the means of BEIR's own evaluator, and the values of each query."""
+"""Runs in the format of TREC, and their scores: the means of BEIR's own evaluator, and the values of each query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Access to parts of a transformers encoder: its layers, copies of the lower or the upper ones, its dropout.
+"""Access to parts of a transformers encoder: its layers, copies of the lower or the upper ones, its dropout, and the last
+layer at the first token alone.
 
 It works for BERT, RoBERTa, DistilBERT, MPNet, ALBERT, ELECTRA, ModernBERT and architectures built like them.
 """
@@ -150,7 +151,7 @@ class FirstTokenForward:
         return layer.feed_forward_chunk(layer.attention.output(context.flatten(2), first))
 
 
-def install(backbone: Any) -> bool:
+def allow_first_token_only(backbone: Any) -> bool:
     """Give the last layer of a backbone a `FirstTokenForward`, and return whether its architecture allows that."""
     try:
         last = layer_list(backbone)[1][-1]

@@ -46,7 +46,7 @@ class TorchEncoder(nn.Module):
         self.backbone = backbone
         self.stack = nn.ModuleList(modules)
         self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
-        self.first_token_suffices = modules[0].spec.first_token_suffices and surgery.install(backbone)
+        self.first_token_suffices = modules[0].spec.first_token_suffices and surgery.allow_first_token_only(backbone)
         """Whether the sentence vector depends only on position 0 of the last layer."""
 
     def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
