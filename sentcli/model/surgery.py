@@ -1,5 +1,4 @@
-"""Access to parts of a transformers encoder: its layers, copies of the lower or the upper ones, its dropout, and the last
-layer at the first token alone.
+"""Access to parts of a transformers encoder: its layers, copies of some of them, its dropout, its first token.
 
 It works for BERT, RoBERTa, DistilBERT, MPNet, ALBERT, ELECTRA, ModernBERT and architectures built like them.
 """
