@@ -73,9 +73,8 @@ def ours(method, sentences):
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
     from sentcli.training.data import TrainingSentences
+    from sentcli.training.gradients import keep_freed_memory, make_optimizer
     from sentcli.training.loop import Gradients
-    from sentcli.training.memory import keep_freed_memory
-    from sentcli.training.optimizer import make_optimizer
     from sentcli.training.prepare import load_encoder, make_model
 
     keep_freed_memory()

@@ -13,7 +13,7 @@ from pydantic import BaseModel, StrictInt
 from sentcli.errors import InputError
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Number, Plain, checked, read_json
-from sentcli.training.metrics import parsed
+from sentcli.training.records import parsed
 
 METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"
 """The names of `training.run_folder`, which is not imported here because it needs torch."""

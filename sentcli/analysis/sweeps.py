@@ -78,7 +78,7 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     Raises:
         InputError: if a file is missing or empty; DataError if a line is not the record of a run.
     """
-    from sentcli.training.sweep_results import RESULTS, read_results
+    from sentcli.training.records import RESULTS, read_results
 
     records: dict[str, dict[str, Any]] = {}
     for path in paths:

@@ -32,9 +32,8 @@ from sentcli.io.weights import distinct_tensors
 from sentcli.processes import agree, average_gradients, gathered, is_first, process_count, rank
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.checkpoints import Checkpoint
-from sentcli.training.memory import keeping_freed_memory
+from sentcli.training.gradients import keeping_freed_memory, make_optimizer, set_rate
 from sentcli.training.observer import DevScores, StepInfo, TrainResult
-from sentcli.training.optimizer import make_optimizer, set_rate
 from sentcli.training.training_model import TrainingModel, in_order, unpacked
 
 if TYPE_CHECKING:

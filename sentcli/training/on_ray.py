@@ -18,11 +18,9 @@ from sentcli.cluster import require_ray
 from sentcli.cluster_pool import Pool
 from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.training import sweep
-from sentcli.training.metrics import parsed
+from sentcli.training.records import append_record, parsed, read_results
 from sentcli.training.run_folder import METRICS, LockedError
-from sentcli.training.sweep import SweepObserver, SweepResult, SweepRun
-from sentcli.training.sweep_file import Asha
-from sentcli.training.sweep_results import append_record, read_results
+from sentcli.training.sweep import Asha, SweepObserver, SweepResult, SweepRun
 
 if TYPE_CHECKING:
     from sentcli.training.observer import StepInfo

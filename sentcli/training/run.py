@@ -18,13 +18,12 @@ from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop
 from sentcli.training.dev import dev_values
-from sentcli.training.inputs import read_inputs
+from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
 from sentcli.training.model_card import model_card
 from sentcli.training.observer import DevScores, TrainResult
 from sentcli.training.prepare import prepare
 from sentcli.training.request import BEFORE
 from sentcli.training.run_folder import WEIGHTS, RunFolder
-from sentcli.training.task_text import PAIRS
 
 if TYPE_CHECKING:
     from sentcli.model.torch_model import TorchEncoder
@@ -54,8 +53,8 @@ def _folder(prepared: Prepared) -> RunFolder:
         request.output,
         prepared.identity(),
         bytes_depend_on(prepared.encoder.backend.device),
-        overwrite=request.overwrite,
-        resume=request.resume,
+        overwrite=request.log.overwrite,
+        resume=request.log.resume,
     )
 
 
@@ -97,7 +96,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         first_module = encoder.torch_module
         encoder.backend.module = module  # type: ignore[attr-defined]
         try:
-            return dev_values(encoder, dev, geometry=prepared.request.log_geometry) | values
+            return dev_values(encoder, dev, geometry=prepared.request.log.log_geometry) | values
         finally:
             encoder.backend.module = first_module  # type: ignore[attr-defined]
 
@@ -109,7 +108,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         folder,
         score=score if dev or text is not None else None,
         observer=observer,
-        save_every=prepared.request.save_every,
+        save_every=prepared.request.log.save_every,
         prompts=prepared.prompts,
         dev=next(iter(dev), None),
     )
@@ -130,7 +129,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     dev, request = prepared.inputs.dev, prepared.request
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
-    if request.resume and not request.overwrite and (request.output / WEIGHTS).exists():
+    if request.log.resume and not request.log.overwrite and (request.output / WEIGHTS).exists():
         # refused by the folder if it is another run's
         finished = _folder(prepared)
         assert finished.results is not None
@@ -139,7 +138,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     def score(encoder: SentenceEncoder) -> dict[str, float] | None:
         if not dev:
             return None
-        values = dev_values(encoder, dev, geometry=request.log_geometry)
+        values = dev_values(encoder, dev, geometry=request.log.log_geometry)
         if observer is not None:
             observer.scored(0, values, False)
         return values
@@ -194,25 +193,29 @@ def first_stage(request: TrainRequest) -> Prepared | None:
     if request.after is None:
         return None
     method = request.configured()
-    drawn = request.with_subset(method)
-    read_inputs(drawn, method)  # errors in the inputs of the second stage are raised before the first one is trained
+    subset = read_inputs(request, method).subset  # errors of the second stage are raised before the first is trained
     output = request.output.resolve()
     assignments = [
         ("settings.seed", method.settings.seed),
         *((key.removeprefix(BEFORE), value) for key, value in request.assignments if key.startswith(BEFORE)),
     ]
     first = replace(
-        drawn,
+        request,
         method=request.after,
         after=None,
         output=output.with_name(f"{output.name}-{request.after}"),
-        text_of=PAIRS,
         stage=None,
         recipe=None,
         pooling=None,
-        eval_data=None,
-        sts=False,
-        resume=request.resume or not request.overwrite,
+        data=replace(
+            request.data,
+            text_of=TEXT_OF_PAIRS,
+            limit=subset.limit,
+            fraction=subset.fraction,
+            subset_seed=subset.seed,
+        ),
+        evaluation=replace(request.evaluation, eval_data=None, sts=False),
+        log=replace(request.log, log_geometry=False, resume=request.log.resume or not request.log.overwrite),
         assignments=assignments,
     )
     return everywhere(lambda: prepare(first))

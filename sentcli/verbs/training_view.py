@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
-    from sentcli.training.sweep_results import Summary
+    from sentcli.training.records import Summary
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
@@ -95,7 +95,7 @@ class TrainingView:
 
 
 @contextmanager
-def training(prepared: Prepared, log_to: Sequence[str], *, finished: bool = False) -> Iterator[TrainingView]:
+def training(prepared: Prepared, *, finished: bool = False) -> Iterator[TrainingView]:
     """Print what will be trained, and show it: by a live table with a bar on a terminal, else by lines."""
     from rich.live import Live
 
@@ -109,7 +109,7 @@ def training(prepared: Prepared, log_to: Sequence[str], *, finished: bool = Fals
             progress.add_task("training", total=prepared.steps, status="")
             live = stack.enter_context(Live(progress, console=progress.console, refresh_per_second=4))
             stack.enter_context(console.shown_on(live.console))
-        others = [stack.enter_context(trackers.start(name, prepared)) for name in log_to]
+        others = [stack.enter_context(trackers.start(name, prepared)) for name in prepared.request.log.log_to or []]
         yield TrainingView(others, prepared.inputs.dev, live, progress)
 
 
@@ -159,7 +159,7 @@ def summary(result: TrainResult, output: Path) -> None:
 
 def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
     """Return a table with mean and standard deviation of each point."""
-    from sentcli.training.sweep_results import held_out_means
+    from sentcli.training.records import held_out_means
 
     points = [summary.point for summary in summaries]
     varied = dict.fromkeys(key for point in points for key in point)

@@ -12,7 +12,7 @@ import torch
 from sentcli import SentenceEncoder
 from sentcli.methods.method import Settings
 from sentcli.training.batches import Order
-from sentcli.training.optimizer import make_optimizer, set_rate
+from sentcli.training.gradients import make_optimizer, set_rate
 from tests.conftest import heed_ctrl_c, save_backbone
 
 
@@ -224,7 +224,7 @@ def test_learning_rate_decays_linearly_to_zero():
 
 def test_adam_without_bias_correction():
     """The plain formulas of the first BERT code, weight decay included."""
-    from sentcli.training.optimizer import UncorrectedAdamW
+    from sentcli.training.gradients import UncorrectedAdamW
 
     weight = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
     optimizer = UncorrectedAdamW([weight], lr=0.1, eps=1e-12, weight_decay=0.5)

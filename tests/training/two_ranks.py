@@ -10,8 +10,8 @@ from sentcli.model.torch_backend import text_tokenizer
 from sentcli.processes import is_first, process_count, rank, together
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
+from sentcli.training.gradients import make_optimizer
 from sentcli.training.loop import Gradients
-from sentcli.training.optimizer import make_optimizer
 from sentcli.training.prepare import load_encoder, make_model, seed_everything
 
 
