@@ -7,10 +7,10 @@ and the SHA-256 of both. The last two are kept: if one is damaged, the one befor
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
 from safetensors import SafetensorError
@@ -22,10 +22,64 @@ from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
 from sentcli.io.digests import file_digest
 from sentcli.io.forms import contents, decode, write_json
-from sentcli.io.weights import write_tensors
+from sentcli.io.weights import distinct_tensors, write_tensors
+from sentcli.processes import gathered, is_first, process_count, rank
+from sentcli.training.gradients import Gradients, random_states, set_random_states
+
+if TYPE_CHECKING:
+    from sentcli.training.batches import Batch
 
 KEPT = 2
 """How many checkpoints stay in the folder."""
+
+
+@dataclass
+class Scores:
+    """The scores of a run so far, as a checkpoint keeps them."""
+
+    start: float | None = None
+    best: float | None = None
+    last: float | None = None
+    best_step: int = 0
+    last_step: int = 0
+    best_candidate: int = 0
+    """The number of the encoder that had the best score, where a method trains two."""
+    since_best: int = 0
+    """The number of scores since the best one."""
+    seconds: float = 0.0
+    """The time that the evaluations took."""
+    ended: bool = False
+    """Whether the observer has ended the run."""
+
+
+@dataclass
+class Progress:
+    """How far a run has come, as a checkpoint keeps it."""
+
+    step: int = 0
+    sentences: int = 0
+    truncated: int = 0
+    seconds: float = 0.0
+    """The time that training took, without evaluations and checkpoints."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """The sum of each term's measured shares of the gradient."""
+    measured: int = 0
+    """How often the shares were measured."""
+
+    def add(self, batches: Sequence[Batch], seconds: float, shares: Mapping[str, float]) -> None:
+        """Count one step."""
+        self.step += 1
+        self.measured += bool(shares)
+        for name, share in shares.items():
+            self.shares[name] = self.shares.get(name, 0.0) + share
+        self.sentences += sum(len(batch) for batch in batches) * process_count()
+        self.truncated += sum(batch.truncated for batch in batches) * process_count()
+        self.seconds += seconds
+
+    @property
+    def speed(self) -> float:
+        """Sentences per second."""
+        return self.sentences / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +89,52 @@ class Checkpoint:
     step: int
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
+
+
+def snapshot(gradients: Gradients, progress: Progress, scores: Scores) -> Checkpoint | None:
+    """Return everything that the rest of the run depends on; every process calls it, and the first alone gets it."""
+    optimizer = gradients.optimizer.state_dict()
+    states = gathered(random_states(gradients.device))
+    if not is_first():
+        return None
+    tensors = {f"model.{name}": tensor for name, tensor in distinct_tensors(gradients.model).items()}
+    scalars: dict[str, dict[str, Any]] = {}
+    for number, state in optimizer["state"].items():
+        for name, value in state.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer.{number}.{name}"] = value
+            else:
+                scalars.setdefault(str(number), {})[name] = value
+    for process, own in enumerate(states):
+        tensors.update({f"random.{process}.{i}": state for i, state in enumerate(own)})
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    facts = {
+        "progress": asdict(progress),
+        "scores": asdict(scores),
+        "optimizer": {"state": scalars, "param_groups": optimizer["param_groups"]},
+        "scaler": gradients.scaler.state_dict(),
+    }
+    return Checkpoint(progress.step, tensors, facts)
+
+
+def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Scores]:
+    """Load weights, optimiser and random numbers, and return how far the run had come, and its scores."""
+    facts, tensors = checkpoint.facts, checkpoint.tensors
+    states = {int(number): dict(values) for number, values in facts["optimizer"]["state"].items()}
+    weights = {}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition(".")
+        if kind == "model":
+            weights[rest] = tensor
+        elif kind == "optimizer":
+            number, _, entry = rest.partition(".")
+            states.setdefault(int(number), {})[entry] = tensor
+    gradients.model.load_state_dict(weights, strict=False)  # tied tensors stand in it once
+    gradients.optimizer.load_state_dict({"state": states, "param_groups": facts["optimizer"]["param_groups"]})
+    gradients.scaler.load_state_dict(facts["scaler"])
+    own = sorted(name for name in tensors if name.startswith(f"random.{rank()}."))
+    set_random_states([tensors[name] for name in own], gradients.device)
+    return Progress(**facts["progress"]), Scores(**facts["scores"])
 
 
 class Checkpoints:

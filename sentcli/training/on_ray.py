@@ -18,8 +18,8 @@ from sentcli.cluster import require_ray
 from sentcli.cluster_pool import Pool
 from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.training import sweep
-from sentcli.training.records import append_record, parsed, read_results
-from sentcli.training.run_folder import METRICS, LockedError
+from sentcli.training.records import METRICS_FILE, append_record, parsed, read_results
+from sentcli.training.run_folder import LockedError
 from sentcli.training.sweep import Asha, SweepObserver, SweepResult, SweepRun
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def run_all_on_ray(
 
 def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], int]:
     """Return the whole lines in the metrics of a run from a byte on, and the byte behind them; None is the end."""
-    path = run.request.output / METRICS
+    path = run.request.output / METRICS_FILE
     data = path.read_bytes() if path.is_file() else b""
     begin, end = min(len(data) if begin is None else begin, len(data)), data.rfind(b"\n") + 1
     try:
@@ -163,7 +163,7 @@ class _Reporting:
         Raises:
             DataError: for a damaged line.
         """
-        path = self.run.request.output / METRICS
+        path = self.run.request.output / METRICS_FILE
         lines = parsed(path.read_bytes() if path.is_file() else b"", path)
         scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
         numbers = [(step, score) for step, score in scores if isinstance(score, int | float)]

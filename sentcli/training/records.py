@@ -1,4 +1,8 @@
-"""The file of results of a sweep, with a line for each finished run, and what it says about runs together."""
+"""The files that a run or a sweep leaves, and what the results of several runs say together.
+
+``metrics.jsonl`` is the log of a run, with a line for each optimiser step and for each evaluation; ``results.jsonl``
+has a line for each finished run of a sweep.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,11 @@ from sentcli.errors import DataError
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import Number, Plain, Setting, checked, decode, problem_of
 from sentcli.processes import is_first
+
+METRICS_FILE, CONFIG_FILE, IDENTITY_FILE = "metrics.jsonl", "sentcli.json", "run.json"
+"""The files in the folder of a run: its log, its configuration with the results, and what decides its weights."""
+RESULTS_FILE = "results.jsonl"
+"""The file of results in the folder of a sweep."""
 
 
 class MetricsLine(BaseModel, extra="allow"):
@@ -49,9 +58,6 @@ def parsed(data: bytes, path: Path) -> list[dict[str, Any]]:
             problem = problem_of(MetricsLine, error) if isinstance(error, ValidationError) else error
             raise DataError(path, f"not a line of a training run: {problem}", line=number) from error
     return records
-
-
-RESULTS = "results.jsonl"
 
 
 class DataFile(BaseModel, extra="allow"):

@@ -31,9 +31,9 @@ from sentcli.processes import agree, is_first
 from sentcli.training import run as runs
 from sentcli.training.observer import Observer
 from sentcli.training.prepare import Prepared, prepare
-from sentcli.training.records import append_record, read_results
+from sentcli.training.records import IDENTITY_FILE, append_record, read_results
 from sentcli.training.request import TrainRequest
-from sentcli.training.run_folder import RUN, LockedError
+from sentcli.training.run_folder import LockedError
 
 MOST_POINTS = 100_000
 
@@ -148,7 +148,7 @@ def check_sweep_folder(request: TrainRequest, results: Path) -> None:
     if is_first():
         empty = request.output.is_dir() and not any(request.output.iterdir())
         check_output(request.output, overwrite=request.log.overwrite or empty, resume=request.log.resume, folder=True)
-        if (request.output / RUN).exists():
+        if (request.output / IDENTITY_FILE).exists():
             raise InputError(f"{request.output} is the folder of one run, not of several; choose another -o")
         check_output(results, resume=True)
         read_results(results)

@@ -93,6 +93,7 @@ def train(
     from sentcli.methods.method_file import load_method_file, naming_the_line
     from sentcli.methods.recipes import load_recipe
     from sentcli.processes import is_first, together
+    from sentcli.training.records import RESULTS_FILE
     from sentcli.training.request import TrainRequest, methods_for
     from sentcli.verbs.train_runs import run_many, run_one, sweep_of
 
@@ -139,7 +140,7 @@ def train(
             recipe=recipe,
         )
         if sweep.points:
-            return run_many(request, sweep, runs.results or output / "results.jsonl", cluster)
+            return run_many(request, sweep, runs.results or output / RESULTS_FILE, cluster)
         return run_one(request)
 
 

@@ -30,7 +30,7 @@ def run_one(request: TrainRequest) -> Result:
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare
     from sentcli.training.run import after_first_stage, first_stage, run
-    from sentcli.training.run_folder import WEIGHTS
+    from sentcli.training.run_folder import WEIGHTS_FILE
 
     outcome = Result("train", request.model, silent=not is_first())
     if (first := first_stage(request)) is not None:
@@ -41,7 +41,7 @@ def run_one(request: TrainRequest) -> Result:
     settings = prepared.method.settings
     outcome.protocol = _protocol(prepared)
     outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed)
-    finished = request.log.resume and not request.log.overwrite and (request.output / WEIGHTS).exists()
+    finished = request.log.resume and not request.log.overwrite and (request.output / WEIGHTS_FILE).exists()
     with console.resumable(request.output), training_view.training(prepared, finished=finished) as view:
         result = run(prepared, view)
     if finished:

@@ -99,7 +99,7 @@ def training(prepared: Prepared, *, finished: bool = False) -> Iterator[Training
     """Print what will be trained, and show it: by a live table with a bar on a terminal, else by lines."""
     from rich.live import Live
 
-    from sentcli.training import trackers
+    from sentcli.training.observer import track
 
     _introduce(prepared)
     with ExitStack() as stack:
@@ -109,8 +109,9 @@ def training(prepared: Prepared, *, finished: bool = False) -> Iterator[Training
             progress.add_task("training", total=prepared.steps, status="")
             live = stack.enter_context(Live(progress, console=progress.console, refresh_per_second=4))
             stack.enter_context(console.shown_on(live.console))
-        others = [stack.enter_context(trackers.start(name, prepared)) for name in prepared.request.log.log_to or []]
-        yield TrainingView(others, prepared.inputs.dev, live, progress)
+        output, identity, names = prepared.request.output, prepared.identity(), prepared.request.log.log_to or []
+        trackers = [stack.enter_context(track(name, output, identity)) for name in names]
+        yield TrainingView(trackers, prepared.inputs.dev, live, progress)
 
 
 def _introduce(prepared: Prepared) -> None:

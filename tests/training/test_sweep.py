@@ -199,7 +199,7 @@ def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
     for options, message in (
         (["--seeds", "1,x"], "such as 48,49,50"),
         (["--seeds", "1,1"], "stands twice"),
-        (["--seeds", "1", "--sts"], "--eval-data, which is missing"),
+        (["--seeds", "1", "--sts"], "--eval-data"),
         (["--seeds", "1", "--set", "temperatur=1"], "did you mean"),
         (["--seeds", "1", "--seed", 1], "give one of them"),
         (["--seeds", "1", "--results", tmp_path], "is a folder"),
