@@ -56,9 +56,8 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     subset = request.subset(method.settings.seed)
     corpus, held_out = _read_data(request, method, subset)
     if method.fit is None:
-        _check_objectives(method)
+        _check_objectives(method, corpus)
         method.settings.check(len(corpus.sentences), launched())
-        _check_labels(method, corpus)
     test = sts.load_tasks(scored.eval_data, None, "test") if scored.sts and scored.eval_data else None
     dev = read_dev(request)
     leaked = []
@@ -72,8 +71,8 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     return RunInputs(corpus, subset, held_out, dev, test, len(leaked))
 
 
-def _check_objectives(method: Method) -> None:
-    """Refuse objectives that are missing, or that cannot learn from the views of the data."""
+def _check_objectives(method: Method, corpus: TrainingSentences) -> None:
+    """Refuse objectives that are missing, or that cannot learn from the data or its views."""
     if not method.objectives:
         raise InputError(f"{method.name} has no objective left to train with")
     views, terms = method.views, method.objectives.items()
@@ -84,6 +83,9 @@ def _check_objectives(method: Method) -> None:
         )
     if views.reads != "classes" and (classed := [name for name, term in terms if term.needs_classes]):
         raise InputError(f"{classed[0]} needs texts with a class, columns text and label, which --method supcon reads")
+    labelled = [name for name, objective in terms if objective.needs_labels]
+    if labelled and not set(corpus.scores or ()) <= {0.0, 1.0}:
+        raise InputError(f"{labelled[0]} needs pairs with the labels 0 and 1; cosent and angle take other scores")
     if not views.different_texts():
         return
     if of_one := [name for name, objective in terms if objective.one_sentence]:
@@ -101,13 +103,6 @@ def _check_objectives(method: Method) -> None:
             f"no objective of {method.name} takes hard negatives: take simcse, or leave them out with "
             "--pair-fields ANCHOR,POSITIVE"
         )
-
-
-def _check_labels(method: Method, corpus: TrainingSentences) -> None:
-    """Refuse scores that are no labels for an objective that needs labels."""
-    for name, objective in method.objectives.items():
-        if objective.needs_labels and not set(corpus.scores or ()) <= {0.0, 1.0}:
-            raise InputError(f"{name} needs pairs with the labels 0 and 1; cosent and angle take other scores")
 
 
 def _check_data_options(request: TrainRequest, method: Method) -> None:

@@ -1,4 +1,4 @@
-"""What a run reports: after each step, after each evaluation, and at its end."""
+"""What a run reports: after each step, after each evaluation, and at its end; and the trackers of ``--log-to``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sentcli.processes import is_first
 
 if TYPE_CHECKING:
     Send = Callable[[int, dict[str, float]], None]
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)

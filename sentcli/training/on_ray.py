@@ -49,7 +49,13 @@ def run_all_on_ray(
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
     """
     known = pool.ray.put(read_results(results))
-    judge = None if asha is None else _start_judge(asha)
+    judge = None
+    if asha is not None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        # on the node of this process, so that the judge ends with the sweep and not before
+        here = NodeAffinitySchedulingStrategy(pool.ray.get_runtime_context().get_node_id(), soft=True)
+        judge = pool.ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
     waiting = deque(replace(run, request=replace(run.request, device=device)) for run in planned)
     runs, read = {run.name: run for run in planned}, {run.name: _new_lines(run, None)[1] for run in planned}
     added: set[str] = set()
@@ -88,15 +94,6 @@ def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], 
         return parsed(data[begin:end], path), max(begin, end)
     except DataError:  # the file was begun anew
         return [], end
-
-
-def _start_judge(asha: Asha) -> Any:
-    """Start a `Judge` on the node of this process, so that it ends with the sweep and not before."""
-    ray = require_ray()
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    return ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
 
 
 class Judge:
@@ -186,7 +183,7 @@ def _refused(
         InputError: if it is the error of the first run, which is most likely that of all.
     """
     if isinstance(error, LockedError):
-        outcome.elsewhere.append(run.name)
+        outcome.locked.append(run.name)
         return
     if isinstance(error, InputError) and is_first:
         raise error

@@ -135,7 +135,10 @@ def prepare(request: TrainRequest) -> Prepared:
         device = next(model.parameters()).device
         _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
-        notes += _leak_notes(request, inputs) + _data_notes(request, method, corpus)
+        if inputs.leaked:
+            rows = f"{inputs.leaked} {corpus.unit} hold a text of the dev or test sets"
+            notes.append(f"{rows} and were left out" if request.data.no_leak else f"{rows}; --no-leak leaves them out")
+        notes += _data_notes(request, method, corpus)
         notes += _pooling_notes(request, method, encoder)
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
@@ -220,17 +223,9 @@ def _data_notes(request: TrainRequest, method: Method, corpus: TrainingSentences
         return [f"scores from {low:g} to {high:g} become cosines from 0 to 1; --score-range says another range"]
     masked = all(getattr(objective, "mask_duplicates", False) for objective in method.objectives.values())
     if not masked and (repeated := repetitions(corpus.sentences)):
-        what = "in a batch with it they are taken for different sentences"
-        return [f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one: {what}"]
+        repeats = f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one"
+        return [f"{repeats}: in a batch with it they are taken for different sentences"]
     return []
-
-
-def _leak_notes(request: TrainRequest, inputs: RunInputs) -> list[str]:
-    """Return a note about texts of dev and test sets in the training data."""
-    if not inputs.leaked:
-        return []
-    rows = f"{inputs.leaked} {inputs.corpus.unit} hold a text of the dev or test sets"
-    return [f"{rows} and were left out" if request.data.no_leak else f"{rows}; --no-leak leaves them out"]
 
 
 def _pooling_notes(request: TrainRequest, method: Method, encoder: SentenceEncoder) -> list[str]:

@@ -75,7 +75,7 @@ class TrainRequest:
         return method
 
     def default_method(self) -> Method:
-        """Return the method with its defaults for this data and the views that are asked for.
+        """Return the method with its defaults for this data and for the views of the settings.
 
         Names of columns and values of the data tell whether it is labelled.
 
@@ -86,16 +86,16 @@ class TrainRequest:
         takes_text = method.fit is None and method.views.reads == "sentences" and self.data.text_of is None
         layout = self.layout(method)
         recipe = () if self.recipe is None else self.recipe.assignments
-        asked = [value for key, value in (*recipe, *self.assignments) if key == "views"]
+        views = [value for key, value in (*recipe, *self.assignments) if key == "views"]
         if takes_text and layout is not None and layout.kind in ("pairs", "triplets"):
             return method.on_texts(LabelledPairs(negatives=len(layout.columns) - 2))
-        plain = asked or layout is None or (takes_text and self.without_labels(layout))
+        plain = views or layout is None or (takes_text and self.without_labels(layout))
         if layout is not None and not plain and not method.takes(layout.kind):
             holds = f"{self.files[0]} holds {IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
             raise InputError(f"{holds}, and {method.name} needs {method.needs}; {fitting(layout.kind)}")
         if not takes_text or not self.files:
             return method
-        kind = VIEWS.get(str(asked[-1])) if asked else None
+        kind = VIEWS.get(str(views[-1])) if views else None
         return method if kind is None or not kind.different_texts() else method.on_texts(kind())
 
     def layout(self, method: Method) -> Layout | None:

@@ -1,4 +1,4 @@
-"""One training run from a `Prepared` to a finished model folder, and the training of a method that comes before it."""
+"""One training run from a `Prepared` to a finished model folder with its README, and the training that comes before."""
 
 from __future__ import annotations
 
@@ -252,7 +252,9 @@ def model_card(config: dict[str, Any], start: Path) -> str:
         scores = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
     if results.get("held_out_perplexity") is not None:
         scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
-    rows = "\n".join(f"| {name} | {value} |" for name, value in [*_flat(config["method"]), *settings.items()])
+    sections = {name: part for name, part in config["method"].items() if isinstance(part, dict)}
+    of_method = {f"{section}.{name}": value for section, part in sections.items() for name, value in part.items()}
+    rows = "\n".join(f"| {name} | {value} |" for name, value in [*of_method.items(), *settings.items()])
     first = config.get("first_stage")
     before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
     head = ""
@@ -296,11 +298,15 @@ vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])
 
 def _metadata(config: dict[str, Any], start: Path) -> str:
     """Return what the hub reads: base model, licence, data and score, as far as they are known."""
-    from huggingface_hub import EvalResult, ModelCardData
+    from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
     name, dev = config["start_model"]["name"], dev_scores(config["results"])
     entry = find_entry(name)
-    licence = _licence(start) if entry is None else entry.licence.lower()
+    try:
+        licence = ModelCard.load(start / "README.md").data.license if entry is None else entry.licence.lower()
+    except (OSError, ValueError):
+        licence = None
+    licence = licence if isinstance(licence, str) else None
     results = None
     if dev is not None and dev.best is not None:
         results = [
@@ -315,7 +321,7 @@ def _metadata(config: dict[str, Any], start: Path) -> str:
     tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "sentcli", config["method"]["name"]]
     return ModelCardData(
         base_model=entry.source if entry is not None else None if Path(name).exists() else name,
-        license=licence if licence is None or " " not in licence else "other",
+        license="other" if licence is not None and " " in licence else licence,
         datasets=[entry["file"] for entry in config["data"]] or None,
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
@@ -323,20 +329,3 @@ def _metadata(config: dict[str, Any], start: Path) -> str:
         model_name=f"{config['method']['name']} on {Path(name).name}" if results else None,
         eval_results=results,
     ).to_yaml()
-
-
-def _licence(folder: Path) -> str | None:
-    """Return the licence in the README of a model folder, if it names one."""
-    from huggingface_hub import ModelCard
-
-    try:
-        licence = ModelCard.load(folder / "README.md").data.license
-    except (OSError, ValueError):
-        return None
-    return licence if isinstance(licence, str) else None
-
-
-def _flat(method: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the settings of a method's sections with their values, named ``section.setting``."""
-    sections = [(name, part) for name, part in method.items() if isinstance(part, dict)]
-    return [(f"{section}.{name}", value) for section, part in sections for name, value in part.items()]

@@ -36,6 +36,10 @@ from sentcli.training.request import TrainRequest
 from sentcli.training.run_folder import LockedError
 
 MOST_POINTS = 100_000
+OF_REQUEST = ("method", "model", "stage", "pooling", "after")
+"""The keys of a sweep that stand for fields of `TrainRequest`."""
+OF_DATA = ("text_of", "hold_out", "limit", "fraction", "subset_seed")
+"""The keys of a sweep that stand for options of the data."""
 
 
 class Asha(BaseModel, extra="forbid", frozen=True):
@@ -89,6 +93,22 @@ class SweepFile(BaseModel, extra="forbid"):
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep file; equal points of its grids become one.
 
+    It is TOML. Every ``[[grid]]`` gives the combinations of its lists; keys are the settings of ``--set`` and the
+    options method, model, recipe, stage, pooling, text_of, hold_out, after, limit, fraction and subset_seed:
+
+        seeds = [42, 43]
+        [[grid]]
+        method = ["simcse", "micse"]
+        [[grid]]
+        method = "is-bert"
+        learning_rate = [1e-5, 1e-4]
+
+        [asha]
+        grace_period = 100
+
+    Options of the command line hold for all runs, and the grid takes precedence over them. ``subset_seed = "seed"``
+    draws the sentences of each run by the seed of its training. `Asha` says what the last table means.
+
     Raises:
         DataError: if it is no such file, or its grids have too many points.
     """
@@ -105,14 +125,6 @@ def read_sweep(path: Path) -> Sweep:
     for method in (point.get(key) for point in points.values() for key in ("method", "after")):
         refuse_file(method, path)
     return Sweep(list(points.values()), file.seeds, file.asha, path)
-
-
-OF_REQUEST = ("method", "model", "stage", "pooling", "after")
-"""The keys of a sweep that stand for fields of `TrainRequest`."""
-OF_DATA = ("text_of", "hold_out", "limit", "fraction", "subset_seed")
-"""The keys of a sweep that stand for options of the data."""
-LONGEST = 200
-"""The most characters that the name of a run's folder may have."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +146,7 @@ class SweepResult:
     """The records of the finished runs, in the order of the sweep."""
     failed: dict[str, str] = field(default_factory=dict)
     """The error message of each failed run, by the name of the run."""
-    elsewhere: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
     """The names of runs that another process is running."""
 
 
@@ -176,7 +188,8 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
 def _name(settings: Mapping[str, Any]) -> str:
     text = ",".join(f"{key}={value}" for key, value in settings.items())
     name = "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in text) or "run"
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    # the name of a folder may have 255 bytes
+    return name if len(name) <= 200 else f"{name[:191]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
@@ -252,7 +265,7 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
             else:
                 observer.skipped(run)
         except LockedError:
-            outcome.elsewhere.append(run.name)
+            outcome.locked.append(run.name)
         except SentcliError as error:
             if isinstance(error, InputError) and outcome == SweepResult():
                 raise  # most likely wrong for all of them, and seen at once

@@ -81,7 +81,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
         return outcome
     for name, message in ran.failed.items():
         console.warn(f"{name} failed: {message}")
-    for name in ran.elsewhere:
+    for name in ran.locked:
         console.warn(f"{name} is being run by another process")
     where = f"; their results are in {results}" if ran.records else ""
     console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")

@@ -58,7 +58,7 @@ class TrainingView:
         speed = f"{self.dev}{info.sentences_per_second:,.0f} sentences/s"
         if self.live is not None:
             self.progress.update(self.progress.task_ids[0], completed=info.step, status=speed)
-            self.live.update(self.drawn())
+            self.live.update(self.table())
         elif info.step % LOG_EVERY == 0 or time.monotonic() - self.said > console.EVERY:
             self.said = time.monotonic()
             shares = {name: f" ({share:.0%} of the gradient)" for name, share in self.shares.items()}
@@ -80,7 +80,7 @@ class TrainingView:
         for tracker in self.trackers:
             tracker.scored(step, values, best)
 
-    def drawn(self) -> Any:
+    def table(self) -> Any:
         """Return the table above the progress bar."""
         from rich.console import Group
         from rich.table import Table as RichTable
@@ -109,8 +109,9 @@ def training(prepared: Prepared, *, finished: bool = False) -> Iterator[Training
             progress.add_task("training", total=prepared.steps, status="")
             live = stack.enter_context(Live(progress, console=progress.console, refresh_per_second=4))
             stack.enter_context(console.shown_on(live.console))
-        output, identity, names = prepared.request.output, prepared.identity(), prepared.request.log.log_to or []
-        trackers = [stack.enter_context(track(name, output, identity)) for name in names]
+        output = prepared.request.output
+        names = prepared.request.log.log_to or []
+        trackers = [stack.enter_context(track(name, output, prepared.identity())) for name in names]
         yield TrainingView(trackers, prepared.inputs.dev, live, progress)
 
 
