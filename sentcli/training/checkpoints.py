@@ -7,7 +7,7 @@ and the SHA-256 of both. The last two are kept: if one is damaged, the one befor
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from rich.filesize import decimal
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from sentcli.errors import SentcliError
 from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
 from sentcli.io.digests import file_digest
 from sentcli.io.forms import contents, decode, write_json
-from sentcli.io.weights import distinct_tensors, write_tensors
+from sentcli.io.weights import distinct_tensors, save_weights, write_tensors
 from sentcli.processes import gathered, is_first, process_count, rank
 from sentcli.training.gradients import Gradients, random_states, set_random_states
 
@@ -138,10 +138,43 @@ def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Sco
 
 
 class Checkpoints:
-    """The checkpoints of one run folder."""
+    """The checkpoints of one run folder, and the best weights that they refer to.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        folder: the folder of the run.
+        best_digests: the SHA-256 of the best weights by step, as far as it has been computed; it is filled.
+    """
+
+    def __init__(self, folder: Path, best_digests: dict[int, str]) -> None:
+        self.folder, self.best_digests = folder, best_digests
+
+    def keep_best(self, model: nn.Module, step: int) -> None:
+        """Write the current weights as the best so far; older best weights stay while a checkpoint refers to them."""
+        save_weights(model, self._best(step))
+        self.best_digests.pop(step, None)
+        self._prune(step)
+
+    def load_best(self, model: nn.Module, step: int) -> None:
+        """Load the weights that `keep_best` wrote at a step."""
+        model.load_state_dict(load_file(self._best(step)), strict=False)  # tied tensors stand in it once
+
+    def _prune(self, best: int) -> None:
+        """Delete best weights that are neither those of step `best` nor those of a checkpoint."""
+        facts = [self.facts(step) for step in self.steps()]
+        kept = {self._best(step) for step in (best, *(int(f.get("scores", {}).get("best_step", 0)) for f in facts))}
+        for path in self.folder.glob("best-*.safetensors"):
+            if path not in kept:
+                path.unlink()
+
+    def _best_digest(self, step: int) -> str | None:
+        """Return the SHA-256 of the best weights of a step; None if there are none."""
+        path = self._best(step)
+        if step not in self.best_digests and path.exists():
+            self.best_digests[step] = file_digest(path)
+        return self.best_digests.get(step)
+
+    def _best(self, step: int) -> Path:
+        return self.folder / f"best-{step:08d}.safetensors"
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints in the folder, in rising order."""
@@ -163,15 +196,17 @@ class Checkpoints:
         older = [step for step in self.steps() if step != checkpoint.step]
         for step in older[: len(older) - KEPT + 1]:
             self.remove(step)
-        weights = self._path(checkpoint.step, "safetensors")
+        weights, best_step = self._path(checkpoint.step, "safetensors"), checkpoint.facts["scores"]["best_step"]
+        facts = {**checkpoint.facts, "best_sha256": self._best_digest(best_step), "step": checkpoint.step}
         try:
             write_tensors(checkpoint.tensors, weights)
-            facts = {**checkpoint.facts, "step": checkpoint.step, "sha256": file_digest(weights)}
+            facts["sha256"] = file_digest(weights)
             write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": digest(facts)})
         except (OSError, SafetensorError, NoRoomError) as error:
             if isinstance(error, OSError) and error.errno not in DISK_FULL:
                 raise
             raise SentcliError(self._no_room(checkpoint, error)) from error
+        self._prune(best_step)
 
     def _no_room(self, checkpoint: Checkpoint, error: Exception) -> str:
         """Return the message for a checkpoint that the disk has no room for."""
@@ -184,24 +219,22 @@ class Checkpoints:
             f"needs {decimal(needed)}, {decimal(free)} are free; {kept}. Make room and go on with --resume"
         )
 
-    def load(self, problem_of: Callable[[dict[str, Any]], str]) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest checkpoint that can be used, if there is one, and why newer ones cannot.
-
-        Args:
-            problem_of: takes the facts of an undamaged checkpoint and returns why it cannot be used all the same, or
-                an empty string.
-        """
+    def load(self) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest checkpoint that is whole, with its best weights, and why newer ones are not used."""
         problems: list[str] = []
         for step in reversed(self.steps()):
             weights, facts = self._path(step, "safetensors"), self.facts(step)
+            problem = f"the checkpoint of step {step} is damaged and is not used"
             try:
-                whole = bool(facts) and file_digest(weights) == facts.get("sha256")
-                reason = problem_of(facts) if whole else ""
-                if whole and not reason:
-                    return Checkpoint(step, load_file(weights), facts), problems
+                if facts and file_digest(weights) == facts.get("sha256"):
+                    best_step = facts["scores"]["best_step"]
+                    if facts.get("best_sha256") in (None, self._best_digest(best_step)):
+                        return Checkpoint(step, load_file(weights), facts), problems
+                    best = f"the best weights so far, of step {best_step}, are damaged"
+                    problem = f"{best}: the checkpoint of step {step} is not used"
             except (OSError, SafetensorError):
-                reason = ""
-            problems.append(f"{reason}the checkpoint of step {step} {'' if reason else 'is damaged and '}is not used")
+                pass
+            problems.append(problem)
         return None, problems
 
     def remove(self, step: int) -> None:
@@ -210,8 +243,8 @@ class Checkpoints:
         self._path(step, "safetensors").unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Delete all checkpoints."""
-        for path in self.folder.glob("checkpoint-*"):
+        """Delete all checkpoints and best weights."""
+        for path in [*self.folder.glob("checkpoint-*"), *self.folder.glob("best-*.safetensors")]:
             path.unlink()
 
     def _path(self, step: int, kind: str) -> Path:

@@ -205,7 +205,7 @@ class BestKeeper:
             scores.since_best = 0 if better or not counts else scores.since_best + 1
             if better:
                 scores.best, scores.best_step, scores.best_candidate = score, step, number
-                self.folder.keep_best(self.model.products(number), step)
+                self.folder.checkpoints.keep_best(self.model.products(number), step)
         self.folder.log({"step": step, **values, **({} if score is None else {"best": better})})
         if self.observer is not None and self.observer.scored(step, values, better):
             scores.ended = True
@@ -221,7 +221,7 @@ class BestKeeper:
         if scores.best is None:
             self.model.keep_candidate()
         elif is_first() and (scores.last_step != scores.best_step or scores.best_candidate != 0):
-            self.folder.load_best(self.model.products(0), scores.best_step)
+            self.folder.checkpoints.load_best(self.model.products(0), scores.best_step)
 
 
 def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult:

@@ -18,13 +18,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel
-from safetensors.torch import load_file
 from torch import nn
 
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, succeed, successor
-from sentcli.io.digests import file_digest
 from sentcli.io.forms import checked, contents, decode, finite, write_json
 from sentcli.io.weights import save_weights
 from sentcli.model.exported import EXPORT, ONNX
@@ -114,7 +112,7 @@ class RunFolder:
         self.results: dict[str, Any] | None = None
         self.resumed = False
         self.notes: list[str] = []
-        self.digests: dict[int, str] = {}
+        self.best_digests: dict[int, str] = {}
         self.identity: dict[str, Any] = finite(dict(identity or {}))
         self.environment = dict(environment or {})
         everywhere(lambda: self._open(path, overwrite=overwrite, resume=resume))
@@ -122,8 +120,8 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """The checkpoints of the run."""
-        return Checkpoints(self.path)
+        """The checkpoints and the best weights of the run."""
+        return Checkpoints(self.path, self.best_digests)
 
     def _open(self, path: Path, *, overwrite: bool, resume: bool) -> None:
         if not is_first():
@@ -180,7 +178,7 @@ class RunFolder:
             return
         self.resumed = True
         self._clear(IN_PROGRESS)
-        self.checkpoint, self.notes = self.checkpoints.load(self._best_is_gone)
+        self.checkpoint, self.notes = self.checkpoints.load()
         size = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
         if self.checkpoint is None:
             self.checkpoints.clear()
@@ -189,12 +187,6 @@ class RunFolder:
                 self.notes.append(f"{METRICS_FILE} is shorter than it was: lines of earlier steps are missing")
             handle.truncate(min(size, handle.tell()))
         self.metrics = (self.path / METRICS_FILE).open("a", encoding="utf-8")
-
-    def _best_is_gone(self, facts: dict[str, Any]) -> str:
-        """Return an error message if the best weights that a checkpoint refers to are damaged, else ``""``."""
-        step = facts["scores"]["best_step"]
-        whole = facts.get("best_sha256") is None or facts["best_sha256"] == self._best_digest(step)
-        return "" if whole else f"the best weights so far, of step {step}, are damaged: "
 
     def _clear(self, keep: tuple[str, ...]) -> None:
         """Remove what an earlier run left, except for files whose names match `keep`."""
@@ -218,16 +210,6 @@ class RunFolder:
             write_json(self.path / FAILED_BATCH, finite(batch))
         return self.path / FAILED_BATCH
 
-    def keep_best(self, model: nn.Module, step: int) -> None:
-        """Write the current weights as the best so far; older best weights stay while a checkpoint refers to them."""
-        save_weights(model, self._best(step))
-        self.digests.pop(step, None)
-        self._prune(step)
-
-    def load_best(self, model: nn.Module, step: int) -> None:
-        """Load the weights that `keep_best` wrote at a step."""
-        model.load_state_dict(load_file(self._best(step)), strict=False)  # tied tensors stand in it once
-
     def save_checkpoint(self, checkpoint: Checkpoint | None) -> None:
         """Write the checkpoint of the first process; if there is no room for it, the last good one stays."""
         if checkpoint is None:
@@ -235,28 +217,7 @@ class RunFolder:
         assert self.metrics is not None
         os.fsync(self.metrics.fileno())
         checkpoint.facts["metrics_bytes"] = self.metrics.tell()
-        checkpoint.facts["best_sha256"] = self._best_digest(checkpoint.facts["scores"]["best_step"])
         self.checkpoints.save(checkpoint)
-        self._prune(checkpoint.facts["scores"]["best_step"])
-
-    def _prune(self, best: int) -> None:
-        """Delete best weights that are neither those of step `best` nor those of a checkpoint."""
-        facts = [self.checkpoints.facts(step) for step in self.checkpoints.steps()]
-        steps = {best, *(int(fact.get("scores", {}).get("best_step", 0)) for fact in facts)}
-        kept = {self._best(step) for step in steps}
-        for path in self.path.glob("best-*.safetensors"):
-            if path not in kept:
-                path.unlink()
-
-    def _best_digest(self, step: int) -> str | None:
-        """Return the SHA-256 of the best weights of a step; None if there are none."""
-        path = self._best(step)
-        if step not in self.digests and path.exists():
-            self.digests[step] = file_digest(path)
-        return self.digests.get(step)
-
-    def _best(self, step: int) -> Path:
-        return self.path / f"best-{step:08d}.safetensors"
 
     def finish(
         self,
@@ -304,8 +265,6 @@ class RunFolder:
             succeed(self.target)
             self.path = self.target
         self.checkpoints.clear()
-        for path in self.path.glob("best-*.safetensors"):
-            path.unlink()
         self._unlock()
 
     def _unlock(self) -> None:
