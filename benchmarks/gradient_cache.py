@@ -53,9 +53,7 @@ def made(batch, mini, *, steps=1, **settings):
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
     from sentcli.training.data import TrainingSentences
-    from sentcli.training.loop import Gradients
-    from sentcli.training.memory import keep_freed_memory
-    from sentcli.training.optimizer import make_optimizer
+    from sentcli.training.gradients import Gradients, keep_freed_memory
     from sentcli.training.prepare import load_encoder, make_model, seed_everything
 
     keep_freed_memory()
@@ -70,7 +68,7 @@ def made(batch, mini, *, steps=1, **settings):
         texts = method.views.texts(list(range(step * batch, (step + 1) * batch)), corpus, None)
         tokens = Batch([tokenizer(view) for view in texts.views], texts)
         inputs.append(to_tensors(tokens, tokenizer.pad_id, 2, torch.device("cpu")))
-    return Gradients(model, make_optimizer(model, method.settings), method.settings), inputs
+    return Gradients(model, method.settings), inputs
 
 
 def peak(batch, mini):
@@ -82,7 +80,7 @@ def peak(batch, mini):
         if number == 1:
             began = time.perf_counter()
         gradients.collect([one])
-        gradients.apply()
+        gradients.apply(gradients.settings.learning_rate)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.perf_counter() - began
 
 

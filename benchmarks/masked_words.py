@@ -16,7 +16,7 @@ from common import machine
 from transformers import BertConfig, BertModel
 
 from sentcli.objectives import masked_lm
-from sentcli.training.memory import keep_freed_memory
+from sentcli.training.gradients import keep_freed_memory
 
 WIDTH, WORDS, RATE = 384, 30522, 0.15
 

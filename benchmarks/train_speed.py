@@ -73,15 +73,13 @@ def ours(method, sentences):
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
     from sentcli.training.data import TrainingSentences
-    from sentcli.training.loop import Gradients
-    from sentcli.training.memory import keep_freed_memory
-    from sentcli.training.optimizer import make_optimizer
+    from sentcli.training.gradients import Gradients, keep_freed_memory
     from sentcli.training.prepare import load_encoder, make_model
 
     keep_freed_memory()
     encoder, _ = load_encoder(method, "minilm", device="cpu")
     model = make_model(method, encoder).train()
-    gradients = Gradients(model, make_optimizer(model, method.settings), method.settings)
+    gradients = Gradients(model, method.settings)
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, LENGTH)
     corpus = TrainingSentences((sentences,), (), 0)
 
@@ -92,7 +90,7 @@ def ours(method, sentences):
             texts = method.views.texts(list(range(start, start + BATCH)), corpus, np.random.default_rng(start))
             batch = Batch([tokenizer(view) for view in texts.views], texts)
             gradients.collect([to_tensors(batch, tokenizer.pad_id, method.views.count, torch.device("cpu"))])
-            gradients.apply()
+            gradients.apply(method.settings.learning_rate)
 
     return run
 

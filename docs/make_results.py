@@ -17,7 +17,7 @@ from scipy.stats import kendalltau
 
 from sentcli.evaluation.published import published
 from sentcli.methods.recipes import load_recipe
-from sentcli.training.sweep_results import Summary, read_results, summarize
+from sentcli.training.records import Summary, read_results, summarize
 
 DOCS = Path(__file__).parent
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sentcli.evaluation import score_files, significance
-from sentcli.training.sweep_results import read_results
+from sentcli.training.records import read_results
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "results"

@@ -18,7 +18,12 @@ from torch.nn.functional import cosine_similarity
 from sentcli.errors import InputError
 from sentcli.model import attention, surgery
 from sentcli.model.tokenizing import pad
-from sentcli.objectives.attention_mi import SMALLEST, attention_mutual_information, correlation, mutual_information
+from sentcli.objectives.mutual_information import (
+    SMALLEST,
+    attention_mutual_information,
+    correlation,
+    mutual_information,
+)
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder

@@ -13,10 +13,7 @@ from pydantic import BaseModel, StrictInt
 from sentcli.errors import InputError
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Number, Plain, checked, read_json
-from sentcli.training.metrics import parsed
-
-METRICS, CONFIG, RUN = "metrics.jsonl", "sentcli.json", "run.json"
-"""The names of `training.run_folder`, which is not imported here because it needs torch."""
+from sentcli.training.records import CONFIG_FILE, IDENTITY_FILE, METRICS_FILE, parsed
 
 SHARE = "share_"
 OTHERS = ("step", "loss", "learning_rate", "grad_norm", "sentences_per_second")
@@ -44,7 +41,7 @@ class RunMetrics:
 
 def is_run(path: Path) -> bool:
     """Tell whether a folder is that of a training run, finished or not."""
-    return (path / METRICS).is_file() or (path / RUN).is_file()
+    return (path / METRICS_FILE).is_file() or (path / IDENTITY_FILE).is_file()
 
 
 def read_metrics(folder: Path) -> RunMetrics:
@@ -53,12 +50,12 @@ def read_metrics(folder: Path) -> RunMetrics:
     Raises:
         InputError: if the folder has no log, or it is empty; DataError for a damaged line.
     """
-    path = folder / METRICS
+    path = folder / METRICS_FILE
     try:
         regular(path)
         records = parsed(path.read_bytes(), path)
     except OSError as error:
-        raise InputError(f"{folder} has no {METRICS}: it is not the folder of a training run") from error
+        raise InputError(f"{folder} has no {METRICS_FILE}: it is not the folder of a training run") from error
     if not records:
         raise InputError(f"{path} is empty: the run has not made a step")
     steps, evaluations = (tuple(r for r in records if ("loss" in r) is step) for step in (True, False))
@@ -96,7 +93,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: if it is no JSON, or of another form.
     """
-    path = folder / CONFIG
+    path = folder / CONFIG_FILE
     config = read_json(path, default={})
     checked(RunConfig, config, path)
     return dict(config)
@@ -168,7 +165,7 @@ def read_terms(folder: Path) -> LossTerms:
     if not metrics.steps:
         raise InputError(f"{folder} has not logged an optimiser step yet")
     finished = read_config(folder)
-    config = read_json(folder / RUN) if not finished and (folder / RUN).is_file() else finished
+    config = read_json(folder / IDENTITY_FILE) if not finished and (folder / IDENTITY_FILE).is_file() else finished
     method = checked(RunMethod, config, folder).method
     sections = {name: section for name, section in method.items() if isinstance(section, dict)}
     for name, section in sections.items():

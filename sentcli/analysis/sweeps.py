@@ -78,13 +78,13 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     Raises:
         InputError: if a file is missing or empty; DataError if a line is not the record of a run.
     """
-    from sentcli.training.sweep_results import RESULTS, read_results
+    from sentcli.training.records import RESULTS_FILE, read_results
 
     records: dict[str, dict[str, Any]] = {}
     for path in paths:
-        file = path / RESULTS if path.is_dir() else path
+        file = path / RESULTS_FILE if path.is_dir() else path
         if not file.exists():
-            no_folder = f"{path} has no {RESULTS}: it is not the folder of a sweep"
+            no_folder = f"{path} has no {RESULTS_FILE}: it is not the folder of a sweep"
             problem = no_folder if path.is_dir() else f"no file {path}"
             raise InputError(f"{problem}; train --seeds or --sweep writes one")
         file_records = read_results(file)

@@ -3,7 +3,6 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from sentcli.objectives.attention_mi import AttentionMI, attention_mutual_information
 from sentcli.objectives.auxiliary_mlm import AuxiliaryMLM, CondenserMLM
 from sentcli.objectives.base import OBJECTIVES, Objective, Parts, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.contrastive import (
@@ -17,21 +16,27 @@ from sentcli.objectives.contrastive import (
     nt_xent,
     supervised_contrastive_loss,
 )
-from sentcli.objectives.jensen_shannon import JensenShannon, jensen_shannon_mi_loss
 from sentcli.objectives.masked_lm import MaskedLM
+from sentcli.objectives.mutual_information import (
+    AttentionMI,
+    JensenShannon,
+    attention_mutual_information,
+    jensen_shannon_mi_loss,
+)
 from sentcli.objectives.pairs import (
     AnglE,
     ContrastiveTension,
     CoSENT,
     CosineRegression,
     OnlineContrastive,
+    Reconstruction,
     angle_similarity,
     contrastive_tension_loss,
     cosine_regression_loss,
     online_contrastive_loss,
     ranking_loss,
+    reconstruction_loss,
 )
-from sentcli.objectives.reconstruction import Reconstruction, reconstruction_loss
 from sentcli.objectives.replaced_token import ReplacedTokenDetection
 from sentcli.objectives.whitening import shuffled_group_whitening
 

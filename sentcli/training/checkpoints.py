@@ -7,25 +7,79 @@ and the SHA-256 of both. The last two are kept: if one is damaged, the one befor
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from sentcli.errors import SentcliError
 from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
 from sentcli.io.digests import file_digest
 from sentcli.io.forms import contents, decode, write_json
-from sentcli.io.weights import write_tensors
+from sentcli.io.weights import distinct_tensors, save_weights, write_tensors
+from sentcli.processes import gathered, is_first, process_count, rank
+from sentcli.training.gradients import Gradients, random_states, set_random_states
+
+if TYPE_CHECKING:
+    from sentcli.training.batches import Batch
 
 KEPT = 2
 """How many checkpoints stay in the folder."""
+
+
+@dataclass
+class Scores:
+    """The scores of a run so far, as a checkpoint keeps them."""
+
+    start: float | None = None
+    best: float | None = None
+    last: float | None = None
+    best_step: int = 0
+    last_step: int = 0
+    best_candidate: int = 0
+    """The number of the encoder that had the best score, where a method trains two."""
+    since_best: int = 0
+    """The number of scores since the best one."""
+    seconds: float = 0.0
+    """The time that the evaluations took."""
+    ended: bool = False
+    """Whether the observer has ended the run."""
+
+
+@dataclass
+class Progress:
+    """How far a run has come, as a checkpoint keeps it."""
+
+    step: int = 0
+    sentences: int = 0
+    truncated: int = 0
+    seconds: float = 0.0
+    """The time that training took, without evaluations and checkpoints."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """The sum of each term's measured shares of the gradient."""
+    measured: int = 0
+    """How often the shares were measured."""
+
+    def add(self, batches: Sequence[Batch], seconds: float, shares: Mapping[str, float]) -> None:
+        """Count one step."""
+        self.step += 1
+        self.measured += bool(shares)
+        for name, share in shares.items():
+            self.shares[name] = self.shares.get(name, 0.0) + share
+        self.sentences += sum(len(batch) for batch in batches) * process_count()
+        self.truncated += sum(batch.truncated for batch in batches) * process_count()
+        self.seconds += seconds
+
+    @property
+    def speed(self) -> float:
+        """Sentences per second."""
+        return self.sentences / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -37,11 +91,90 @@ class Checkpoint:
     facts: dict[str, Any]
 
 
-class Checkpoints:
-    """The checkpoints of one run folder."""
+def snapshot(gradients: Gradients, progress: Progress, scores: Scores) -> Checkpoint | None:
+    """Return everything that the rest of the run depends on; every process calls it, and the first alone gets it."""
+    optimizer = gradients.optimizer.state_dict()
+    states = gathered(random_states(gradients.device))
+    if not is_first():
+        return None
+    tensors = {f"model.{name}": tensor for name, tensor in distinct_tensors(gradients.model).items()}
+    scalars: dict[str, dict[str, Any]] = {}
+    for number, state in optimizer["state"].items():
+        for name, value in state.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer.{number}.{name}"] = value
+            else:
+                scalars.setdefault(str(number), {})[name] = value
+    for process, own in enumerate(states):
+        tensors.update({f"random.{process}.{i}": state for i, state in enumerate(own)})
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    facts = {
+        "progress": asdict(progress),
+        "scores": asdict(scores),
+        "optimizer": {"state": scalars, "param_groups": optimizer["param_groups"]},
+        "scaler": gradients.scaler.state_dict(),
+    }
+    return Checkpoint(progress.step, tensors, facts)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+
+def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Scores]:
+    """Load weights, optimiser and random numbers, and return how far the run had come, and its scores."""
+    facts, tensors = checkpoint.facts, checkpoint.tensors
+    states = {int(number): dict(values) for number, values in facts["optimizer"]["state"].items()}
+    weights = {}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition(".")
+        if kind == "model":
+            weights[rest] = tensor
+        elif kind == "optimizer":
+            number, _, entry = rest.partition(".")
+            states.setdefault(int(number), {})[entry] = tensor
+    gradients.model.load_state_dict(weights, strict=False)  # tied tensors stand in it once
+    gradients.optimizer.load_state_dict({"state": states, "param_groups": facts["optimizer"]["param_groups"]})
+    gradients.scaler.load_state_dict(facts["scaler"])
+    own = sorted(name for name in tensors if name.startswith(f"random.{rank()}."))
+    set_random_states([tensors[name] for name in own], gradients.device)
+    return Progress(**facts["progress"]), Scores(**facts["scores"])
+
+
+class Checkpoints:
+    """The checkpoints of one run folder, and the best weights that they refer to.
+
+    Args:
+        folder: the folder of the run.
+        best_digests: the SHA-256 of the best weights by step, as far as it has been computed; it is filled.
+    """
+
+    def __init__(self, folder: Path, best_digests: dict[int, str]) -> None:
+        self.folder, self.best_digests = folder, best_digests
+
+    def keep_best(self, model: nn.Module, step: int) -> None:
+        """Write the current weights as the best so far; older best weights stay while a checkpoint refers to them."""
+        save_weights(model, self._best(step))
+        self.best_digests.pop(step, None)
+        self._prune(step)
+
+    def load_best(self, model: nn.Module, step: int) -> None:
+        """Load the weights that `keep_best` wrote at a step."""
+        model.load_state_dict(load_file(self._best(step)), strict=False)  # tied tensors stand in it once
+
+    def _prune(self, best: int) -> None:
+        """Delete best weights that are neither those of step `best` nor those of a checkpoint."""
+        facts = [self.facts(step) for step in self.steps()]
+        kept = {self._best(step) for step in (best, *(int(f.get("scores", {}).get("best_step", 0)) for f in facts))}
+        for path in self.folder.glob("best-*.safetensors"):
+            if path not in kept:
+                path.unlink()
+
+    def _best_digest(self, step: int) -> str | None:
+        """Return the SHA-256 of the best weights of a step; None if there are none."""
+        path = self._best(step)
+        if step not in self.best_digests and path.exists():
+            self.best_digests[step] = file_digest(path)
+        return self.best_digests.get(step)
+
+    def _best(self, step: int) -> Path:
+        return self.folder / f"best-{step:08d}.safetensors"
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints in the folder, in rising order."""
@@ -63,15 +196,17 @@ class Checkpoints:
         older = [step for step in self.steps() if step != checkpoint.step]
         for step in older[: len(older) - KEPT + 1]:
             self.remove(step)
-        weights = self._path(checkpoint.step, "safetensors")
+        weights, best_step = self._path(checkpoint.step, "safetensors"), checkpoint.facts["scores"]["best_step"]
+        facts = {**checkpoint.facts, "best_sha256": self._best_digest(best_step), "step": checkpoint.step}
         try:
             write_tensors(checkpoint.tensors, weights)
-            facts = {**checkpoint.facts, "step": checkpoint.step, "sha256": file_digest(weights)}
+            facts["sha256"] = file_digest(weights)
             write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": digest(facts)})
         except (OSError, SafetensorError, NoRoomError) as error:
             if isinstance(error, OSError) and error.errno not in DISK_FULL:
                 raise
             raise SentcliError(self._no_room(checkpoint, error)) from error
+        self._prune(best_step)
 
     def _no_room(self, checkpoint: Checkpoint, error: Exception) -> str:
         """Return the message for a checkpoint that the disk has no room for."""
@@ -84,24 +219,22 @@ class Checkpoints:
             f"needs {decimal(needed)}, {decimal(free)} are free; {kept}. Make room and go on with --resume"
         )
 
-    def load(self, problem_of: Callable[[dict[str, Any]], str]) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest checkpoint that can be used, if there is one, and why newer ones cannot.
-
-        Args:
-            problem_of: takes the facts of an undamaged checkpoint and returns why it cannot be used all the same, or
-                an empty string.
-        """
+    def load(self) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest checkpoint that is whole, with its best weights, and why newer ones are not used."""
         problems: list[str] = []
         for step in reversed(self.steps()):
             weights, facts = self._path(step, "safetensors"), self.facts(step)
+            problem = f"the checkpoint of step {step} is damaged and is not used"
             try:
-                whole = bool(facts) and file_digest(weights) == facts.get("sha256")
-                reason = problem_of(facts) if whole else ""
-                if whole and not reason:
-                    return Checkpoint(step, load_file(weights), facts), problems
+                if facts and file_digest(weights) == facts.get("sha256"):
+                    best_step = facts["scores"]["best_step"]
+                    if facts.get("best_sha256") in (None, self._best_digest(best_step)):
+                        return Checkpoint(step, load_file(weights), facts), problems
+                    best = f"the best weights so far, of step {best_step}, are damaged"
+                    problem = f"{best}: the checkpoint of step {step} is not used"
             except (OSError, SafetensorError):
-                reason = ""
-            problems.append(f"{reason}the checkpoint of step {step} {'' if reason else 'is damaged and '}is not used")
+                pass
+            problems.append(problem)
         return None, problems
 
     def remove(self, step: int) -> None:
@@ -110,8 +243,8 @@ class Checkpoints:
         self._path(step, "safetensors").unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Delete all checkpoints."""
-        for path in self.folder.glob("checkpoint-*"):
+        """Delete all checkpoints and best weights."""
+        for path in [*self.folder.glob("checkpoint-*"), *self.folder.glob("best-*.safetensors")]:
             path.unlink()
 
     def _path(self, step: int, kind: str) -> Path:

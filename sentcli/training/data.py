@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +17,6 @@ from sentcli.io.digests import file_digest
 from sentcli.io.readers import ReadOptions, texts_on_disk
 from sentcli.io.sources import open_source
 
-PAIRED: Literal["seed"] = "seed"
-"""The seed of a subset that is drawn by the seed of the training."""
 SUBSET_STREAM = 2**31 + 1
 """Sets the random numbers that draw a subset apart from those of order and views."""
 
@@ -32,30 +29,18 @@ class Subset:
     """The largest number of rows; None takes all."""
     fraction: float | None = None
     """The share of all rows that is taken, at least one row."""
-    seed: int | Literal["seed"] | None = None
-    """Draws the rows at random, so that a smaller subset is part of a larger one; None takes the first rows, and
-    `PAIRED` stands for the seed of the training until `settled` is called."""
+    seed: int | None = None
+    """Draws the rows at random, so that a smaller subset is part of a larger one; None takes the first rows."""
 
     def __post_init__(self) -> None:
         """Check the bounds under the names that users give: the seed is ``subset_seed`` to them."""
         for name, value, kind, *bounds in (
             ("limit", self.limit, int, Ge(1)),
-            ("subset_seed", None if self.seed == PAIRED else self.seed, int, Ge(0)),
+            ("subset_seed", self.seed, int, Ge(0)),
             ("fraction", self.fraction, float, Gt(0), Le(1)),
         ):
             if value is not None:
                 check(name, value, kind, tuple(bounds))
-
-    def settled(self, recipe: Subset, seed: int) -> Subset:
-        """Return the subset with what the recipe says where this one says nothing, and with a number as its seed.
-
-        Args:
-            recipe: the subset of the recipe.
-            seed: the seed of the training.
-        """
-        size = recipe if self.limit is None and self.fraction is None else self
-        drawn_by = recipe.seed if self.seed is None else self.seed
-        return replace(size, seed=seed if drawn_by == PAIRED else drawn_by)
 
     @property
     def read_limit(self) -> int | None:
@@ -68,7 +53,6 @@ class Subset:
         count = min(count, total if self.limit is None else self.limit)
         if self.seed is None or count == total:
             return np.arange(min(count, total))
-        assert self.seed != PAIRED
         return np.sort(np.random.default_rng([self.seed, SUBSET_STREAM]).permutation(total)[:count])
 
 
@@ -134,3 +118,28 @@ def file_facts(
         {"file": name, "sha256": file_digest(path), "sentences": count}
         for (name, path), count in zip(files, counts, strict=True)
     )
+
+
+def leaked_rows(corpus: TrainingSentences, texts: Iterable[str]) -> list[int]:
+    """Return the rows that hold one of some texts, whatever its case and its spaces."""
+    tested = {_plain(text) for text in texts}
+    return [
+        row
+        for row, cells in enumerate(zip(*corpus.texts, strict=True))
+        if any(_plain(cell) in tested for cell in cells)
+    ]
+
+
+def without_rows(corpus: TrainingSentences, rows: Iterable[int]) -> TrainingSentences:
+    """Return the data without some rows."""
+    left_out = set(rows)
+    kept = [row for row in range(len(corpus.sentences)) if row not in left_out]
+    return replace(
+        corpus,
+        texts=tuple([column[row] for row in kept] for column in corpus.texts),
+        scores=None if corpus.scores is None else [corpus.scores[row] for row in kept],
+    )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

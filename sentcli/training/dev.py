@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
@@ -19,14 +23,18 @@ from sentcli.evaluation.stores import digest
 from sentcli.io.labelled_kinds import columns_of, head
 from sentcli.io.places import is_remote
 from sentcli.io.sources import open_source
+from sentcli.model.tokenizing import pad
+from sentcli.objectives.masked_lm import IGNORED, WordPrediction, mask_tokens, masked_loss
 from sentcli.training.observer import STSB_DEV, dev_title, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.model.tokenizing import TextTokenizer
+    from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.request import TrainRequest
-
+    from sentcli.training.training_model import TrainingModel
 
 SAMPLE_SEED = 1
 
@@ -55,13 +63,15 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
         InputError: if two of them have the same name, or as `labelled_data.load_tasks`.
     """
     sets: list[DevSet] = []
-    for file in request.dev:
-        for task in load_tasks([file], kind=request.kind, fields=_fields(request, file), draws=0):
+    evaluation = request.evaluation
+    for file in evaluation.dev or []:
+        fields = _fields(request.data.pair_fields, file)
+        for task in load_tasks([file], kind=evaluation.kind, fields=fields, draws=0):
             metric = task.kind.main
             sets.append(DevSet(task.name, metric, f"{task.name if sets else 'dev'}_{metric}", task, tested_texts(task)))
-    if request.eval_data is not None:
+    if evaluation.eval_data is not None:
         name, metric = STSB_DEV
-        stsb = sts.SimilarityTask(name, sts.load_tasks(request.eval_data, [name], "dev")[name])
+        stsb = sts.SimilarityTask(name, sts.load_tasks(evaluation.eval_data, [name], "dev")[name])
         sets.append(DevSet(name, metric, f"{name if sets else 'dev'}_{metric}", stsb, stsb.texts))
     names = [dev.name for dev in sets]
     if twin := next((name for name in names if names.count(name) > 1), None):
@@ -69,13 +79,13 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
     return tuple(sets)
 
 
-def _fields(request: TrainRequest, file: str) -> str | None:
+def _fields(fields: str | None, file: str) -> str | None:
     """Return the columns of ``--pair-fields`` if a file has them; it may be of another kind than the training data."""
-    if request.pair_fields is None or not (is_remote(file) or Path(file).is_file()):
+    if fields is None or not (is_remote(file) or Path(file).is_file()):
         return None
     source = open_source(file)
-    present = [] if source.format == "txt" else columns_of(source, request.pair_fields)
-    return request.pair_fields if set(map(head, request.pair_fields.split(","))) <= set(map(head, present)) else None
+    present = [] if source.format == "txt" else columns_of(source, fields)
+    return fields if set(map(head, fields.split(","))) <= set(map(head, present)) else None
 
 
 def tested_texts(task: OwnTask) -> Sequence[str]:
@@ -142,3 +152,48 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
         measured = pair_geometry(vectors, stsb.subsets)
         values |= {"alignment": measured.alignment, "uniformity": measured.uniformity}
     return values
+
+
+MASK_SEED = 0
+"""The seed of the masks: the same words are predicted at every evaluation, on every device."""
+ROWS = 32
+"""How many sentences are scored at a time."""
+
+
+class HeldOutText:
+    """Sentences whose words are masked once, as in training, and predicted at every evaluation."""
+
+    def __init__(self, sentences: Sequence[str], tokenizer: TextTokenizer, model: TrainingModel) -> None:
+        predicting = [part for part in model.stateful.values() if isinstance(part, WordPrediction)]
+        if not predicting:
+            raise InputError("--eval-text measures how well masked words are predicted: it goes with mlm")
+        self.prediction: WordPrediction = predicting[0]
+        tokens = tokenizer(sentences)
+        rows = tokens.lengths.argsort(kind="stable")
+        self.batches = []
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(MASK_SEED)
+            for first in range(0, len(rows), ROWS):
+                arrays = pad(tokens, rows[first : first + ROWS], tokenizer.pad_id)
+                inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
+                masked, labels = mask_tokens(inputs["input_ids"], self.prediction.vocabulary, self.prediction.rate)
+                self.batches.append(({**inputs, "input_ids": masked}, labels))
+        self.count = sum(int((labels != IGNORED).sum()) for _, labels in self.batches)
+        if not self.count:
+            raise InputError("--eval-text: too little text, not one word of it was masked")
+
+    @torch.no_grad()
+    def loss(self, encoder: TorchEncoder) -> float:
+        """Return the mean cross-entropy in nats over all masked words, in float32, of the encoder's last layer."""
+        device = next(encoder.parameters()).device
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        for inputs, labels in self.batches:
+            hidden: Tensor = encoder.backbone(**{n: v.to(device) for n, v in inputs.items()}).last_hidden_state
+            mean = masked_loss(self.prediction.head, hidden, labels.to(device), encoder.backbone)
+            total += mean * (labels != IGNORED).sum().to(device)
+        return float(total) / self.count
+
+    def values(self, encoder: TorchEncoder) -> dict[str, float]:
+        """Return the loss and the perplexity, by their names in the log."""
+        loss = self.loss(encoder)
+        return {"held_out_loss": loss, "held_out_perplexity": math.exp(min(loss, 700))}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
+from sentcli.evaluation.transfer import load_tasks
 from sentcli.processes import is_first, launched
-from sentcli.training.data import TrainingSentences, read_corpus
+from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
 from sentcli.training.dev import DevSet, read_dev
-from sentcli.training.leaks import leaked_rows, without_rows
 from sentcli.training.pairs import read_adjacent, read_anchors, read_classes, read_pairs
 from sentcli.training.run_folder import check_run_folder
-from sentcli.training.task_text import PAIRS, read_task_text
 
 if TYPE_CHECKING:
     from sentcli.methods import Method
@@ -29,6 +30,8 @@ class RunInputs:
     """Everything that a run reads besides its start model."""
 
     corpus: TrainingSentences
+    subset: Subset
+    """Which rows of the data it has."""
     held_out: sts.Pairs | None
     """Pairs that are not trained on and scored at the end."""
     dev: tuple[DevSet, ...]
@@ -42,37 +45,34 @@ class RunInputs:
 def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     """Check the output folder, and read and check the data."""
     if is_first():
-        check_run_folder(request.output, overwrite=request.overwrite, resume=request.resume)
+        check_run_folder(request.output, overwrite=request.log.overwrite, resume=request.log.resume)
     of_objectives = [folder for objective in method.objectives.values() for folder in objective.reads()]
-    files = (*request.data, *request.dev, request.model, request.eval_data, request.eval_text, *of_objectives)
+    scored = request.evaluation
+    files = (*request.files, *(scored.dev or []), request.model, scored.eval_data, scored.eval_text, *of_objectives)
     for path in files:
         if path is not None and Path(path).exists() and Path(path).resolve().is_relative_to(request.output.resolve()):
             # --overwrite would delete it
             raise InputError(f"-o {request.output} would replace {path}, which this run reads; choose another -o")
-    corpus, held_out = _read_data(request, method)
+    subset = request.subset(method.settings.seed)
+    corpus, held_out = _read_data(request, method, subset)
     if method.fit is None:
-        _check_objectives(method)
+        _check_objectives(method, corpus)
         method.settings.check(len(corpus.sentences), launched())
-        _check_labels(method, corpus)
-    if request.log_geometry and request.eval_data is None:
-        raise InputError("--log-geometry measures STS-B dev of --eval-data, which is missing")
-    if request.sts and request.eval_data is None:
-        raise InputError("--sts scores the STS tasks of --eval-data, which is missing")
-    test = sts.load_tasks(request.eval_data, None, "test") if request.sts and request.eval_data else None
+    test = sts.load_tasks(scored.eval_data, None, "test") if scored.sts and scored.eval_data else None
     dev = read_dev(request)
     leaked = []
     if len(corpus.texts) > 1 or corpus.scores is not None:
         tested = sts.sentences([pairs for subsets in (test or {}).values() for pairs in subsets])
         leaked = leaked_rows(corpus, [*tested, *(text for dev_set in dev for text in dev_set.texts)])
-    if request.no_leak:
+    if request.data.no_leak:
         corpus = without_rows(corpus, leaked)
         if not corpus.sentences:
             raise InputError("--no-leak leaves nothing to train on: every row holds a text of the dev or test sets")
-    return RunInputs(corpus, held_out, dev, test, len(leaked))
+    return RunInputs(corpus, subset, held_out, dev, test, len(leaked))
 
 
-def _check_objectives(method: Method) -> None:
-    """Refuse objectives that are missing, or that cannot learn from the views of the data."""
+def _check_objectives(method: Method, corpus: TrainingSentences) -> None:
+    """Refuse objectives that are missing, or that cannot learn from the data or its views."""
     if not method.objectives:
         raise InputError(f"{method.name} has no objective left to train with")
     views, terms = method.views, method.objectives.items()
@@ -83,6 +83,9 @@ def _check_objectives(method: Method) -> None:
         )
     if views.reads != "classes" and (classed := [name for name, term in terms if term.needs_classes]):
         raise InputError(f"{classed[0]} needs texts with a class, columns text and label, which --method supcon reads")
+    labelled = [name for name, objective in terms if objective.needs_labels]
+    if labelled and not set(corpus.scores or ()) <= {0.0, 1.0}:
+        raise InputError(f"{labelled[0]} needs pairs with the labels 0 and 1; cosent and angle take other scores")
     if not views.different_texts():
         return
     if of_one := [name for name, objective in terms if objective.one_sentence]:
@@ -102,45 +105,79 @@ def _check_objectives(method: Method) -> None:
         )
 
 
-def _check_labels(method: Method, corpus: TrainingSentences) -> None:
-    """Refuse scores that are no labels for an objective that needs labels."""
-    for name, objective in method.objectives.items():
-        if objective.needs_labels and not set(corpus.scores or ()) <= {0.0, 1.0}:
-            raise InputError(f"{name} needs pairs with the labels 0 and 1; cosent and angle take other scores")
-
-
 def _check_data_options(request: TrainRequest, method: Method) -> None:
     """Refuse options that do not go with what the method reads."""
-    reads = method.views.reads
-    if not request.data:
+    reads, options = method.views.reads, request.data
+    if not request.files:
         raise InputError("--data is missing: text files with one sentence a line, or tables")
-    if request.text_of is not None and reads != "sentences":
+    if options.text_of is not None and reads != "sentences":
         raise InputError(f"--text-of is for methods that take plain text; {method.name} takes pairs here")
-    if request.hold_out is not None and reads != "scores" and request.text_of is None:
+    if options.hold_out is not None and reads != "scores" and options.text_of is None:
         raise InputError("--hold-out leaves out scored pairs, which --method sts-regression and --text-of pairs read")
-    if request.pair_fields is not None and reads in ("sentences", "adjacent") and request.text_of != PAIRS:
+    if options.pair_fields is not None and reads in ("sentences", "adjacent") and options.text_of != TEXT_OF_PAIRS:
         raise InputError(f"--pair-fields names the columns of pairs, and {method.name} takes single texts here")
 
 
-def _read_data(request: TrainRequest, method: Method) -> tuple[TrainingSentences, sts.Pairs | None]:
+def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[TrainingSentences, sts.Pairs | None]:
     """Return the training data, and the pairs that are held out."""
-    options: dict[str, Any]
     if method.fit is not None and not method.fit.needs_data:
-        if request.data:
+        if request.files:
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
         return TrainingSentences(([],), (), 0), None
     _check_data_options(request, method)
-    reads, files, subset = method.views.reads, request.data, request.subset
+    reads, files, options, kind = method.views.reads, request.files, request.data, request.evaluation.kind
+    fields, hold_out = options.pair_fields, options.hold_out
     if reads == "scores":
-        options = {"hold_out": request.hold_out, "score_range": request.score_range, "kind": request.kind}
-        return read_pairs(files, fields=request.pair_fields, subset=subset, **options)
+        scores = options.score_bounds
+        return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind)
     if reads == "pairs":
-        return read_anchors(files, fields=request.pair_fields, subset=subset, kind=request.kind), None
+        return read_anchors(files, fields=fields, subset=subset, kind=kind), None
     if reads == "classes":
-        return read_classes(files, fields=request.pair_fields, subset=subset), None
+        return read_classes(files, fields=fields, subset=subset), None
     if reads == "adjacent":
-        return read_adjacent(files, text_field=request.text_field, subset=subset), None
-    if request.text_of is not None:
-        fields, hold_out = request.pair_fields, request.hold_out
-        return read_task_text(request.text_of, files, fields=fields, subset=subset, hold_out=hold_out), None
-    return read_corpus(files, text_field=request.text_field, subset=subset), None
+        return read_adjacent(files, text_field=options.text_field, subset=subset), None
+    if options.text_of is not None:
+        return read_task_text(options.text_of, files, fields=fields, subset=subset, hold_out=hold_out), None
+    return read_corpus(files, text_field=options.text_field, subset=subset), None
+
+
+TEXT_OF_PAIRS = "pairs"
+"""The value of ``--text-of`` that trains on the sentences of scored pairs, without the scores."""
+
+
+def read_task_text(
+    name: str,
+    data: Sequence[str],
+    *,
+    fields: str | None = None,
+    subset: Subset | None = None,
+    hold_out: str | None = None,
+) -> TrainingSentences:
+    """Read the distinct sentences of some tasks without their labels, as IS-BERT's paper does ("IS-BERT-task").
+
+    The sentences of tasks are ordered by a hash of their text, so that the first of them are as good a subset as any:
+    the files are sorted by label, and SentEval sorts by length.
+
+    Args:
+        name: ``pairs`` for the pairs that `read_pairs` reads, or transfer tasks such as ``MR,CR``. A task with a test
+            set gives its training sentences, one that is tested by cross-validation gives all.
+        data: for tasks, a SentEval ``data/downstream`` folder.
+        fields: other names of the columns of pairs, as ``A,B,SCORE``.
+        subset: which of the sentences, or of the pairs, are trained on.
+        hold_out: which pairs are left out, as for `read_pairs`.
+    """
+    if name == TEXT_OF_PAIRS:
+        corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
+        subset, texts = None, [*corpus.texts[0], *corpus.texts[1]]
+    elif len(data) != 1 or hold_out is not None:
+        raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
+    else:
+        names = [part.strip() for part in name.split(",") if part.strip()]
+        parts = [task.splits.get("all") or task.splits["train"] for task in load_tasks(Path(data[0]), names)]
+        texts = [text for examples in parts for example in examples for text in example.texts]
+    sentences = list(dict.fromkeys(text for text in texts if text.strip()))
+    if name != TEXT_OF_PAIRS:
+        sentences.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
+    chosen = [sentences[row] for row in (subset or Subset()).rows(len(sentences))]
+    whole = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+    return TrainingSentences((chosen,), ({"file": f"text of {name}", "sha256": whole, "sentences": len(chosen)},), 0)

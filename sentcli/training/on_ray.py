@@ -18,11 +18,9 @@ from sentcli.cluster import require_ray
 from sentcli.cluster_pool import Pool
 from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.training import sweep
-from sentcli.training.metrics import parsed
-from sentcli.training.run_folder import METRICS, LockedError
-from sentcli.training.sweep import SweepObserver, SweepResult, SweepRun
-from sentcli.training.sweep_file import Asha
-from sentcli.training.sweep_results import append_record, read_results
+from sentcli.training.records import METRICS_FILE, append_record, parsed, read_results
+from sentcli.training.run_folder import LockedError
+from sentcli.training.sweep import Asha, SweepObserver, SweepResult, SweepRun
 
 if TYPE_CHECKING:
     from sentcli.training.observer import StepInfo
@@ -51,7 +49,13 @@ def run_all_on_ray(
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
     """
     known = pool.ray.put(read_results(results))
-    judge = None if asha is None else _start_judge(asha)
+    judge = None
+    if asha is not None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        # on the node of this process, so that the judge ends with the sweep and not before
+        here = NodeAffinitySchedulingStrategy(pool.ray.get_runtime_context().get_node_id(), soft=True)
+        judge = pool.ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
     waiting = deque(replace(run, request=replace(run.request, device=device)) for run in planned)
     runs, read = {run.name: run for run in planned}, {run.name: _new_lines(run, None)[1] for run in planned}
     added: set[str] = set()
@@ -83,22 +87,13 @@ def run_all_on_ray(
 
 def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], int]:
     """Return the whole lines in the metrics of a run from a byte on, and the byte behind them; None is the end."""
-    path = run.request.output / METRICS
+    path = run.request.output / METRICS_FILE
     data = path.read_bytes() if path.is_file() else b""
     begin, end = min(len(data) if begin is None else begin, len(data)), data.rfind(b"\n") + 1
     try:
         return parsed(data[begin:end], path), max(begin, end)
     except DataError:  # the file was begun anew
         return [], end
-
-
-def _start_judge(asha: Asha) -> Any:
-    """Start a `Judge` on the node of this process, so that it ends with the sweep and not before."""
-    ray = require_ray()
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    return ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
 
 
 class Judge:
@@ -165,7 +160,7 @@ class _Reporting:
         Raises:
             DataError: for a damaged line.
         """
-        path = self.run.request.output / METRICS
+        path = self.run.request.output / METRICS_FILE
         lines = parsed(path.read_bytes() if path.is_file() else b"", path)
         scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
         numbers = [(step, score) for step, score in scores if isinstance(score, int | float)]
@@ -188,7 +183,7 @@ def _refused(
         InputError: if it is the error of the first run, which is most likely that of all.
     """
     if isinstance(error, LockedError):
-        outcome.elsewhere.append(run.name)
+        outcome.locked.append(run.name)
         return
     if isinstance(error, InputError) and is_first:
         raise error

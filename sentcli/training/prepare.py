@@ -28,7 +28,7 @@ from sentcli.processes import process_count
 from sentcli.training import dev
 from sentcli.training.batches import Batch, to_tensors
 from sentcli.training.data import TrainingSentences, read_corpus, repetitions
-from sentcli.training.held_out_text import HeldOutText
+from sentcli.training.dev import HeldOutText
 from sentcli.training.inputs import RunInputs, read_inputs
 from sentcli.training.loop import run_order
 from sentcli.training.request import TrainRequest, fitting
@@ -88,13 +88,13 @@ class Prepared:
             "start_model": self.start_fingerprint,
             "encoder": self.encoder.describe(),
             "data": list(self.corpus.files),
-            "subset": asdict(request.subset),
+            "subset": asdict(self.inputs.subset),
             "dev": dev.identity(self.inputs.dev),
             "processes": process_count(),
             "device": self.encoder.backend.device.partition(":")[0],
-            **({"no_leak": self.inputs.leaked} if request.no_leak else {}),
+            **({"no_leak": self.inputs.leaked} if request.data.no_leak else {}),
             **({} if not any(self.prompts) else {"prompts": self.prompts}),
-            **({} if request.hold_out is None else {"hold_out": request.hold_out}),
+            **({} if request.data.hold_out is None else {"hold_out": request.data.hold_out}),
             **({} if self.corpus.score_range == STSB_RANGE else {"score_range": self.corpus.score_range}),
         }
 
@@ -111,31 +111,34 @@ def method_identity(method: Method, stage: str | None, *, changed_only: bool = F
 def prepare(request: TrainRequest) -> Prepared:
     """Read the settings, the data and the start model of a run, and check them, their fit and the output folder."""
     method = request.configured()
-    request = request.with_subset(method)
     inputs = read_inputs(request, method)
     corpus = inputs.corpus
-    if request.dev_limit is not None:
-        inputs = replace(inputs, dev=dev.limited(inputs.dev, request.dev_limit, request.model))
+    dev_limit, eval_text = request.evaluation.dev_limit, request.evaluation.eval_text
+    if dev_limit is not None:
+        inputs = replace(inputs, dev=dev.limited(inputs.dev, dev_limit, request.model))
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
     model = held_out_text = None
-    if request.eval_text is not None and method.fit is not None:
+    if eval_text is not None and method.fit is not None:
         raise InputError(f"--eval-text measures how well masked words are predicted, and {method.name} predicts none")
     if method.fit is None:
         check_precision(torch.device(encoder.backend.device), settings.precision)
         model = make_model(method, encoder)
-        if request.eval_text is not None:
-            sentences = read_corpus([request.eval_text], text_field=request.text_field).sentences
+        if eval_text is not None:
+            sentences = read_corpus([eval_text], text_field=request.data.text_field).sentences
             held_out_text = HeldOutText(sentences, tokenizer, model)
         _configure_torch(model, settings)
         same_text_twice = Batch([tokenizer([corpus.sentences[0]] * 2)], BatchTexts([]))
         device = next(model.parameters()).device
         _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
-        notes += _leak_notes(request, inputs) + _data_notes(request, method, corpus)
+        if inputs.leaked:
+            rows = f"{inputs.leaked} {corpus.unit} hold a text of the dev or test sets"
+            notes.append(f"{rows} and were left out" if request.data.no_leak else f"{rows}; --no-leak leaves them out")
+        notes += _data_notes(request, method, corpus)
         notes += _pooling_notes(request, method, encoder)
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
@@ -220,17 +223,9 @@ def _data_notes(request: TrainRequest, method: Method, corpus: TrainingSentences
         return [f"scores from {low:g} to {high:g} become cosines from 0 to 1; --score-range says another range"]
     masked = all(getattr(objective, "mask_duplicates", False) for objective in method.objectives.values())
     if not masked and (repeated := repetitions(corpus.sentences)):
-        what = "in a batch with it they are taken for different sentences"
-        return [f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one: {what}"]
+        repeats = f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one"
+        return [f"{repeats}: in a batch with it they are taken for different sentences"]
     return []
-
-
-def _leak_notes(request: TrainRequest, inputs: RunInputs) -> list[str]:
-    """Return a note about texts of dev and test sets in the training data."""
-    if not inputs.leaked:
-        return []
-    rows = f"{inputs.leaked} {inputs.corpus.unit} hold a text of the dev or test sets"
-    return [f"{rows} and were left out" if request.no_leak else f"{rows}; --no-leak leaves them out"]
 
 
 def _pooling_notes(request: TrainRequest, method: Method, encoder: SentenceEncoder) -> list[str]:

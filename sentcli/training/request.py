@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
 from sentcli.model.spec import check_pooling
 from sentcli.training.data import Subset
+from sentcli.training.options import DataOptions, EvaluationOptions, LogOptions
 from sentcli.training.pairs import layout_of
 
 if TYPE_CHECKING:
@@ -30,44 +31,19 @@ class TrainRequest:
     method: str | Method
     """A method's name, or the method that a user's own file defines."""
     model: str
-    data: list[str]
+    files: list[str]
+    """The training data, as `open_source` takes them."""
     output: Path
     stage: str | None = None
     pooling: str | None = None
-    text_field: str = "text"
-    text_of: str | None = None
-    """The tasks whose sentences are trained on, as `read_task_text` takes them."""
-    pair_fields: str | None = None
-    """The columns of labelled pairs, as ``ANCHOR,POSITIVE[,NEGATIVE...]``, or ``A,B,SCORE`` for scored ones."""
-    hold_out: str | None = None
-    """The pairs that are left out and scored at the end, as `read_pairs` takes them."""
-    score_range: tuple[float, float] | None = None
-    """The scores of pairs that become cosines of 0 and 1; None takes the usual range that holds all of them."""
     after: str | None = None
     """A method that is trained first, on the sentences of the pairs."""
     first_stage: dict[str, Any] | None = None
     """The method, model and given settings of the training that `after` asked for, for the record."""
-    subset: Subset = field(default_factory=Subset)
-    dev: list[str] = field(default_factory=list)
-    """Labelled tables and folders in BEIR layout that are scored at every evaluation; the first one decides."""
-    kind: Kind | None = None
-    """The kind of the tables of `dev`, and of a table of `data` that does not tell its own; None tells it."""
-    dev_limit: int | None = None
-    """The largest number of items of each of `dev`; None takes all."""
-    no_leak: bool = False
-    """Whether labelled rows with a text of the dev or test sets are left out."""
-    eval_data: Path | None = None
-    eval_text: str | None = None
-    """Text whose masked words are predicted at every evaluation."""
     device: str = "auto"
-    overwrite: bool = False
-    resume: bool = False
-    save_every: int = 500
-    """The number of steps between two checkpoints; 0 writes none."""
-    sts: bool = False
-    """Whether the kept weights are scored on the seven STS tasks at the end."""
-    log_geometry: bool = False
-    """Whether alignment and uniformity of STS-B dev are logged at every evaluation."""
+    data: DataOptions = field(default_factory=DataOptions)
+    evaluation: EvaluationOptions = field(default_factory=EvaluationOptions)
+    log: LogOptions = field(default_factory=LogOptions)
     assignments: list[tuple[str, Any]] = field(default_factory=list)
     """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
     recipe: Recipe | None = None
@@ -99,7 +75,7 @@ class TrainRequest:
         return method
 
     def default_method(self) -> Method:
-        """Return the method with its defaults for this data and the views that are asked for.
+        """Return the method with its defaults for this data and for the views of the settings.
 
         Names of columns and values of the data tell whether it is labelled.
 
@@ -107,37 +83,49 @@ class TrainRequest:
             InputError: if the data is labelled and the method cannot learn from it; it names the methods that can.
         """
         method = get_method(self.method, self.stage)
-        takes_text = method.fit is None and method.views.reads == "sentences" and self.text_of is None
+        takes_text = method.fit is None and method.views.reads == "sentences" and self.data.text_of is None
         layout = self.layout(method)
         recipe = () if self.recipe is None else self.recipe.assignments
-        asked = [value for key, value in (*recipe, *self.assignments) if key == "views"]
+        views = [value for key, value in (*recipe, *self.assignments) if key == "views"]
         if takes_text and layout is not None and layout.kind in ("pairs", "triplets"):
             return method.on_texts(LabelledPairs(negatives=len(layout.columns) - 2))
-        plain = asked or layout is None or (takes_text and self.without_labels(layout))
+        plain = views or layout is None or (takes_text and self.without_labels(layout))
         if layout is not None and not plain and not method.takes(layout.kind):
-            holds = f"{self.data[0]} holds {IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
+            holds = f"{self.files[0]} holds {IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
             raise InputError(f"{holds}, and {method.name} needs {method.needs}; {fitting(layout.kind)}")
-        if not takes_text or not self.data:
+        if not takes_text or not self.files:
             return method
-        kind = VIEWS.get(str(asked[-1])) if asked else None
+        kind = VIEWS.get(str(views[-1])) if views else None
         return method if kind is None or not kind.different_texts() else method.on_texts(kind())
 
     def layout(self, method: Method) -> Layout | None:
         """Return what the data holds, if it is a labelled table whose labels the method would meet."""
-        labelled = method.fit is None and self.text_of is None
-        if labelled and method.views.reads == "classes" and self.pair_fields is not None and self.data:
-            return tell(open_source(self.data[0]), kind="labels", fields=self.pair_fields)
-        return layout_of(self.data, self.pair_fields, self.kind) if labelled else None
+        labelled = method.fit is None and self.data.text_of is None
+        if labelled and method.views.reads == "classes" and self.data.pair_fields is not None and self.files:
+            return tell(open_source(self.files[0]), kind="labels", fields=self.data.pair_fields)
+        return layout_of(self.files, self.data.pair_fields, self.evaluation.kind) if labelled else None
 
     def without_labels(self, layout: Layout) -> bool:
         """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""
-        labelled = layout.kind in ("scored", "binary", "labels") and self.pair_fields is None
-        return labelled and self.text_field in columns_of(open_source(self.data[0]))
+        labelled = layout.kind in ("scored", "binary", "labels") and self.data.pair_fields is None
+        return labelled and self.data.text_field in columns_of(open_source(self.files[0]))
 
-    def with_subset(self, method: Method) -> TrainRequest:
-        """Return the request with the subset that is trained on, given the configured method; see `Subset.settled`."""
-        recipe = Subset() if self.recipe is None else Subset(self.recipe.limit, None, self.recipe.subset_seed)
-        return replace(self, subset=self.subset.settled(recipe, method.settings.seed))
+    def subset(self, seed: int) -> Subset:
+        """Return which rows are trained on: those that the options say, else the recipe's.
+
+        Args:
+            seed: of the training, which a recipe may draw the rows by.
+
+        Raises:
+            InputError: for a value that is out of bounds.
+        """
+        data, recipe = self.data, self.recipe
+        limit, drawn_by = data.limit, data.subset_seed
+        if recipe is not None and drawn_by is None:
+            drawn_by = seed if recipe.subset_seed == "seed" else recipe.subset_seed
+        if recipe is not None and data.fraction is None and limit is None:
+            limit = recipe.limit
+        return Subset(limit, data.fraction, drawn_by)
 
 
 def fitting(kind: Kind | None) -> str:

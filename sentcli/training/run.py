@@ -1,9 +1,10 @@
-"""One training run from a `Prepared` to a finished model folder, and the training of a method that comes before it."""
+"""One training run from a `Prepared` to a finished model folder with its README, and the training that comes before."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -18,13 +19,12 @@ from sentcli.machine import bytes_depend_on, environment
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop
 from sentcli.training.dev import dev_values
-from sentcli.training.inputs import read_inputs
-from sentcli.training.model_card import model_card
-from sentcli.training.observer import DevScores, TrainResult
+from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
+from sentcli.training.observer import DevScores, TrainResult, dev_scores, shown
 from sentcli.training.prepare import prepare
 from sentcli.training.request import BEFORE
-from sentcli.training.run_folder import WEIGHTS, RunFolder
-from sentcli.training.task_text import PAIRS
+from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
+from sentcli.zoo import find_entry
 
 if TYPE_CHECKING:
     from sentcli.model.torch_model import TorchEncoder
@@ -54,8 +54,8 @@ def _folder(prepared: Prepared) -> RunFolder:
         request.output,
         prepared.identity(),
         bytes_depend_on(prepared.encoder.backend.device),
-        overwrite=request.overwrite,
-        resume=request.resume,
+        overwrite=request.log.overwrite,
+        resume=request.log.resume,
     )
 
 
@@ -97,7 +97,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         first_module = encoder.torch_module
         encoder.backend.module = module  # type: ignore[attr-defined]
         try:
-            return dev_values(encoder, dev, geometry=prepared.request.log_geometry) | values
+            return dev_values(encoder, dev, geometry=prepared.request.log.log_geometry) | values
         finally:
             encoder.backend.module = first_module  # type: ignore[attr-defined]
 
@@ -109,7 +109,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         folder,
         score=score if dev or text is not None else None,
         observer=observer,
-        save_every=prepared.request.save_every,
+        save_every=prepared.request.log.save_every,
         prompts=prepared.prompts,
         dev=next(iter(dev), None),
     )
@@ -130,7 +130,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     dev, request = prepared.inputs.dev, prepared.request
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
-    if request.resume and not request.overwrite and (request.output / WEIGHTS).exists():
+    if request.log.resume and not request.log.overwrite and (request.output / WEIGHTS_FILE).exists():
         # refused by the folder if it is another run's
         finished = _folder(prepared)
         assert finished.results is not None
@@ -139,7 +139,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     def score(encoder: SentenceEncoder) -> dict[str, float] | None:
         if not dev:
             return None
-        values = dev_values(encoder, dev, geometry=request.log_geometry)
+        values = dev_values(encoder, dev, geometry=request.log.log_geometry)
         if observer is not None:
             observer.scored(0, values, False)
         return values
@@ -194,25 +194,29 @@ def first_stage(request: TrainRequest) -> Prepared | None:
     if request.after is None:
         return None
     method = request.configured()
-    drawn = request.with_subset(method)
-    read_inputs(drawn, method)  # errors in the inputs of the second stage are raised before the first one is trained
+    subset = read_inputs(request, method).subset  # errors of the second stage are raised before the first is trained
     output = request.output.resolve()
     assignments = [
         ("settings.seed", method.settings.seed),
         *((key.removeprefix(BEFORE), value) for key, value in request.assignments if key.startswith(BEFORE)),
     ]
     first = replace(
-        drawn,
+        request,
         method=request.after,
         after=None,
         output=output.with_name(f"{output.name}-{request.after}"),
-        text_of=PAIRS,
         stage=None,
         recipe=None,
         pooling=None,
-        eval_data=None,
-        sts=False,
-        resume=request.resume or not request.overwrite,
+        data=replace(
+            request.data,
+            text_of=TEXT_OF_PAIRS,
+            limit=subset.limit,
+            fraction=subset.fraction,
+            subset_seed=subset.seed,
+        ),
+        evaluation=replace(request.evaluation, eval_data=None, sts=False),
+        log=replace(request.log, log_geometry=False, resume=request.log.resume or not request.log.overwrite),
         assignments=assignments,
     )
     return everywhere(lambda: prepare(first))
@@ -232,3 +236,96 @@ def after_first_stage(request: TrainRequest, first: Prepared) -> TrainRequest:
             "settings": dict(first.request.assignments),
         },
     )
+
+
+def model_card(config: dict[str, Any], start: Path) -> str:
+    """Return the README of the model folder.
+
+    Args:
+        config: of the run.
+        start: the folder of the start model, whose licence is taken over.
+    """
+    results, settings = config["results"], config["settings"]
+    sentences = sum(entry["sentences"] for entry in config["data"])
+    scores = "No dev set was given; these are the last weights."
+    if (dev := dev_scores(results)) is not None:
+        scores = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
+    if results.get("held_out_perplexity") is not None:
+        scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
+    sections = {name: part for name, part in config["method"].items() if isinstance(part, dict)}
+    of_method = {f"{section}.{name}": value for section, part in sections.items() for name, value in part.items()}
+    rows = "\n".join(f"| {name} | {value} |" for name, value in [*of_method.items(), *settings.items()])
+    first = config.get("first_stage")
+    before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
+    head = ""
+    if settings and config["method"]["head"] != {"kind": "none"}:
+        head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
+    files = "\n".join(
+        f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
+    )
+    return f"""---
+{_metadata(config, start)}
+---
+
+# {config["method"]["name"]} on {Path(config["start_model"]["name"]).name}
+
+A sentence encoder made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
+{config["method"]["title"]}.{before} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
+training data apply.
+
+{scores}
+
+```python
+from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])
+```
+
+{head}
+
+## Training
+
+{results["steps"]} steps over {sentences} rows, {results["sentences_per_second"]:.0f} sentences/s on
+{config["environment"]["device"]}.
+
+{files}
+
+| setting | value |
+|---|---|
+{rows}
+"""
+
+
+def _metadata(config: dict[str, Any], start: Path) -> str:
+    """Return what the hub reads: base model, licence, data and score, as far as they are known."""
+    from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+    name, dev = config["start_model"]["name"], dev_scores(config["results"])
+    entry = find_entry(name)
+    try:
+        licence = ModelCard.load(start / "README.md").data.license if entry is None else entry.licence.lower()
+    except (OSError, ValueError):
+        licence = None
+    licence = licence if isinstance(licence, str) else None
+    results = None
+    if dev is not None and dev.best is not None:
+        results = [
+            EvalResult(
+                task_type="sentence-similarity",
+                dataset_type="dev",
+                dataset_name=dev.name,
+                metric_type=dev.metric,
+                metric_value=dev.best,
+            )
+        ]
+    tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "sentcli", config["method"]["name"]]
+    return ModelCardData(
+        base_model=entry.source if entry is not None else None if Path(name).exists() else name,
+        license="other" if licence is not None and " " in licence else licence,
+        datasets=[entry["file"] for entry in config["data"]] or None,
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=tags,
+        model_name=f"{config['method']['name']} on {Path(name).name}" if results else None,
+        eval_results=results,
+    ).to_yaml()

@@ -18,13 +18,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel
-from safetensors.torch import load_file
 from torch import nn
 
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, succeed, successor
-from sentcli.io.digests import file_digest
 from sentcli.io.forms import checked, contents, decode, finite, write_json
 from sentcli.io.weights import save_weights
 from sentcli.model.exported import EXPORT, ONNX
@@ -32,24 +30,23 @@ from sentcli.model.saving import write_model_files
 from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first
 from sentcli.training.checkpoints import Checkpoint, Checkpoints
+from sentcli.training.records import CONFIG_FILE, IDENTITY_FILE, METRICS_FILE
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-METRICS, CONFIG, RUN, LOCK, FAILED = "metrics.jsonl", "sentcli.json", "run.json", ".lock", "failed-batch.json"
-WEIGHTS = "model.safetensors"
-ENVIRONMENT = "environment"
+LOCK_FILE, FAILED_BATCH = ".lock", "failed-batch.json"
+WEIGHTS_FILE = "model.safetensors"
+ENVIRONMENT_KEY = "environment"
 """The key of ``run.json`` for versions and hardware, which may move the last bits of the weights."""
-IN_PROGRESS = (METRICS, RUN, LOCK, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
+IN_PROGRESS = (METRICS_FILE, IDENTITY_FILE, LOCK_FILE, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
 """The files that an interrupted run needs to continue."""
 OWN_FILES = (
-    *IN_PROGRESS, CONFIG, FAILED, HEAD_FOLDER, "README.md", WEIGHTS, "config.json", "modules.json",
+    *IN_PROGRESS, CONFIG_FILE, FAILED_BATCH, HEAD_FOLDER, "README.md", WEIGHTS_FILE, "config.json", "modules.json",
     "sentence_bert_config.json", "config_sentence_transformers.json", "*token*.json", "vocab.*", "merges.txt",
     "*.model", "[0-9]_*", EXPORT, f"{ONNX}*", ".*.partial", ".tmp*", "best.safetensors",
 )  # fmt: skip
 """The files that a run leaves in its folder: --overwrite removes a folder only if it holds no others."""
-SHOWN = 6
-"""How many differences a message lists."""
 
 
 class LockedError(InputError):
@@ -64,7 +61,7 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
     """
     if str(path) == "-":
         raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
-    empty = path.is_dir() and not any(p.name != LOCK for p in path.iterdir())
+    empty = path.is_dir() and not any(p.name != LOCK_FILE for p in path.iterdir())
     if path.is_dir() and not (empty or overwrite or resume):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it; or choose another -o")
     check_output(path, overwrite=overwrite or empty, resume=resume, folder=True)
@@ -75,8 +72,10 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
             raise InputError(f"{odd[0]} is no regular file; remove it, or choose another -o")
         if foreign:
             raise InputError(f"{path} holds files that are not a training run's ({foreign[0]}); choose another -o")
-        if resume and not (empty or overwrite or (path / RUN).exists()):
-            raise InputError(f"{path} holds no {RUN}, so it is no run to --resume; choose another -o, or --overwrite")
+        if resume and not (empty or overwrite or (path / IDENTITY_FILE).exists()):
+            raise InputError(
+                f"{path} holds no {IDENTITY_FILE}: it is no run to --resume; choose another -o, or --overwrite"
+            )
 
 
 def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
@@ -107,13 +106,13 @@ class RunFolder:
         resume: bool = False,
     ) -> None:
         self.path = self.target = path.resolve()
-        self.lock = FileLock(self.target / LOCK, timeout=0)
+        self.lock = FileLock(self.target / LOCK_FILE, timeout=0)
         self.metrics: IO[str] | None = None
         self.checkpoint: Checkpoint | None = None
         self.results: dict[str, Any] | None = None
         self.resumed = False
         self.notes: list[str] = []
-        self.digests: dict[int, str] = {}
+        self.best_digests: dict[int, str] = {}
         self.identity: dict[str, Any] = finite(dict(identity or {}))
         self.environment = dict(environment or {})
         everywhere(lambda: self._open(path, overwrite=overwrite, resume=resume))
@@ -121,8 +120,8 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """The checkpoints of the run."""
-        return Checkpoints(self.path)
+        """The checkpoints and the best weights of the run."""
+        return Checkpoints(self.path, self.best_digests)
 
     def _open(self, path: Path, *, overwrite: bool, resume: bool) -> None:
         if not is_first():
@@ -135,7 +134,7 @@ class RunFolder:
             message = f"{path}: another run is writing to this folder; wait for it, or choose another -o"
             raise LockedError(message) from None
         try:
-            if overwrite and any(p.name != LOCK for p in self.target.iterdir()):
+            if overwrite and any(p.name != LOCK_FILE for p in self.target.iterdir()):
                 resume = self._find_begun(resume=resume)
             self._start(path, resume=resume)
         except BaseException:
@@ -147,53 +146,47 @@ class RunFolder:
         new = successor(self.target)
         for folder in (new, self.target) if resume else ():
             with suppress(InputError):  # there is none, or it is damaged
-                self.path, identity = folder, _read(folder / RUN)
-                identity.pop(ENVIRONMENT, None)
+                self.path, identity = folder, _read(folder / IDENTITY_FILE)
+                identity.pop(ENVIRONMENT_KEY, None)
                 if not _differences(identity, json.loads(json.dumps(self.identity))):
                     return True
         self.path = new
         return False
 
     def _start(self, path: Path, *, resume: bool) -> None:
-        if resume and (self.path / RUN).exists():
-            identity = _read(self.path / RUN)
-            environment = identity.pop(ENVIRONMENT, {})
+        if resume and (self.path / IDENTITY_FILE).exists():
+            identity = _read(self.path / IDENTITY_FILE)
+            environment = identity.pop(ENVIRONMENT_KEY, {})
             if differences := _differences(identity, json.loads(json.dumps(self.identity))):
-                more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
-                raise InputError(f"--resume: {path} holds another run: {'; '.join(differences[:SHOWN])}{more}")
+                more = [f"and {len(differences) - 6} more"] if len(differences) > 6 else []
+                raise InputError(f"--resume: {path} holds another run: {'; '.join([*differences[:6], *more])}")
             self._resume()
             differences = _differences(environment, {key: self.environment.get(key) for key in environment})
             if differences and self.checkpoint is not None:
                 self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(differences)}")
         else:
             self.path.mkdir(exist_ok=True)
-            self._clear((LOCK,))
-            self.metrics = (self.path / METRICS).open("w", encoding="utf-8")
+            self._clear((LOCK_FILE,))
+            self.metrics = (self.path / METRICS_FILE).open("w", encoding="utf-8")
         if self.checkpoint is None and self.results is None:
-            write_json(self.path / RUN, {**self.identity, ENVIRONMENT: self.environment})
+            write_json(self.path / IDENTITY_FILE, {**self.identity, ENVIRONMENT_KEY: self.environment})
 
     def _resume(self) -> None:
-        if (self.path / WEIGHTS).exists():
-            self.results = _read(self.path / CONFIG).get("results", {})
+        if (self.path / WEIGHTS_FILE).exists():
+            self.results = _read(self.path / CONFIG_FILE).get("results", {})
             self._settle()
             return
         self.resumed = True
         self._clear(IN_PROGRESS)
-        self.checkpoint, self.notes = self.checkpoints.load(self._best_is_gone)
+        self.checkpoint, self.notes = self.checkpoints.load()
         size = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
         if self.checkpoint is None:
             self.checkpoints.clear()
-        with (self.path / METRICS).open("ab") as handle:
+        with (self.path / METRICS_FILE).open("ab") as handle:
             if handle.tell() < size:
-                self.notes.append(f"{METRICS} is shorter than it was: lines of earlier steps are missing")
+                self.notes.append(f"{METRICS_FILE} is shorter than it was: lines of earlier steps are missing")
             handle.truncate(min(size, handle.tell()))
-        self.metrics = (self.path / METRICS).open("a", encoding="utf-8")
-
-    def _best_is_gone(self, facts: dict[str, Any]) -> str:
-        """Return an error message if the best weights that a checkpoint refers to are damaged, else ``""``."""
-        step = facts["scores"]["best_step"]
-        whole = facts.get("best_sha256") is None or facts["best_sha256"] == self._best_digest(step)
-        return "" if whole else f"the best weights so far, of step {step}, are damaged: "
+        self.metrics = (self.path / METRICS_FILE).open("a", encoding="utf-8")
 
     def _clear(self, keep: tuple[str, ...]) -> None:
         """Remove what an earlier run left, except for files whose names match `keep`."""
@@ -214,46 +207,17 @@ class RunFolder:
     def keep_failed(self, batch: dict[str, Any]) -> Path:
         """Write the batch that a run failed at, and return its path."""
         if is_first():
-            write_json(self.path / FAILED, finite(batch))
-        return self.path / FAILED
+            write_json(self.path / FAILED_BATCH, finite(batch))
+        return self.path / FAILED_BATCH
 
-    def keep_best(self, model: nn.Module, step: int) -> None:
-        """Write the current weights as the best so far; older best weights stay while a checkpoint refers to them."""
-        save_weights(model, self._best(step))
-        self.digests.pop(step, None)
-        self._prune(step)
-
-    def load_best(self, model: nn.Module, step: int) -> None:
-        """Load the weights that `keep_best` wrote at a step."""
-        model.load_state_dict(load_file(self._best(step)), strict=False)  # tied tensors stand in it once
-
-    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint; if there is no room for it, the last good one stays."""
+    def save_checkpoint(self, checkpoint: Checkpoint | None) -> None:
+        """Write the checkpoint of the first process; if there is no room for it, the last good one stays."""
+        if checkpoint is None:
+            return
         assert self.metrics is not None
         os.fsync(self.metrics.fileno())
         checkpoint.facts["metrics_bytes"] = self.metrics.tell()
-        checkpoint.facts["best_sha256"] = self._best_digest(checkpoint.facts["scores"]["best_step"])
         self.checkpoints.save(checkpoint)
-        self._prune(checkpoint.facts["scores"]["best_step"])
-
-    def _prune(self, best: int) -> None:
-        """Delete best weights that are neither those of step `best` nor those of a checkpoint."""
-        facts = [self.checkpoints.facts(step) for step in self.checkpoints.steps()]
-        steps = {best, *(int(fact.get("scores", {}).get("best_step", 0)) for fact in facts)}
-        kept = {self._best(step) for step in steps}
-        for path in self.path.glob("best-*.safetensors"):
-            if path not in kept:
-                path.unlink()
-
-    def _best_digest(self, step: int) -> str | None:
-        """Return the SHA-256 of the best weights of a step; None if there are none."""
-        path = self._best(step)
-        if step not in self.digests and path.exists():
-            self.digests[step] = file_digest(path)
-        return self.digests.get(step)
-
-    def _best(self, step: int) -> Path:
-        return self.path / f"best-{step:08d}.safetensors"
 
     def finish(
         self,
@@ -275,11 +239,11 @@ class RunFolder:
         if self.metrics is None:
             return
         self.metrics.close()
-        write_json(self.path / CONFIG, config)
+        write_json(self.path / CONFIG_FILE, config)
         (self.path / "README.md").write_text(card, "utf-8")
         if any(True for _ in head.parameters()):
             (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
-            save_weights(head, self.path / HEAD_FOLDER / WEIGHTS)
+            save_weights(head, self.path / HEAD_FOLDER / WEIGHTS_FILE)
             note = "Used in training only. Encoding leaves it out unless asked: --pooling cls-head"
             write_json(self.path / HEAD_FOLDER / "config.json", {"type": type(head).__name__, "note": note})
         for name, part in (kept or {}).items():
@@ -292,8 +256,8 @@ class RunFolder:
     def keep_results(self, results: dict[str, Any]) -> None:
         """Replace the results in the configuration of a finished run."""
         if is_first():
-            config = _read(self.path / CONFIG)
-            write_json(self.path / CONFIG, {**config, "results": results})
+            config = _read(self.path / CONFIG_FILE)
+            write_json(self.path / CONFIG_FILE, {**config, "results": results})
 
     def _settle(self) -> None:
         """Put the finished folder in its place, and remove what only an unfinished run needs."""
@@ -301,14 +265,12 @@ class RunFolder:
             succeed(self.target)
             self.path = self.target
         self.checkpoints.clear()
-        for path in self.path.glob("best-*.safetensors"):
-            path.unlink()
         self._unlock()
 
     def _unlock(self) -> None:
         """Let another run in; the lock's file is deleted before the lock is released, while no other run has it."""
         with suppress(OSError):
-            (self.path / LOCK).unlink(missing_ok=True)
+            (self.path / LOCK_FILE).unlink(missing_ok=True)
             self.lock.release()
 
     def close(self) -> None:

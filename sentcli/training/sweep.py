@@ -8,31 +8,123 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import itertools
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import BaseModel, Field, StrictInt, field_validator
+
 from sentcli.encoder.loading import read_model
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.evaluation import stores
 from sentcli.io.atomic import check_output
-from sentcli.io.forms import finite
+from sentcli.io.forms import finite, read_toml
 from sentcli.machine import environment
+from sentcli.methods import refuse_file
 from sentcli.methods.recipes import load_recipe
 from sentcli.model.options import ModelOptions
 from sentcli.processes import agree, is_first
 from sentcli.training import run as runs
 from sentcli.training.observer import Observer
 from sentcli.training.prepare import Prepared, prepare
+from sentcli.training.records import IDENTITY_FILE, append_record, read_results
 from sentcli.training.request import TrainRequest
-from sentcli.training.run_folder import RUN, LockedError
-from sentcli.training.sweep_results import append_record, read_results
+from sentcli.training.run_folder import LockedError
 
-OPTIONS = ("method", "model", "stage", "pooling", "text_of", "hold_out", "after")
-SUBSET = ("limit", "fraction", "subset_seed")
-LONGEST = 200
-"""The most characters that the name of a run's folder may have."""
+MOST_POINTS = 100_000
+OF_REQUEST = ("method", "model", "stage", "pooling", "after")
+"""The keys of a sweep that stand for fields of `TrainRequest`."""
+OF_DATA = ("text_of", "hold_out", "limit", "fraction", "subset_seed")
+"""The keys of a sweep that stand for options of the data."""
+
+
+class Asha(BaseModel, extra="forbid", frozen=True):
+    """When runs that are behind end early: asynchronous successive halving (Li et al., MLSys 2020, algorithm 2)."""
+
+    grace_period: StrictInt = Field(ge=1)
+    """The first step at which runs are compared, by their score on the dev set."""
+    reduction_factor: float = Field(default=4, gt=1)
+    """They are compared again after this many times as many steps, and each time one in this many goes on."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What makes several runs."""
+
+    points: list[dict[str, Any]]
+    """The values that vary, for each run of a seed; a single run has no points."""
+    seeds: list[int]
+    asha: Asha | None = None
+    file: Path | None = None
+    """Where they are written, if not on the command line."""
+
+
+class SweepFile(BaseModel, extra="forbid"):
+    """The form of a sweep file."""
+
+    seeds: list[StrictInt] = []
+    grid: list[dict[str, Any]] = Field(default=[], validate_default=True)
+    asha: Asha | None = None
+
+    @field_validator("seeds")
+    @classmethod
+    def _different(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"must be different whole numbers, not {seeds!r}")
+        return seeds
+
+    @field_validator("grid", mode="before")
+    @classmethod
+    def _lists_of_values(cls, grids: Any) -> Any:
+        if not isinstance(grids, list) or not grids or not all(isinstance(grid, dict) and grid for grid in grids):
+            raise ValueError("it needs [[grid]] tables with settings in them")
+        for key, value in (pair for grid in grids for pair in grid.items()):
+            if isinstance(value, dict):
+                raise ValueError(f'write "{key}.{next(iter(value), "")}" = ... with the quotes')
+            if value == []:
+                raise ValueError(f"{key}: an empty list leaves nothing to run")
+        return grids
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep file; equal points of its grids become one.
+
+    It is TOML. Every ``[[grid]]`` gives the combinations of its lists; keys are the settings of ``--set`` and the
+    options method, model, recipe, stage, pooling, text_of, hold_out, after, limit, fraction and subset_seed:
+
+        seeds = [42, 43]
+        [[grid]]
+        method = ["simcse", "micse"]
+        [[grid]]
+        method = "is-bert"
+        learning_rate = [1e-5, 1e-4]
+
+        [asha]
+        grace_period = 100
+
+    Options of the command line hold for all runs, and the grid takes precedence over them. ``subset_seed = "seed"``
+    draws the sentences of each run by the seed of its training. `Asha` says what the last table means.
+
+    Raises:
+        DataError: if it is no such file, or its grids have too many points.
+    """
+    file = read_toml(SweepFile, path)
+    grids = [{key: value if isinstance(value, list) else [value] for key, value in grid.items()} for grid in file.grid]
+    count = sum(math.prod(map(len, grid.values())) for grid in grids)
+    if count > MOST_POINTS:
+        raise DataError(path, f"its grids have {count:,} points; a sweep may have {MOST_POINTS:,}")
+    points = {
+        json.dumps(point, sort_keys=True, default=str): point
+        for grid in grids
+        for point in (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
+    }
+    for method in (point.get(key) for point in points.values() for key in ("method", "after")):
+        refuse_file(method, path)
+    return Sweep(list(points.values()), file.seeds, file.asha, path)
 
 
 @dataclass(frozen=True)
@@ -54,7 +146,7 @@ class SweepResult:
     """The records of the finished runs, in the order of the sweep."""
     failed: dict[str, str] = field(default_factory=dict)
     """The error message of each failed run, by the name of the run."""
-    elsewhere: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
     """The names of runs that another process is running."""
 
 
@@ -67,8 +159,8 @@ def check_sweep_folder(request: TrainRequest, results: Path) -> None:
     """
     if is_first():
         empty = request.output.is_dir() and not any(request.output.iterdir())
-        check_output(request.output, overwrite=request.overwrite or empty, resume=request.resume, folder=True)
-        if (request.output / RUN).exists():
+        check_output(request.output, overwrite=request.log.overwrite or empty, resume=request.log.resume, folder=True)
+        if (request.output / IDENTITY_FILE).exists():
             raise InputError(f"{request.output} is the folder of one run, not of several; choose another -o")
         check_output(results, resume=True)
         read_results(results)
@@ -84,9 +176,8 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
             name = _name(settings)
             if name in sweep_runs:  # it has no characters that tell the two apart
                 name += f"-{hashlib.sha256(repr(settings).encode()).hexdigest()[:8]}"
-            run_request = _request_at(request, settings, request.output / name)
             try:  # what is wrong is said now, not after hours
-                run_request.configured()
+                run_request = _request_at(request, settings, request.output / name)
                 read_model(run_request.model, ModelOptions())
             except SentcliError as error:
                 raise InputError(f"{name}: {error}") from error
@@ -97,7 +188,8 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
 def _name(settings: Mapping[str, Any]) -> str:
     text = ",".join(f"{key}={value}" for key, value in settings.items())
     name = "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in text) or "run"
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    # the name of a folder may have 255 bytes
+    return name if len(name) <= 200 else f"{name[:191]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
@@ -107,21 +199,26 @@ def _request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path
         recipe = load_recipe(str(settings["recipe"]))
         options = {"method": recipe.method, "model": recipe.model, "stage": recipe.stage, "pooling": recipe.pooling}
         settings = {**{key: value for key, value in options.items() if value is not None}, **settings}
-    subset = request.subset
-    for key in SUBSET:
-        if key in settings:
-            subset = replace(subset, **{key.removeprefix("subset_"): settings[key]})
-    assignments = [(k, v) for k, v in settings.items() if k not in (*OPTIONS, *SUBSET, "recipe")]
-    chosen = {key: str(settings[key]) for key in OPTIONS if key in settings}
-    return replace(
+    assignments = [(k, v) for k, v in settings.items() if k not in (*OF_REQUEST, *OF_DATA, "recipe")]
+    chosen: dict[str, Any] = {key: str(settings[key]) for key in OF_REQUEST if key in settings}
+    of_data: dict[str, Any] = {key: settings[key] for key in OF_DATA if key in settings}
+    of_data.update((key, str(of_data[key])) for key in ("text_of", "hold_out") if key in of_data)
+    by_training = of_data.get("subset_seed") == "seed"
+    of_data.update({"subset_seed": None} if by_training else {})
+    run_request = replace(
         request,
-        **chosen,  # type: ignore[arg-type]
+        **chosen,
         output=output,
-        subset=subset,
+        data=replace(request.data, **of_data),
         recipe=recipe,
-        resume=request.resume or not request.overwrite,
+        log=replace(request.log, resume=request.log.resume or not request.log.overwrite),
         assignments=[*request.assignments, *assignments],
     )
+    seed = run_request.configured().settings.seed
+    if by_training:
+        run_request = replace(run_request, data=replace(run_request.data, subset_seed=seed))
+    run_request.subset(seed)  # raises an error if it is out of bounds
+    return run_request
 
 
 def digest(identity: Mapping[str, Any]) -> str:
@@ -168,7 +265,7 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
             else:
                 observer.skipped(run)
         except LockedError:
-            outcome.elsewhere.append(run.name)
+            outcome.locked.append(run.name)
         except SentcliError as error:
             if isinstance(error, InputError) and outcome == SweepResult():
                 raise  # most likely wrong for all of them, and seen at once
@@ -196,8 +293,8 @@ def make_record(run: SweepRun, known: Mapping[str, Any], observer: StartObserver
         request = runs.after_first_stage(request, first)
     prepared = prepare(request)
     key = digest(prepared.identity(changed_only=True))
-    record = None if run.request.overwrite and not run.request.resume else known.get(key)
-    if record is not None and not (run.request.sts and record["results"].get("sts") is None):
+    record = None if run.request.log.overwrite and not run.request.log.resume else known.get(key)
+    if record is not None and not (run.request.evaluation.sts and record["results"].get("sts") is None):
         return record, False
     result = runs.run(prepared, observer.starts(run, prepared))
     settings = prepared.method.settings

@@ -17,32 +17,32 @@ from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.training.observer import Observer
+    from sentcli.training.options import SweepOptions
     from sentcli.training.prepare import Prepared
     from sentcli.training.request import TrainRequest
-    from sentcli.training.sweep import SweepResult, SweepRun
-    from sentcli.training.sweep_file import Asha, Sweep
+    from sentcli.training.sweep import Asha, Sweep, SweepResult, SweepRun
     from sentcli.verbs.options import ClusterOptions
 
 
-def run_one(request: TrainRequest, log_to: list[str]) -> Result:
+def run_one(request: TrainRequest) -> Result:
     """Train once, and print and return the results."""
     from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare
     from sentcli.training.run import after_first_stage, first_stage, run
-    from sentcli.training.run_folder import WEIGHTS
+    from sentcli.training.run_folder import WEIGHTS_FILE
 
     outcome = Result("train", request.model, silent=not is_first())
     if (first := first_stage(request)) is not None:
-        with training_view.training(first, log_to) as view:
+        with training_view.training(first) as view:
             run(first, view)  # returns at once if it has finished; another run's folder is refused
         request = after_first_stage(request, first)
     prepared = everywhere(lambda: prepare(request))
     settings = prepared.method.settings
     outcome.protocol = _protocol(prepared)
     outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed)
-    finished = request.resume and not request.overwrite and (request.output / WEIGHTS).exists()
-    with console.resumable(request.output), training_view.training(prepared, log_to, finished=finished) as view:
+    finished = request.log.resume and not request.log.overwrite and (request.output / WEIGHTS_FILE).exists()
+    with console.resumable(request.output), training_view.training(prepared, finished=finished) as view:
         result = run(prepared, view)
     if finished:
         console.note("this run has finished before: nothing was trained")
@@ -58,40 +58,39 @@ def run_one(request: TrainRequest, log_to: list[str]) -> Result:
     return outcome.finish(result.to_dict())
 
 
-def run_many(
-    request: TrainRequest, several: Sweep, results: Path, log_to: list[str], cluster: ClusterOptions
-) -> Result:
+def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: ClusterOptions) -> Result:
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
-    from sentcli.training import sweep, sweep_results
+    from sentcli.training import sweep
+    from sentcli.training.records import held_out_means, summarize
 
-    points, seeds = several.points, several.seeds
+    points, seeds = varied.points, varied.seeds
     try:
         planned = sweep.plan(request, points, seeds)
     except InputError as error:
-        raise InputError(f"{several.file}: {error}" if several.file else str(error)) from error
+        raise InputError(f"{varied.file}: {error}" if varied.file else str(error)) from error
     sweep.check_sweep_folder(request, results)
     outcome = Result("train", request.model, silent=not is_first())
     with console.resumable(request.output), ExitStack() as shown:
-        view = SweepView(planned, log_to, shown)
+        view = SweepView(planned, shown)
         if cluster.ray is None:
             ran = sweep.run_all(planned, results, view)
         else:
-            ran = _run_on_ray(planned, results, view, cluster, request.device, several.asha)
+            ran = _run_on_ray(planned, results, view, cluster, request.device, varied.asha)
     if not is_first():
         return outcome
     for name, message in ran.failed.items():
         console.warn(f"{name} failed: {message}")
-    for name in ran.elsewhere:
+    for name in ran.locked:
         console.warn(f"{name} is being run by another process")
     where = f"; their results are in {results}" if ran.records else ""
     console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")
-    summaries = sweep_results.summarize(ran.records)
+    summaries = summarize(ran.records)
     results_by_point = [summary.to_dict() for summary in summaries]
     report: dict[str, Any] = {"points": results_by_point}
     if len(points) == 1 and summaries:
         report = results_by_point[0]
-    if means := sweep_results.held_out_means(summaries):
+    if means := held_out_means(summaries):
         report = {**report, "held_out": [mean.to_dict() for mean in means]}
     outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
     outcome.ran_on(request.device, "")
@@ -126,18 +125,17 @@ class SweepView:
 
     Args:
         runs: of the sweep.
-        log_to: names of trackers.
         views: closes the view of the run that is shown.
     """
 
-    def __init__(self, runs: list[SweepRun], log_to: list[str], views: ExitStack) -> None:
-        self.runs, self.log_to, self.views = runs, log_to, views
+    def __init__(self, runs: list[SweepRun], views: ExitStack) -> None:
+        self.runs, self.views = runs, views
         self.said: dict[str, float] = {}
 
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Print which run starts, and show its steps."""
         console.note(self._title(run))
-        return self.views.enter_context(training_view.training(prepared, self.log_to))
+        return self.views.enter_context(training_view.training(prepared))
 
     def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
         """Print scores and, as often as for one run, the terms of the loss."""
@@ -182,37 +180,36 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
         **method.describe(),
         **(vars(method.settings) if prepared.model is not None else {}),
         "data": list(prepared.corpus.files),
-        "subset": vars(prepared.request.subset),
-        **({} if prepared.request.hold_out is None else {"hold_out": prepared.request.hold_out}),
+        "subset": vars(prepared.inputs.subset),
+        **({} if prepared.request.data.hold_out is None else {"hold_out": prepared.request.data.hold_out}),
         **({} if prepared.request.first_stage is None else {"first_stage": prepared.request.first_stage}),
     }
 
 
-def several_runs(sweep_file: Path | None, seeds: str | None, hold_out: str | None, data: Sequence[str]) -> Sweep:
+def sweep_of(options: SweepOptions, hold_out: str | None, files: Sequence[str]) -> Sweep:
     """Return what several runs vary; for a single run there are no points.
 
     Args:
-        sweep_file: the grid of ``--sweep``.
-        seeds: of ``--seeds``, separated by commas.
+        options: the grid and the seeds.
         hold_out: of ``--hold-out``; ``topics`` and ``10-fold`` make several points.
-        data: files whose topics are held out.
+        files: the data, whose topics are held out.
 
     Raises:
         InputError: if the seeds are no whole numbers, or one is repeated; as `read_sweep`.
     """
     from sentcli.training.pairs import every_hold_out
-    from sentcli.training.sweep_file import Sweep, read_sweep
+    from sentcli.training.sweep import Sweep, read_sweep
 
-    several = Sweep([], []) if sweep_file is None else read_sweep(sweep_file)
-    points, listed = several.points, several.seeds
-    if seeds is not None:
+    sweep = Sweep([], []) if options.sweep is None else read_sweep(options.sweep)
+    points, seeds = sweep.points, sweep.seeds
+    if options.seeds is not None:
         try:
-            listed = [int(seed) for seed in seeds.split(",")]
+            seeds = [int(seed) for seed in options.seeds.split(",")]
         except ValueError as error:
-            raise InputError(f"--seeds {seeds}: expected whole numbers, such as 48,49,50") from error
-        if len(set(listed)) < len(listed):
-            raise InputError(f"--seeds {seeds}: a seed stands twice")
+            raise InputError(f"--seeds {options.seeds}: expected whole numbers, such as 48,49,50") from error
+        if len(set(seeds)) < len(seeds):
+            raise InputError(f"--seeds {options.seeds}: a seed stands twice")
         points = points or [{}]
-    if hold_out is not None and len(held_out := every_hold_out(hold_out, data)) > 1:
+    if hold_out is not None and len(held_out := every_hold_out(hold_out, files)) > 1:
         points = [{**point, "hold_out": part} for point in points or [{}] for part in held_out]
-    return replace(several, points=points, seeds=listed)
+    return replace(sweep, points=points, seeds=seeds)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
-    from sentcli.training.sweep_results import Summary
+    from sentcli.training.records import Summary
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
@@ -58,7 +58,7 @@ class TrainingView:
         speed = f"{self.dev}{info.sentences_per_second:,.0f} sentences/s"
         if self.live is not None:
             self.progress.update(self.progress.task_ids[0], completed=info.step, status=speed)
-            self.live.update(self.drawn())
+            self.live.update(self.table())
         elif info.step % LOG_EVERY == 0 or time.monotonic() - self.said > console.EVERY:
             self.said = time.monotonic()
             shares = {name: f" ({share:.0%} of the gradient)" for name, share in self.shares.items()}
@@ -80,7 +80,7 @@ class TrainingView:
         for tracker in self.trackers:
             tracker.scored(step, values, best)
 
-    def drawn(self) -> Any:
+    def table(self) -> Any:
         """Return the table above the progress bar."""
         from rich.console import Group
         from rich.table import Table as RichTable
@@ -95,11 +95,11 @@ class TrainingView:
 
 
 @contextmanager
-def training(prepared: Prepared, log_to: Sequence[str], *, finished: bool = False) -> Iterator[TrainingView]:
+def training(prepared: Prepared, *, finished: bool = False) -> Iterator[TrainingView]:
     """Print what will be trained, and show it: by a live table with a bar on a terminal, else by lines."""
     from rich.live import Live
 
-    from sentcli.training import trackers
+    from sentcli.training.observer import track
 
     _introduce(prepared)
     with ExitStack() as stack:
@@ -109,8 +109,10 @@ def training(prepared: Prepared, log_to: Sequence[str], *, finished: bool = Fals
             progress.add_task("training", total=prepared.steps, status="")
             live = stack.enter_context(Live(progress, console=progress.console, refresh_per_second=4))
             stack.enter_context(console.shown_on(live.console))
-        others = [stack.enter_context(trackers.start(name, prepared)) for name in log_to]
-        yield TrainingView(others, prepared.inputs.dev, live, progress)
+        output = prepared.request.output
+        names = prepared.request.log.log_to or []
+        trackers = [stack.enter_context(track(name, output, prepared.identity())) for name in names]
+        yield TrainingView(trackers, prepared.inputs.dev, live, progress)
 
 
 def _introduce(prepared: Prepared) -> None:
@@ -159,7 +161,7 @@ def summary(result: TrainResult, output: Path) -> None:
 
 def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
     """Return a table with mean and standard deviation of each point."""
-    from sentcli.training.sweep_results import held_out_means
+    from sentcli.training.records import held_out_means
 
     points = [summary.point for summary in summaries]
     varied = dict.fromkeys(key for point in points for key in point)

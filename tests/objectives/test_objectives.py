@@ -27,8 +27,8 @@ from sentcli.objectives import (
     reconstruction_loss,
     shuffled_group_whitening,
 )
-from sentcli.objectives.attention_mi import chosen_layers, draw
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens
+from sentcli.objectives.mutual_information import chosen_layers, draw
 from tests.conftest import make_backbone
 
 

@@ -26,8 +26,8 @@ from sentcli.objectives import (
     reconstruction_loss,
     shuffled_group_whitening,
 )
-from sentcli.objectives.attention_mi import draw, mutual_information, slices
 from sentcli.objectives.contrastive import MomentumContrastive
+from sentcli.objectives.mutual_information import draw, mutual_information, slices
 
 FOLDER = Path(os.environ.get("SENTCLI_GOLDEN") or Path(__file__).parent / "golden")
 
@@ -140,7 +140,7 @@ def test_attention_mutual_information_on_the_positions_that_the_reference_drew(n
     assert all(len(set(row)) == len(row) for row in positions.tolist())
 
     fixed = torch.tensor(z["sample_idx"])
-    monkeypatch.setattr("sentcli.objectives.attention_mi.draw", lambda *_: (kept, fixed))
+    monkeypatch.setattr("sentcli.objectives.mutual_information.draw", lambda *_: (kept, fixed))
     value = attention_mutual_information(first, second, lengths)
     value.backward()
     close(-value.detach(), z["code_MI_attn"])
@@ -282,7 +282,7 @@ def test_multi_positive_info_nce():
 
 
 def test_jensen_shannon_loss():
-    from sentcli.objectives.jensen_shannon import jensen_shannon_terms
+    from sentcli.objectives.mutual_information import jensen_shannon_terms
 
     z = golden("isbert_jsd")
     mask = (torch.arange(z["token_features"].shape[1]) < torch.tensor(z["lengths"])[:, None]).double()

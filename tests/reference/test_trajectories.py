@@ -217,7 +217,7 @@ def test_micse(name, monkeypatch):
             np.testing.assert_array_equal(joint.sum(dim=1), z[f"joint_nonzero_step{step}"])
             return torch.tensor(z[f"kept_slices_step{step}"]), torch.tensor(z[f"sample_idx_step{step}"])
 
-        monkeypatch.setattr("sentcli.objectives.attention_mi.draw", draw)
+        monkeypatch.setattr("sentcli.objectives.mutual_information.draw", draw)
 
     recorded = follow(z, model, positions)
     same_terms(recorded, "contrastive", z["loss_contrastive_queue"])

@@ -14,8 +14,7 @@ from sentcli.model.torch_backend import text_tokenizer
 from sentcli.precision import half_precision_supported
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
-from sentcli.training.loop import Gradients
-from sentcli.training.optimizer import make_optimizer
+from sentcli.training.gradients import Gradients
 from sentcli.training.prepare import load_encoder, make_model, seed_everything
 from tests.conftest import save_backbone
 
@@ -36,7 +35,7 @@ def prepared(folder, text, method="simcse", *, batch=16, steps=1, **settings):
     maker = BatchMaker(corpus, tokenizer, order, chosen.views, chosen.settings.accumulate)
     made = [maker.step(i) for i in range(steps)]
     tensors = [[to_tensors(b, tokenizer.pad_id, chosen.views.count, CPU) for b in step] for step in made]
-    return Gradients(model, make_optimizer(model, chosen.settings), chosen.settings), tensors
+    return Gradients(model, chosen.settings), tensors
 
 
 def gradient(gradients, batches):
@@ -254,8 +253,6 @@ def test_a_gradient_that_is_not_a_number_stops_before_the_weights_change(
     invoke, tiny_bert, text, tmp_path, monkeypatch
 ):
     """The batch is kept with its rows and texts."""
-    from sentcli.training import loop
-
     clip, calls = torch.nn.utils.clip_grad_norm_, 0
 
     def nan(parameters, largest):
@@ -263,7 +260,7 @@ def test_a_gradient_that_is_not_a_number_stops_before_the_weights_change(
         calls += 1
         return clip(parameters, largest) if calls < 3 else torch.tensor(float("nan"))
 
-    monkeypatch.setattr(loop.nn.utils, "clip_grad_norm_", nan)
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", nan)
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 5, check=1)
     message = " ".join(result.stderr.split())
     assert "step 3: the norm of the gradient is nan" in message and "failed-batch.json" in message

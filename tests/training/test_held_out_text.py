@@ -10,6 +10,7 @@ import torch
 from sentcli.objectives import masked_lm
 from sentcli.objectives.base import by_length
 from sentcli.objectives.masked_lm import IGNORED
+from sentcli.training.options import EvaluationOptions
 from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest
 from tests.conftest import save_backbone
@@ -58,7 +59,12 @@ def test_it_is_transformers_loss(tiny_bert, text, held_out, tmp_path):
     from transformers import BertForMaskedLM
 
     request = TrainRequest(
-        "mlm", str(tiny_bert), [str(text)], tmp_path / "m", eval_text=str(held_out), assignments=[("batch_size", 16)]
+        "mlm",
+        str(tiny_bert),
+        [str(text)],
+        tmp_path / "m",
+        evaluation=EvaluationOptions(eval_text=str(held_out)),
+        assignments=[("batch_size", 16)],
     )
     prepared = prepare(request)
     measure, model = prepared.held_out_text, prepared.model

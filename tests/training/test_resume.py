@@ -49,16 +49,16 @@ def without_times(folder):
 
 def interrupted(monkeypatch, invoke, at, *call):
     """Run until just before the weights of a step change, as a kill would leave it."""
-    from sentcli.training.loop import Gradients
+    from sentcli.training.gradients import Gradients
 
     apply, count = Gradients.apply, 0
 
-    def stop(self):
+    def stop(self, rate):
         nonlocal count
         count += 1
         if count == at:
             raise KeyboardInterrupt
-        apply(self)
+        apply(self, rate)
 
     with monkeypatch.context() as patch:
         patch.setattr(Gradients, "apply", stop)

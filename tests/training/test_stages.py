@@ -9,8 +9,8 @@ from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.training.data import Subset
+from sentcli.training.inputs import read_task_text
 from sentcli.training.pairs import every_hold_out, read_pairs
-from sentcli.training.task_text import read_task_text
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 from filelock import FileLock
 
 from sentcli.errors import DataError, InputError
-from sentcli.training import sweep_file, sweep_results
+from sentcli.training import sweep
 from sentcli.training.data import Subset, read_corpus
+from sentcli.training.records import append_record, over_runs, read_results, summarize
 from sentcli.verbs import training_view
 
 
@@ -81,7 +82,7 @@ def test_a_grid_runs_every_point_once_and_never_again(invoke, tiny_bert, text, t
     elsewhere = train(invoke, tiny_bert, text, tmp_path / "n", "--sweep", grid, "--results", tmp_path / "other.jsonl")
     assert elsewhere.stderr.count("finished before") == 7
     assert [path.name for path in (tmp_path / "n").iterdir()] == ["method=simcse,learning_rate=0.003,seed=2"]
-    assert list(sweep_results.read_results(tmp_path / "other.jsonl")) == [line["digest"] for line in lines]
+    assert list(read_results(tmp_path / "other.jsonl")) == [line["digest"] for line in lines]
     # another setting of the command line is another sweep
     other = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid, "--resume", "--max-length", 8, check=2)
     assert "settings.max_length is 8 and was 32" in " ".join(other.stderr.split())
@@ -152,7 +153,7 @@ def test_a_run_of_another_process_is_left_to_it(invoke, tiny_bert, text, tmp_pat
 def test_broken_sweeps(tmp_path, content, message):
     (tmp_path / "s.toml").write_text(content)
     with pytest.raises(DataError) as error:
-        sweep_file.read_sweep(tmp_path / "s.toml")
+        sweep.read_sweep(tmp_path / "s.toml")
     assert message in str(error.value)
 
 
@@ -168,13 +169,13 @@ def test_results_are_never_lost(tmp_path):
         (whole + b"\n" + whole.replace(b'"a"', b'"b"')[:-4], ["a"]),  # torn inside of the snowman
     ):
         path.write_bytes(before)
-        assert list(sweep_results.read_results(path)) == kept
-        sweep_results.append_record(path, {"digest": "c"})
-        assert list(sweep_results.read_results(path)) == [*kept, "c"]
+        assert list(read_results(path)) == kept
+        append_record(path, {"digest": "c"})
+        assert list(read_results(path)) == [*kept, "c"]
     for foreign in (b"words", b'{"mine": 1}', b'{"mine": 1}\n', b"words\n" + whole):
         path.write_bytes(foreign)
         with pytest.raises(DataError, match="line 1"):
-            sweep_results.read_results(path)
+            read_results(path)
 
 
 def test_all_of_a_sweep_is_checked_before_its_first_run(invoke, tiny_bert, text, tmp_path):
@@ -193,12 +194,12 @@ def test_all_of_a_sweep_is_checked_before_its_first_run(invoke, tiny_bert, text,
 
 def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
     with pytest.raises(InputError, match="No such file"):
-        sweep_file.read_sweep(tmp_path / "none.toml")
+        sweep.read_sweep(tmp_path / "none.toml")
     (tmp_path / "mine.json").write_text('{"mine": 1}')
     for options, message in (
         (["--seeds", "1,x"], "such as 48,49,50"),
         (["--seeds", "1,1"], "stands twice"),
-        (["--seeds", "1", "--sts"], "--eval-data, which is missing"),
+        (["--seeds", "1", "--sts"], "--eval-data"),
         (["--seeds", "1", "--set", "temperatur=1"], "did you mean"),
         (["--seeds", "1", "--seed", 1], "give one of them"),
         (["--seeds", "1", "--results", tmp_path], "is a folder"),
@@ -217,7 +218,7 @@ def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
     assert "is the folder of one run" in " ".join(result.stderr.split())
     (tmp_path / "r.jsonl").write_text('{"run": 1}\n{}\n')
     with pytest.raises(DataError, match="line 1"):
-        sweep_results.read_results(tmp_path / "r.jsonl")
+        read_results(tmp_path / "r.jsonl")
 
 
 def test_subsets_are_nested_and_drawn_by_their_seed(tmp_path):
@@ -333,11 +334,11 @@ def test_two_points_that_mean_the_same_run(invoke, tiny_bert, text, tmp_path):
 
 def test_means_over_nested_results():
     runs = [{"a": 1.0, "sts": {"x": 2, "y": 3}, "n": None}, {"a": 3.0, "sts": {"x": 4, "y": 5}, "n": None}]
-    assert sweep_results.over_runs(runs, statistics.fmean) == {"a": 2.0, "sts": {"x": 3.0, "y": 4.0}, "n": None}
+    assert over_runs(runs, statistics.fmean) == {"a": 2.0, "sts": {"x": 3.0, "y": 4.0}, "n": None}
     records = [{"point": {"p": 1}, "seed": seed, "results": run} for seed, run in zip((5, 6), runs, strict=True)]
-    (summary,) = sweep_results.summarize(records)
+    (summary,) = summarize(records)
     assert summary.sd["a"] == pytest.approx(np.std([1, 3], ddof=1)) and summary.seeds == [5, 6]
-    assert sweep_results.summarize(records[:1])[0].sd["a"] is None
+    assert summarize(records[:1])[0].sd["a"] is None
 
 
 def test_early_stop(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
@@ -381,7 +382,7 @@ def test_tensorboard(invoke, tiny_bert, text, dev, tmp_path):
 def test_settings_of_some_runs_share_a_column():
     points = {"method": "simcse", "dropout": 0.2}, {"method": "micse", "ami.weight": 0.0, "warmup_steps": 0}
     records = [{"point": point, "seed": 42, "results": {"best_dev_spearman": 81.5}} for point in points]
-    table = training_view.sweep_table("runs", sweep_results.summarize(records))
+    table = training_view.sweep_table("runs", summarize(records))
     assert table.columns[:2] == ["method", "settings"]
     assert [row[:2] for row in table.rows] == [["simcse", "dropout 0.2"], ["micse", "ami.weight 0.0, warmup_steps 0"]]
 
@@ -391,5 +392,5 @@ def test_the_table_shows_small_numbers_and_runs_that_ended_early():
         {"point": {"learning_rate": 3e-5}, "seed": 1, "results": {"best_dev_spearman": 81.5, "ended_early": True}},
         {"point": {"learning_rate": 3e-5}, "seed": 2, "results": {"best_dev_spearman": 82.5}},
     ]
-    table = training_view.sweep_table("runs", sweep_results.summarize(records))
+    table = training_view.sweep_table("runs", summarize(records))
     assert table.rows[0][:2] == ["3e-05", "1 (ended early), 2"]

@@ -10,8 +10,7 @@ from sentcli.model.torch_backend import text_tokenizer
 from sentcli.processes import is_first, process_count, rank, together
 from sentcli.training.batches import BatchMaker, Order, to_tensors
 from sentcli.training.data import read_corpus
-from sentcli.training.loop import Gradients
-from sentcli.training.optimizer import make_optimizer
+from sentcli.training.gradients import Gradients
 from sentcli.training.prepare import load_encoder, make_model, seed_everything
 
 
@@ -30,7 +29,7 @@ def train(method, model_folder, text, batch, steps, settings):
     seed_everything(1)
     encoder, _ = load_encoder(chosen, model_folder, device="cpu")
     model = make_model(chosen, encoder).double().train()
-    gradients = Gradients(model, make_optimizer(model, chosen.settings), chosen.settings)
+    gradients = Gradients(model, chosen.settings)
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     corpus = read_corpus([text])
     order = Order(len(corpus.sentences), batch, 0, model.least_rows, process_count())
@@ -43,7 +42,7 @@ def train(method, model_folder, text, batch, steps, settings):
         losses.append(values["loss"])
         norms.append(norm)
         kept = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-        gradients.apply()
+        gradients.apply(chosen.settings.learning_rate)
     return {"losses": losses, "norms": norms, "gradients": kept, "state": model.state_dict()}
 
 

@@ -210,7 +210,7 @@ class AttentionInputs:
         Raises:
             InputError: if the model does not have them, or their number or that of the heads does not suit the slices.
         """
-        from sentcli.objectives.attention_mi import chosen_layers
+        from sentcli.objectives.mutual_information import chosen_layers
 
         chosen, slicing = self.options.layers, self.options.slicing
         try:

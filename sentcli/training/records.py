@@ -1,4 +1,8 @@
-"""The file of results of a sweep, with a line for each finished run, and what it says about runs together."""
+"""The files that a run or a sweep leaves, and what the results of several runs say together.
+
+``metrics.jsonl`` is the log of a run, with a line for each optimiser step and for each evaluation; ``results.jsonl``
+has a line for each finished run of a sweep.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,49 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le
 from filelock import FileLock
-from pydantic import BaseModel, Field, StrictInt
+from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from sentcli.errors import DataError
 from sentcli.io.atomic import regular, replacing
-from sentcli.io.forms import Number, Plain, Setting, checked, decode
+from sentcli.io.forms import Number, Plain, Setting, checked, decode, problem_of
 from sentcli.processes import is_first
 
-RESULTS = "results.jsonl"
+METRICS_FILE, CONFIG_FILE, IDENTITY_FILE = "metrics.jsonl", "sentcli.json", "run.json"
+"""The files in the folder of a run: its log, its configuration with the results, and what decides its weights."""
+RESULTS_FILE = "results.jsonl"
+"""The file of results in the folder of a sweep."""
+
+
+class MetricsLine(BaseModel, extra="allow"):
+    """A line of the log; all its other values are numbers, texts or null."""
+
+    __pydantic_extra__: dict[str, Plain]
+    step: Annotated[StrictInt, Ge(0), Le(2**53)]
+
+
+def parsed(data: bytes, path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a log, or of its end; a last line that is not complete is left out.
+
+    Args:
+        data: the bytes of the lines.
+        path: of the log, for messages.
+
+    Raises:
+        DataError: for a damaged line.
+    """
+    records, lines = [], data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                record = decode(line.decode())
+                MetricsLine.model_validate(record)
+                records.append(record)
+        except ValueError as error:
+            if number == len(lines):
+                break
+            problem = problem_of(MetricsLine, error) if isinstance(error, ValidationError) else error
+            raise DataError(path, f"not a line of a training run: {problem}", line=number) from error
+    return records
 
 
 class DataFile(BaseModel, extra="allow"):

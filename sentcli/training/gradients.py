@@ -1,0 +1,221 @@
+"""The gradient of a step, the optimisers of the papers, and the memory that a step frees for the next one."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from sentcli.processes import average_gradients, gathered, process_count
+from sentcli.training.training_model import TrainingModel, in_order, unpacked
+
+if TYPE_CHECKING:
+    from sentcli.methods.method import Settings
+    from sentcli.training.training_model import Inputs
+
+
+class Gradients:
+    """Computes the gradient of a step, at once or with gradient caching, in any precision and number of processes.
+
+    `collect` leaves the gradient on the parameters, and `apply` makes the optimiser's step with it.
+    """
+
+    def __init__(self, model: TrainingModel, settings: Settings) -> None:
+        self.model, self.optimizer, self.settings = model, make_optimizer(model, settings), settings
+        self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.encoder = [parameter for parameter in model.encoder.parameters() if parameter.requires_grad]
+        self.device = self.trained[0].device
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
+
+    def collect(
+        self, batches: Sequence[Inputs], *, measure: bool = False
+    ) -> tuple[dict[str, float], float, dict[str, float]]:
+        """Average the gradient over batches and processes, clip it, and leave it on the parameters.
+
+        Args:
+            batches: model inputs as `TrainingModel.forward` takes them.
+            measure: also measure the share of each term in the gradient, on the first batch.
+
+        Returns:
+            The loss and its unweighted terms, as the mean over batches and processes; the norm of the gradient before
+            clipping; and each term's share of the gradient on the encoder, if it was measured.
+        """
+        backward = self.backward_cached if self.settings.mini_batch_size else self.backward_whole
+        sums: Tensor | None = None
+        shares: dict[str, float] = {}
+        names: list[str] = []
+        for number, batch in enumerate(batches):
+            loss, terms, measured = backward(batch, 1 / len(batches), measure and number == 0)
+            shares, names = shares or measured, list(terms)
+            values = torch.stack([loss, *terms.values()]).detach()
+            sums = values if sums is None else sums + values
+        average_gradients(self.trained)
+        self.scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.trained, self.settings.clip_norm or math.inf)
+        assert sums is not None
+        numbers = torch.stack([*(sums / len(batches)), norm.to(sums.dtype)]).tolist()  # one wait for the device
+        if process_count() > 1:
+            numbers = [sum(values) / process_count() for values in zip(*gathered(numbers), strict=True)]
+        return dict(zip(["loss", *names], numbers[:-1], strict=True)), numbers[-1], shares
+
+    def apply(self, rate: float) -> None:
+        """Make the optimiser's step at a learning rate, unless half precision has overflowed."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def backward_whole(
+        self, batch: Inputs, scale: float, measure: bool
+    ) -> tuple[Tensor, dict[str, Tensor], dict[str, float]]:
+        """Encode all views, compute the losses, and backpropagate through everything at once."""
+        loss, terms = self.model.losses(self.model.encode_views(*unpacked(batch)))
+        shares = self._shares(terms, self.encoder) if measure else {}
+        self._backward(loss, scale)
+        return loss, terms, shares
+
+    def backward_cached(
+        self, batch: Inputs, scale: float, measure: bool
+    ) -> tuple[Tensor, dict[str, Tensor], dict[str, float]]:
+        """Backpropagate with gradient caching, as `Settings.mini_batch_size` asks for.
+
+        The rows are encoded without a graph, the gradient of the loss is taken at the vectors, and the rows are then
+        encoded again a few at a time (Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited
+        Setup, RepL4NLP 2021, sec. 3.2). The random state of each part is restored, so that dropout is the same in both
+        passes.
+        """
+        inputs, labels, matched = unpacked(batch)
+        parts = self.model.parts(inputs, self.settings.mini_batch_size)
+        states: list[list[Tensor]] = []
+        encoded: list[tuple[Tensor, Tensor]] = []
+        with torch.no_grad():
+            for encoder, rows, numbers in parts:
+                states.append(random_states(self.device))
+                encoded.append((self.model.vectors(encoder, rows), numbers))
+        vectors = in_order(encoded).requires_grad_()
+        loss, terms = self.model.losses(self.model.views_of(inputs, vectors, labels, matched))
+        shares = self._shares(terms, [vectors]) if measure else {}
+        self._backward(loss, scale)
+        after, gradient = random_states(self.device), vectors.grad
+        assert gradient is not None
+        for (encoder, rows, numbers), state in zip(parts, states, strict=True):
+            set_random_states(state, self.device)
+            self.model.vectors(encoder, rows).backward(gradient[numbers])  # type: ignore[no-untyped-call]
+        set_random_states(after, self.device)
+        return loss, terms, shares
+
+    def _backward(self, loss: Tensor, scale: float) -> None:
+        self.scaler.scale(loss * scale if scale != 1 else loss).backward()  # type: ignore[no-untyped-call]
+
+    def _shares(self, terms: dict[str, Tensor], at: Sequence[Tensor]) -> dict[str, float]:
+        """Return the norm of each weighted term's gradient at some tensors, divided by the sum of these norms."""
+        if len(terms) == 1:
+            return dict.fromkeys(terms, 1.0)
+        norms = {}
+        for name, term in terms.items():
+            weighted = self.scaler.scale(self.model.weights[name] * term)
+            trained = term.requires_grad
+            parts = torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True) if trained else ()
+            norms[name] = float(torch.stack([g.norm() for g in parts if g is not None] or [torch.zeros(1)]).norm())
+        total = sum(norms.values())
+        return {name: norm / total for name, norm in norms.items()} if total > 0 else {}
+
+
+def random_states(device: torch.device) -> list[Tensor]:
+    """Return the states of the random numbers that training draws from: the CPU's, and the GPU's if it is one."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+
+
+def set_random_states(states: list[Tensor], device: torch.device) -> None:
+    """Restore the states that `random_states` returned."""
+    torch.set_rng_state(states[0].cpu())
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1].cpu(), device)
+
+
+def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    """Return the optimiser that the settings name.
+
+    AdamW has betas 0.9 and 0.999; RMSprop has TensorFlow's constants (alpha 0.9, eps 1e-7), which Contrastive Tension
+    was trained with. Biases and normalisations have no weight decay, unless the settings decay all parameters.
+    """
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    decayed = [p for p in trainable if settings.decay_all or p.ndim >= 2]
+    undecayed = [] if settings.decay_all else [p for p in trainable if p.ndim < 2]
+    groups = [
+        {"params": parameters, "weight_decay": decay}
+        for parameters, decay in ((decayed, settings.weight_decay), (undecayed, 0.0))
+        if parameters
+    ]
+    if settings.optimizer == "rmsprop":
+        return torch.optim.RMSprop(groups, lr=settings.learning_rate, alpha=0.9, eps=1e-7)
+    kind = torch.optim.AdamW if settings.bias_correction else UncorrectedAdamW
+    return kind(groups, lr=settings.learning_rate, eps=settings.adam_epsilon, fused=True)
+
+
+class UncorrectedAdamW(torch.optim.AdamW):
+    """AdamW without the correction of its averages' bias toward zero, as in the first BERT code.
+
+    It makes torch's step with a learning rate that undoes the correction, and a weight decay that undoes the change of
+    the rate. The one difference is epsilon, which acts as if it were up to 32 times smaller in the first steps.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Make one optimiser step."""
+        for group in self.param_groups:
+            state: dict[str, Any] = next((self.state[p] for p in group["params"] if self.state[p]), {})
+            count = float(state.get("step", 0)) + 1
+            first, second = group["betas"]
+            group["factor"] = (1 - first**count) / math.sqrt(1 - second**count)
+            group["lr"] *= group["factor"]
+            group["weight_decay"] /= group["factor"]
+        super().step(closure)
+        for group in self.param_groups:
+            group["lr"] /= group["factor"]
+            group["weight_decay"] *= group["factor"]
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep freed memory, because a step frees and allocates the same blocks again and again.
+
+    Without this, every large tensor is mapped anew and the kernel fills it with zeros page by page, which is a third of
+    a step's time on a CPU. MALLOC_TRIM_THRESHOLD_ in the environment takes precedence.
+    """
+    library = _glibc()
+    if library is None or "MALLOC_TRIM_THRESHOLD_" in os.environ:
+        return
+    mmap_threshold, trim_threshold, largest = -3, -1, 2**28
+    library.mallopt(mmap_threshold, largest)
+    library.mallopt(trim_threshold, 2**31 - 1)
+
+
+@contextmanager
+def keeping_freed_memory() -> Iterator[None]:
+    """Keep freed memory inside the block, and give it back to the system at its end."""
+    keep_freed_memory()
+    try:
+        yield
+    finally:
+        if (library := _glibc()) is not None:
+            library.malloc_trim(0)
+
+
+def _glibc() -> Any:
+    """Return glibc, or None if this system has another C library."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        library = ctypes.CDLL("libc.so.6")
+        return library if library.mallopt and library.malloc_trim else None
+    except (OSError, AttributeError):
+        return None
