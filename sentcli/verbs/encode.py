@@ -131,7 +131,7 @@ def encode(
     from sentcli.io.readers import ReadOptions
     from sentcli.io.writers import output_kind
     from sentcli.smaller import Smaller
-    from sentcli.verbs.cluster_work import open_encoder
+    from sentcli.verbs.options import open_encoder
 
     if not inputs or output is None or model is None:
         missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"
