@@ -157,11 +157,11 @@ def verb(
 
         @functools.wraps(function)
         def call(*args: Any, **keywords: Any) -> R:
-            given = bound_arguments(call, args, keywords)
+            values = bound_arguments(call, args, keywords)
             try:
-                return declared.run({a.name: checked(a, given[a.name]) for a in declared.arguments})
+                return declared.run({a.name: checked(a, values[a.name]) for a in declared.arguments})
             except InputError as error:
-                if in_memory and (given["output"] is None or "no such file" in str(error)):
+                if in_memory and (values["output"] is None or "no such file" in str(error)):
                     error.args = (f"{error}; {in_memory}",)
                 raise
 

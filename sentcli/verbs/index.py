@@ -121,13 +121,13 @@ def index(
             if request is not None and encoder is not None:
                 request = with_queries(request, store, encoder, doc_prompt, queries)
         if request is None:
-            outcome = index_words(store, index_options.language or LANGUAGE)
+            result = index_words(store, index_options.language or LANGUAGE)
         else:
-            outcome = index_vectors(store, request, cluster)
+            result = index_vectors(store, request, cluster)
         if copy is not None:
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")
-    return outcome
+    return result
 
 
 @contextmanager
@@ -196,13 +196,13 @@ def index_words(store: Store, language: str) -> Result:
     """Build the BM25 index of a directory of vectors."""
     from sentcli.search.bm25 import described
 
-    outcome = Result("index", "bm25", {"kind": "bm25", **described(language=language)})
-    outcome.ran_on(None, None)
+    result = Result("index", "bm25", {"kind": "bm25", **described(language=language)})
+    result.ran_on(None, None)
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
         built = store.build_words(language)
     console.note(f"{store.origin.name}: {len(built)} rows in the index bm25")
-    return outcome.finish({"kind": "bm25", "index": store.origin.name, "rows": len(built)})
+    return result.finish({"kind": "bm25", "index": store.origin.name, "rows": len(built)})
 
 
 def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Result:
@@ -210,8 +210,8 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
     from sentcli.cluster_pool import Pool
     from sentcli.search import ann
 
-    outcome = Result("index", store.origin.model)
-    outcome.ran_on("cpu", "fp32")
+    result = Result("index", store.origin.model)
+    result.ran_on("cpu", "fp32")
     if cluster.ray is None or request.kind == ann.FLAT:
         manifest = _build(store, request)
     else:  # there is a file for each shard, if nothing else is asked for
@@ -219,7 +219,7 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
         most = -(-len(store.blocks) // file_rows)
         with open_cluster(cluster, most=most, on_cpu=True) as (_, workers), Pool(workers) as pool:
             manifest = _build(store, replace(request, file_rows=file_rows), pool)
-    outcome.protocol = {
+    result.protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
         **manifest.encoder,
@@ -231,7 +231,7 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
         "size_bytes": manifest.bytes,
     }
     tables = [recall_table(manifest.kind, manifest.recall)] if manifest.recall is not None else []
-    return outcome.finish(results, tables)
+    return result.finish(results, tables)
 
 
 def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwrite: bool) -> TextInput:
@@ -345,12 +345,12 @@ def check_indexes(folder: Path) -> Result:
     """Compare the files of all indexes of a directory with their checksums."""
     from sentcli.search.store import Store
 
-    outcome, store = Result("index"), Store.open(folder)
-    outcome.ran_on(None, None)
-    outcome.model = store.origin.model
+    result, store = Result("index"), Store.open(folder)
+    result.ran_on(None, None)
+    result.model = store.origin.model
     problems = [problem for name in store.indexes for problem in store.check_index(name)]
-    outcome.finish({"indexes": store.indexes, "problems": problems})
+    result.finish({"indexes": store.indexes, "problems": problems})
     if problems:
-        raise outcome.failed("; ".join(problems) + ": build the index again with --overwrite")
+        raise result.failed("; ".join(problems) + ": build the index again with --overwrite")
     console.note(f"{store.origin.name}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
-    return outcome
+    return result

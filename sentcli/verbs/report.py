@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.systems import Pattern
 
-MAP_TEXTS = 2000
-"""Texts of ``--texts`` that are mapped."""
-LISTED_PAIRS = 5
-"""Pairs in each list of the section on similarity."""
 RESULTS = {
     "start": "dev at the start",
     "best": "best dev",
@@ -191,12 +187,13 @@ def _model_sections(
     sections = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
     if data is not None:
         ((name, subsets),) = shared.read_stsb(data, None, "test").items()
-        gold_pairs = similarity.GoldPairs(f"{name} test", subsets, str(data), LISTED_PAIRS)
+        # pairs in each list of the section on similarity
+        gold_pairs = similarity.GoldPairs(f"{name} test", subsets, str(data), 5)
         for model in models:
             gold_pairs.measure(model, names[model.name])
         sections += gold_pairs.sections()
     if texts is not None:
-        lines = list(rows)[:MAP_TEXTS]
+        lines = list(rows)[:2000]  # texts of ``--texts`` that are mapped
         maps = mapping.Maps(MapTexts([rows[line].id for line in lines], lines), MapSettings())
         for model in models:
             maps.add(model, names[model.name])

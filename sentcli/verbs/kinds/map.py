@@ -109,12 +109,6 @@ def _labels(file: str, label_field: str | None, rows: list[tuple[int, dict[str, 
     return pd.Series(pd.Categorical(labels, frequent.index), name=label_field)
 
 
-LABELS_SHOWN = 12
-"""The greatest number of labels that are shown as colours; with more labels, the colours are the clusters."""
-RADIUS = 0.08
-"""The number of a cluster stands at the point with most others of the cluster in this radius, of the map's width."""
-
-
 @verb("map", common="texts output model clusters perplexity whiten pooling text_field label_field limit overwrite json")
 def map_(
     texts: Annotated[str, Flag(metavar="TEXTS", positional=True)],
@@ -270,7 +264,8 @@ def _figure(maps: Maps) -> Figure:
     import pandas as pd
 
     labels = maps.read.labels
-    if labels is not None and len(labels.cat.categories) > LABELS_SHOWN:
+    # the greatest number of labels that are shown as colours; with more labels, the colours are the clusters
+    if labels is not None and len(labels.cat.categories) > 12:
         labels = None
     dots = {name: _dots(map_, maps.read, labels) for name, map_ in maps.maps.items()}
     places = {} if labels is not None else {name: _places(frame) for name, frame in dots.items()}
@@ -312,7 +307,8 @@ def _places(dots: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
     from scipy.spatial import KDTree
 
-    radius = RADIUS * max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
+    # the number of a cluster stands at the point with most others of the cluster in this radius, of the map's width
+    radius = 0.08 * max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
     rows = []
     for group, part in dots.groupby("group"):
         points = part[["x", "y"]].to_numpy()
