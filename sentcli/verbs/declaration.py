@@ -226,7 +226,7 @@ def _argument(name: str, kind: Any, metadata: Sequence[Any], default: Any, helps
         name=name,
         type=kind,
         default=default,
-        flag=next((item for item in metadata if isinstance(item, Flag)), Flag()),
+        flag=[Flag(), *(item for item in metadata if isinstance(item, Flag))][-1],  # a verb's own replaces a shared one
         help=helps.get(name) or next((item.documentation for item in metadata if isinstance(item, Doc)), ""),
         bounds=tuple(item for item in metadata if isinstance(item, Ge | Le)),
     )

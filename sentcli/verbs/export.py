@@ -33,7 +33,7 @@ def export(
 
     Encoder, pooling, further modules and normalisation become one graph. Texts
     of all lengths go through both; if the vectors differ by more than the
-    precision allows, nothing is exported and the exit code is 1.
+    precision allows, nothing is written and the exit code is 1.
 
     Args:
         output: Folder to write.

@@ -29,10 +29,10 @@ def sts_eval(
     data: Path | None = None,
     pairs: Annotated[list[str] | None, Flag(metavar="FILE")] = None,
     pair_fields: Annotated[str | None, Flag(metavar="A,B[,C]", needs="pairs")] = None,
-    tasks: str | None = None,
-    split: Split = "test",
+    tasks: Annotated[str | None, Flag(needs="data")] = None,
+    split: Annotated[Split, Flag(needs="data", excludes="regression")] = "test",
     aggregation: Aggregation = "all",
-    regression: bool = False,
+    regression: Annotated[bool, Flag(needs="data", excludes="pairs")] = False,
     intervals: bool = True,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
@@ -81,13 +81,9 @@ def sts_eval(
     task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    if data is None and (task_names or split != "test"):
-        raise InputError("--tasks and --split are of --data")
     folder = located(data) if data is not None else None
     scored_tasks: list[Task]
-    if regression:
-        if folder is None or own_subsets or split != "test":
-            raise InputError("--regression trains on the training split of --data and scores its test split")
+    if regression and folder is not None:
         scored_tasks = list(
             relatedness.load_tasks(folder, task_names or list(sts.SPLITS), draws=draws, kind=SIMILARITY)
         )

@@ -40,7 +40,7 @@ Data = Annotated[
 PairsFile = Annotated[
     str | None,
     Doc("A table of your own with the columns sentence1, sentence2 and score, instead of --data."),
-    Flag(metavar="FILE", panel=INPUT),
+    Flag(metavar="FILE", panel=INPUT, excludes="data"),
 ]
 Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(panel=INPUT)]
 TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
