@@ -23,8 +23,6 @@ from sentcli.verbs.scoring import ScoringOptions, compare_models
 if TYPE_CHECKING:
     from sentcli.analysis.runs import RunMetrics
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.scores import ModelScores
-    from sentcli.pages.systems import Pattern
 
 RESULTS = {
     "start": "dev at the start",
@@ -124,7 +122,10 @@ def report(
         scores += compare_models([score_similarity(model, tasks) for model in models], published, SIMILARITY)
     of_runs, summary = _run_sections(runs) if runs else ([], ())
     more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
-    labels += _short_names(model_names, scores, [*groups, *labels])
+    short, patterns = shared.short_names(model_names), [*groups, *labels]
+    unlabelled = {score.model for score in scores} - {s.model for s in scores if any(p.matches(s) for p in patterns)}
+    paths = sorted(model for model in unlabelled if short.get(model, model) != model)
+    labels += [Pattern("--name", short[model], glob.escape(model)) for model in paths]
     page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals), summary)
     write_score_page(scores, output, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, output))}")
@@ -151,16 +152,6 @@ def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
         else:
             models.append(name)
     return files, runs, models
-
-
-def _short_names(models: Sequence[str], scores: Sequence[ModelScores], patterns: Sequence[Pattern]) -> list[Pattern]:
-    """Return short labels for models that are paths, unless one of the user's patterns labels them."""
-    from sentcli.pages.systems import Pattern
-
-    short = shared.short_names(models)
-    paths = {score.model for score in scores if short.get(score.model, score.model) != score.model}
-    labelled = {score.model for score in scores if any(pattern.matches(score) for pattern in patterns)}
-    return [Pattern("--name", short[model], glob.escape(model)) for model in sorted(paths - labelled)]
 
 
 def _model_sections(

@@ -29,7 +29,7 @@ def undrawn(request, monkeypatch):
         monkeypatch.setattr(
             "sentcli.pages.figures.save_figure", lambda figure, folder: (folder / f"{figure.name}.png").touch()
         )
-        monkeypatch.setattr("sentcli.pages.html.inline", lambda figure: [])
+        monkeypatch.setattr("sentcli.pages.write.inline", lambda figure: [])
 
 
 @pytest.fixture
