@@ -16,7 +16,7 @@ import numpy as np
 from common import machine, seconds
 
 from sentcli import cluster
-from sentcli.bulk.encode import read_inputs
+from sentcli.bulk.files import read_inputs
 from sentcli.io.dataset import Counts, InputGroup, load_manifest
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder

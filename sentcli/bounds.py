@@ -115,8 +115,8 @@ class Flag:
     positional: bool = False
     """Whether it is an argument without a name."""
     needs: str = ""
-    """The names of other arguments, with spaces in between: this one goes with any of them."""
+    """The other arguments of which this one needs any, with spaces in between: names, or ``name=value``."""
     excludes: str = ""
-    """The names of other arguments that do not go with this one."""
+    """The names of other arguments that do not go with this one, or ``value:name`` if only this value excludes it."""
     lists: Callable[[], None] | None = None
     """Prints the choices; the command calls it and exits if the value is ``list``."""

@@ -19,16 +19,6 @@ Groups = npt.NDArray[np.int64]
 
 SAMPLE = 10_000
 """The silhouette, which needs all pairs, is that of a sample if there are more texts than this."""
-SAME = 0.2
-"""Groups of two models count as the same if they share at least this part of the texts that are in either of them."""
-WORDS = 3
-"""The greatest number of words that describe a cluster."""
-TERMS = 20_000
-"""The greatest number of words that are counted, the most frequent ones."""
-ALIKE = 1e-6
-"""Vectors count as equal if their unit vectors differ less in every dimension, as single precision requires."""
-EPS = 1e-4
-"""Added to the variances within groups, in units of the mean variance of a column."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +132,8 @@ class Whitening:
             return whitened(vectors)
         order = torch.from_numpy(np.random.default_rng(seed).permutation(vectors.shape[1]))
         wide = torch.from_numpy(np.asarray(vectors, np.float64))
-        eps = EPS * float(wide.var(dim=0).mean())
+        # added to the variances within groups, in units of the mean variance of a column
+        eps = 1e-4 * float(wide.var(dim=0).mean())
         return shuffled_group_whitening(wide, self.groups, order, eps).numpy()
 
 
@@ -196,7 +187,8 @@ def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
-    vectorizer = CountVectorizer(stop_words="english", min_df=3 if len(texts) >= 200 else 1, max_features=TERMS)
+    # the greatest number of words that are counted, the most frequent ones
+    vectorizer = CountVectorizer(stop_words="english", min_df=3 if len(texts) >= 200 else 1, max_features=20_000)
     total = int(groups.max()) + 1
     try:
         matrix = vectorizer.fit_transform(texts)
@@ -205,7 +197,7 @@ def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
     terms = vectorizer.get_feature_names_out()
     counts = np.stack([np.asarray(matrix[groups == group].sum(axis=0)).ravel() for group in range(total)])
     weights = class_based_tf_idf(counts)
-    best = np.argsort(-weights, axis=1, kind="stable")[:, :WORDS]
+    best = np.argsort(-weights, axis=1, kind="stable")[:, :3]  # the greatest number of words that describe a cluster
     return [[str(terms[i]) for i in row if weights[group, i] > 0] for group, row in enumerate(best)]
 
 
@@ -242,7 +234,8 @@ def match(reference: Groups, groups: Groups, free: int) -> Groups:
     numbers = np.full(len(table), -1)
     for own, other in zip(*linear_sum_assignment(table, maximize=True), strict=True):
         union = table[own].sum() + table[:, other].sum() - table[own, other]
-        if table[own, other] >= SAME * union:
+        # the least part of the texts in either of two groups that both share, if they count as the same
+        if table[own, other] >= 0.2 * union:
             numbers[own] = other
     unmatched = numbers < 0
     numbers[unmatched] = free + np.arange(unmatched.sum())
@@ -330,7 +323,8 @@ def mapped(
     """
     if len(vectors) < settings.clusters:
         raise InputError(f"--clusters {settings.clusters}: there are only {len(vectors)} texts")
-    if np.ptp(unit_rows(vectors), axis=0).max() < ALIKE:
+    # vectors count as equal if their unit vectors differ less in every dimension, as single precision requires
+    if np.ptp(unit_rows(vectors), axis=0).max() < 1e-6:
         raise InputError("all vectors are the same: there is nothing to map")
     own, centres = k_means(vectors, settings.clusters, settings.seed)
     near = all_pairs(vectors, settings.neighbours)

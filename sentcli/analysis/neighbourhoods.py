@@ -12,9 +12,6 @@ from sentcli.evaluation.pair_geometry import Floats, all_pairs
 
 Rows = npt.NDArray[np.int64]
 
-SURE = 0.8
-"""The weight of a rank in `sureness` divided by that of the rank before it."""
-
 
 def nearest_on_map(positions: Floats, k: int) -> Rows:
     """Return the k nearest other points by distance, nearest first ``[n, k]``.
@@ -63,7 +60,8 @@ def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
     Args:
         cosines: nearest first ``[n, k]``.
     """
-    weights = SURE ** np.arange(cosines.shape[1])
+    # the weight of a rank in `sureness` divided by that of the rank before it
+    weights = 0.8 ** np.arange(cosines.shape[1])
     means = np.asarray(cosines, np.float64) @ weights / weights.sum()
     spread = means.std()
     return np.asarray((means - means.mean()) / spread if spread > 0 else np.zeros(len(means)))

@@ -13,8 +13,6 @@ from sentcli.evaluation.pair_geometry import AllPairs, Floats, all_pairs, check_
 
 Doubles = npt.NDArray[np.float64]
 
-LEAST_VARIANCE = 1e-6
-"""The least variance of a direction that is whitened, as a share of the largest variance."""
 BLOCK = 8192
 """Rows that are converted to float64 at a time."""
 
@@ -133,7 +131,8 @@ def whitened(vectors: Floats) -> Doubles:
     """
     mean, second = covariance(vectors)
     values, directions = np.linalg.eigh(second)
-    kept = values > LEAST_VARIANCE * max(float(values[-1]), np.finfo(float).tiny)
+    # the least variance of a direction that is whitened, as a share of the largest variance
+    kept = values > 1e-6 * max(float(values[-1]), np.finfo(float).tiny)
     basis = directions[:, kept]
     matrix = (basis / np.sqrt(values[kept])) @ basis.T
     return np.asarray((np.asarray(vectors, np.float64) - mean) @ matrix)

@@ -21,9 +21,6 @@ from sentcli import console
 from sentcli.errors import SentcliError
 from sentcli.verbs.declaration import Argument, Verb, alternatives
 
-MOST = 200
-"""The most paths that are proposed."""
-
 
 def _methods() -> Iterable[str]:
     from sentcli.methods import METHODS
@@ -71,10 +68,10 @@ def completer(argument: str) -> Callable[[str], list[str]] | None:
     """Return what completes the values of an argument, given their beginning; None leaves it to the shell."""
     if argument not in NAMES:
         return None
-    known, end = NAMES[argument]
+    list_names, end = NAMES[argument]
 
     def complete(incomplete: str) -> list[str]:
-        names = [name for name in known() if name.startswith(incomplete)]
+        names = [name for name in list_names() if name.startswith(incomplete)]
         return [*names, *(_paths(incomplete, end) if end else [])]
 
     return complete
@@ -83,13 +80,13 @@ def completer(argument: str) -> Callable[[str], list[str]] | None:
 def _paths(incomplete: str, end: str) -> list[str]:
     """Return the folders, and the files with this end, whose path has this beginning."""
     folder, slash, start = incomplete.rpartition("/")
-    found = []
+    paths = []
     with suppress(OSError):
         for path in sorted(Path(folder + slash).iterdir()):
             hidden = path.name.startswith(".") and not start.startswith(".")
             if path.name.startswith(start) and not hidden and (path.is_dir() or path.name.endswith(end)):
-                found.append(f"{folder}{slash}{path.name}{'/' if path.is_dir() else ''}")
-    return found[:MOST]
+                paths.append(f"{folder}{slash}{path.name}{'/' if path.is_dir() else ''}")
+    return paths[:200]  # the most paths that are proposed
 
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.", rich_help_panel="Output")]

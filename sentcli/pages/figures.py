@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
     from matplotlib.legend import Legend
 
-LONG_NAME = 28
-"""A legend has one column if a name in it has more characters than this."""
-MOST_SHAPES = 3000
-"""A panel with more points than this has them as pixels in an SVG."""
 STYLE = re.compile(r' style="([^"]*)"')
 OWN_ID = re.compile(r' id="[\w.]+_\d+"')
 """Ids of matplotlib that nothing refers to; two figures on a page would have the same ones."""
@@ -78,14 +74,16 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
     axes = part.subplots()
     panel(axes)
     axes.set_title(style.short(axes.get_title(loc="left"), 60))
-    if sum(np.shape(cloud.get_offsets())[0] for cloud in axes.collections) > MOST_SHAPES:
+    # A panel with more points than this has them as pixels in an SVG
+    if sum(np.shape(cloud.get_offsets())[0] for cloud in axes.collections) > 3000:
         for cloud in axes.collections:
             cloud.set_rasterized(True)
     handles, labels = axes.get_legend_handles_labels()
     labels = [style.short(label) for label in labels]
     if len(labels) < 2:
         return None
-    return part.legend(handles, labels, loc="outside lower left", ncols=1 if max(map(len, labels)) > LONG_NAME else 2)
+    # A legend has one column if a name in it has more characters than this
+    return part.legend(handles, labels, loc="outside lower left", ncols=1 if max(map(len, labels)) > 28 else 2)
 
 
 def save_figure(figure: Figure, folder: Path) -> None:

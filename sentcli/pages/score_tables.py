@@ -30,12 +30,6 @@ ORDER = (
     *known_sets(),
 )
 """The order of the columns; other tasks come last, in the order in which they were read."""
-MOST_LISTED = 6
-"""A table with more rows than this does not list the settings of each model below it."""
-LINE_HEIGHT = 0.19
-"""Height of the line of one score, in inches."""
-TASK_GAP = 1.4
-"""Space between two tasks, in lines."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +138,7 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     choices = [systems.model_choices(scores) for scores in table.models]
     if common := systems.in_common(choices):
         notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {systems.words(common)}.")
-    if len(table.systems) <= MOST_LISTED:
+    if len(table.systems) <= 6:  # A table with more rows than this does not list the settings of each model below it
         distinct = systems.telling([systems.model_choices(system.seeds[0]) for system in table.systems])
         phrases = [(s.label, systems.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
         notes += [f"{label}: {words}." for label, words in phrases if words and not label.endswith(f"({words})")]
@@ -268,7 +262,7 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
         alt=f"{axis}: {'; '.join(data['label'])}",
         note=f"{whiskers}The axis does not start at zero",
         columns=1,
-        size=(5.2, LINE_HEIGHT * (data["y"].max() + 2) + 0.6),
+        size=(5.2, 0.19 * (data["y"].max() + 2) + 0.6),  # height of the line of one score, in inches
     )
 
 
@@ -292,7 +286,7 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
                 **{"grouped": system is not None and system.grouped, "published": system is None},
                 **{"task": short(column), "label": f"{short(column)}, {label}: {score:{pattern}}{whisker}"},
             }
-        y += len(known) + TASK_GAP if known else 0
+        y += len(known) + 1.4 if known else 0  # space between two tasks, in lines
 
 
 def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:

@@ -23,10 +23,6 @@ VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line", **{c: f"c
 """The variable of the page's style sheet that replaces each colour."""
 SHEET = Path(__file__).parent / "templates" / "figures.mplstyle"
 """The style sheet of matplotlib."""
-MOST_MARKED = 60
-"""A line with more points than this has no markers."""
-LONGEST = 40
-"""The greatest length of a name in a legend or beside a point, in characters."""
 CENTRE: dict[str, Any] = {"s": 60, "edgecolors": INK, "linewidths": 1.2, "zorder": 3}
 """The look of a centroid in a scatter plot."""
 
@@ -66,7 +62,8 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
         if "low" in part and part["low"].notna().any():
             band = part[["low", "high"]].astype(float)
             axes.fill_between(x, band["low"], band["high"], color=colour(number), alpha=0.2, linewidth=0)
-        axes.plot(x, part["y"], label=short(name), **line(number, markers=len(part) <= MOST_MARKED))
+        # A line with more points than this has no markers
+        axes.plot(x, part["y"], label=short(name), **line(number, markers=len(part) <= 60))
 
 
 def line_panels(
@@ -94,7 +91,8 @@ def line_panels(
     return {panel: partial(draw, panel) for panel in panels}
 
 
-def short(name: object, longest: int = LONGEST) -> str:
+# the greatest length of a name in a legend or beside a point, in characters
+def short(name: object, longest: int = 40) -> str:
     """Return a name without control characters, cut to a length."""
     text = safe(str(name))
     return text if len(text) <= longest else f"{text[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"

@@ -28,10 +28,6 @@ RANKED = "Best of each column in bold"
 UNDERLINED = ", second best underlined"
 LONGEST_TEXT = 300
 """The greatest length of a text that is shown beside its point, in characters."""
-MOST_POINTS = 20_000
-"""A figure with more points than this does not show their texts."""
-LEAST_LISTED = 3
-"""A page with so many sections has a table of contents."""
 MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
 """Signs that are markup anywhere in a line."""
 MARKDOWN_LINE_SIGNS = re.compile(r"^(\s*)([-+=]|\d+[.)])")
@@ -148,7 +144,8 @@ def _html(page: Page, style: Style) -> str:
         table, figure = section.table, section.figure
         notes = _table_notes(table, ranked=ranked, intervals=intervals) if table is not None else []
         panels = inline(figure) if figure is not None else []
-        has_texts = 0 < sum(len(own) for _, own in panels) <= MOST_POINTS
+        # A figure with more points than this does not show their texts
+        has_texts = 0 < sum(len(own) for _, own in panels) <= 20_000
         if has_texts:
             points[number] = _points([own for _, own in panels])
         drawings = [Markup(svg) for svg, _ in panels]
@@ -158,7 +155,7 @@ def _html(page: Page, style: Style) -> str:
     return environment.get_template("page.html").render(
         page=page,
         parts=parts,
-        least_listed=LEAST_LISTED,
+        least_listed=3,  # A page with so many sections has a table of contents
         points=_data(points) if points else None,
         css=css,
         script=script,

@@ -35,10 +35,17 @@ class SearchOptions:
         query_length: Maximum length of a query in tokens; default: --max-length.
     """
 
-    search: Annotated[str, Flag(metavar="WAY,...", excludes="in_domain")] = "dense"
-    dense_weight: Annotated[float | None, Ge(0), Le(1)] = None
-    language: str | None = None
-    index: Annotated[str | None, Flag(metavar="KIND", excludes="in_domain")] = None
+    search: Annotated[
+        str,
+        Flag(
+            metavar="WAY,...",
+            excludes="bm25:model bm25:index bm25:similarity bm25:query_prompt bm25:doc_prompt bm25:query_length "
+            "bm25:max_length bm25:pooling bm25:rescore",
+        ),
+    ] = "dense"
+    dense_weight: Annotated[float | None, Ge(0), Le(1), Flag(needs="search=weighted")] = None
+    language: Annotated[str | None, Flag(needs="search=bm25 search=rrf search=weighted")] = None
+    index: Annotated[str | None, Flag(metavar="KIND")] = None
     top_k: Annotated[int | None, Ge(1)] = None
     similarity: Similarity | None = None
     query_prompt: Annotated[str | None, Flag(panel="Model")] = None

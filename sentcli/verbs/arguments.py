@@ -87,14 +87,19 @@ def check_rules(arguments: Sequence[Argument], values: Mapping[str, Any]) -> Non
     Raises:
         InputError: which names both.
     """
-    by_name = {argument.name: argument for argument in arguments}
-    given = {name for name, argument in by_name.items() if values[name] not in (None, False, [], argument.default)}
-    for argument in (by_name[name] for name in by_name if name in given):
-        needed = argument.flag.needs.split()
-        if needed and not given & set(needed):
-            raise InputError(f"{argument.option} goes with {' or '.join(by_name[name].option for name in needed)}")
-        if other := next((name for name in argument.flag.excludes.split() if name in given), None):
-            raise InputError(f"{argument.option} and {by_name[other].option}: give one of them")
+    options = {argument.name: argument.option for argument in arguments}
+    used = [a for a in arguments if values[a.name] not in (None, []) and values[a.name] is not False]
+    names = {argument.name for argument in used if values[argument.name] != argument.default}
+    for argument in (argument for argument in used if argument.name in names):
+        needed = [rule.partition("=")[::2] for rule in argument.flag.needs.split()]
+        if needed and not any(
+            value in str(values[name]).replace(" ", "").split(",") if value else name in names for name, value in needed
+        ):
+            others = " or ".join(f"{options[name]} {value}".rstrip() for name, value in needed)
+            raise InputError(f"{argument.option} goes with {others}")
+        for value, _, name in (rule.rpartition(":") for rule in argument.flag.excludes.split()):
+            if name in names and value in ("", values[argument.name]):
+                raise InputError(f"{f'{argument.option} {value}'.rstrip()} and {options[name]} do not go together")
 
 
 def checked(argument: Argument, value: Any) -> Any:

@@ -45,7 +45,7 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
     from sentcli.data.registry import addresses, data_folder, presence
 
     folder = data_folder(data_dir)
-    outcome = Result("data list", "", {"data_dir": str(folder)})
+    result = Result("data list", "", {"data_dir": str(folder)})
     datasets = _sets(names)
     states = {dataset.name: presence(dataset, folder) for dataset in datasets}
     rows = [[d.name, d.title, d.kind, _size(d.size), d.licence, states[d.name]] for d in datasets]
@@ -60,7 +60,7 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
     results = [
         {**asdict(d), "size": d.size, "present": states[d.name], "path": str(folder / d.folder)} for d in datasets
     ]
-    return outcome.finish(results, tables)
+    return result.finish(results, tables)
 
 
 @verb("get")
@@ -94,7 +94,7 @@ def get(
     from sentcli.data.registry import data_folder, is_offline
 
     folder = data_folder(data_dir)
-    outcome = Result("data get", "", {"data_dir": str(folder), "source": source, "from": given and str(given)})
+    result = Result("data get", "", {"data_dir": str(folder), "source": source, "from": given and str(given)})
     datasets = _sets(names)
     if len(datasets) > 1 and (source or given):
         raise InputError("--source and --from are for one set at a time")
@@ -108,10 +108,10 @@ def get(
             if len(datasets) == 1:
                 raise
             problems.append(str(error))
-    outcome.finish(results)
+    result.finish(results)
     if problems:
-        raise outcome.failed("\n".join(problems))
-    return outcome
+        raise result.failed("\n".join(problems))
+    return result
 
 
 @verb("verify")
@@ -130,14 +130,14 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
     from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)
-    outcome = Result("data verify", "", {"data_dir": str(folder)})
+    result = Result("data verify", "", {"data_dir": str(folder)})
     datasets = _sets(names)
     checked = []
     with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as progress:
         for dataset in datasets:
             checked += verify(dataset, folder, whole=bool(names), finished=progress)
     checked = list({file.path: file for file in reversed(checked)}.values())[::-1]  # sts is a part of senteval
-    outcome.finish([file.to_dict() for file in checked])
+    result.finish([file.to_dict() for file in checked])
     if unknown := sum(file.state == "no checksum" for file in checked):
         console.note(f"{unknown} files were put there by hand and have no known checksum")
     if bad := [file for file in checked if file.state in ("wrong", "missing")]:
@@ -145,13 +145,13 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
         sets = " ".join(dict.fromkeys(file.name for file in bad))
         advice = f"'sentcli data get {sets} --overwrite' fetches them again"
         summary = f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"
-        raise outcome.failed("\n".join([summary, *lines]))
+        raise result.failed("\n".join([summary, *lines]))
     if checked:
         good = sum(file.state == "ok" for file in checked)
         console.note(f"{good} files in {folder} have the right checksums")
     else:
         console.note(f"no file of a data set is in {folder}")
-    return outcome
+    return result
 
 
 @verb("check")
@@ -180,7 +180,7 @@ def check(
     from sentcli.evaluation.labelled_data import own_table
     from sentcli.io.labelled import NAMED_ROWS
 
-    outcome = Result("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
+    result = Result("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
     table = own_table(file, kind, pair_fields, "skip")
     counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
     groups, unit = table.contradictions(), table.unit
@@ -212,7 +212,7 @@ def check(
         ["lengths", ", ".join(f"{key} {value}" for key, value in results["lengths"].items() if value is not None)],
         *(["command", command] for command in results["commands"]),
     ]
-    return outcome.finish(results, [Table(file, ["what", "value"], lines, wide=["value"])])
+    return result.finish(results, [Table(file, ["what", "value"], lines, wide=["value"])])
 
 
 def _lengths(texts: list[str], model: str | None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from sentcli.verbs.arguments import Argument, Group, alternatives, bound_argumen
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "verb"]
 R = TypeVar("R")
 COMMON = "common"
-"""The name of the group of `CommonOptions`, for which the function of a verb has no parameter."""
+"""The name of the group of `CommonOptions`, for which the function of a verb may have a parameter."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,9 @@ class Verb:
         check_rules(self.arguments, {**vars(common), **values})
         _check_outputs(common, values)
         for name, defaults in self.groups.items():
-            fields = {a.name: values.pop(a.name) for a in self.arguments if a.group == name}
-            values[name] = dataclasses.replace(defaults, **fields)
+            fields = {a.name: values.pop(a.name) for a in self.arguments if a.group == name and name != COMMON}
+            values[name] = common if name == COMMON else dataclasses.replace(defaults, **fields)
         with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=common.json == "-"):
-            if "json" in inspect.signature(self.function).parameters:
-                values["json"] = common.json
             try:
                 result = self.function(**values)
             except SentcliError as error:
@@ -159,11 +157,11 @@ def verb(
 
         @functools.wraps(function)
         def call(*args: Any, **keywords: Any) -> R:
-            given = bound_arguments(call, args, keywords)
+            values = bound_arguments(call, args, keywords)
             try:
-                return declared.run({a.name: checked(a, given[a.name]) for a in declared.arguments})
+                return declared.run({a.name: checked(a, values[a.name]) for a in declared.arguments})
             except InputError as error:
-                if in_memory and (given["output"] is None or "no such file" in str(error)):
+                if in_memory and (values["output"] is None or "no such file" in str(error)):
                     error.args = (f"{error}; {in_memory}",)
                 raise
 
@@ -182,15 +180,14 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
     text, helps = _documented(function)
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, metadata = _parts(parameter.annotation)
-        if parameter.name == "json":
-            continue  # it is one of `CommonOptions`, and only passed on to the function
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             group = next((item for item in metadata if isinstance(item, Group)), Group())
             groups[parameter.name] = kind() if parameter.default is inspect.Parameter.empty else parameter.default
             arguments += _of_group(parameter.name, groups[parameter.name], group, helps)
         else:
             arguments.append(_argument(parameter.name, kind, metadata, parameter.default, helps))
-    arguments += _of_group(COMMON, CommonOptions(), Group("Output", () if pages else ("report",)), {})
+    if COMMON not in groups:
+        arguments += _of_group(COMMON, CommonOptions(), Group("Output", () if pages else ("report",)), {})
     return Verb(name, function, tuple(arguments), groups, text)
 
 
@@ -229,7 +226,7 @@ def _argument(name: str, kind: Any, metadata: Sequence[Any], default: Any, helps
         name=name,
         type=kind,
         default=default,
-        flag=next((item for item in metadata if isinstance(item, Flag)), Flag()),
+        flag=[Flag(), *(item for item in metadata if isinstance(item, Flag))][-1],  # a verb's own replaces a shared one
         help=helps.get(name) or next((item.documentation for item in metadata if isinstance(item, Doc)), ""),
         bounds=tuple(item for item in metadata if isinstance(item, Ge | Le)),
     )

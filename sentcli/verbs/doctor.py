@@ -18,9 +18,9 @@ def doctor() -> Result:
     """  # noqa: D301
     from sentcli import diagnosis
 
-    outcome = Result("doctor")
+    result = Result("doctor")
     facts = diagnosis.examine()
-    outcome.ran_on(facts["device"], "fp32")
+    result.ran_on(facts["device"], "fp32")
     models = [[value or "no" for value in model.values()] for model in facts["models"]]
     tables = [
         Table("Versions", ["library", "version"], list(facts["versions"].items())),
@@ -29,4 +29,4 @@ def doctor() -> Result:
         Table("Models by short name", ["name", "hub id", "pooling", "licence", "at hand"], models),
         Table("What runs where", ["work", "runs on"], list(facts["plan"].items())),
     ]
-    return outcome.finish(facts, tables)
+    return result.finish(facts, tables)

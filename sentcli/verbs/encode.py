@@ -12,7 +12,7 @@ from sentcli import console
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import ClusterOptions, Format, IdField, OptionalModel, Overwrite, TextField
+from sentcli.verbs.options import ClusterOptions, Format, IdField, OptionalModel, Overwrite, TextField, open_encoder
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
@@ -126,104 +126,101 @@ def encode(
         return _check(check)
     from sentcli import bulk
     from sentcli.bulk.engines import parse_devices
-    from sentcli.io.column_types import parse_types
+    from sentcli.cluster import check_address
     from sentcli.io.dataset import ShardShare
-    from sentcli.io.readers import ReadOptions
     from sentcli.io.writers import output_kind
     from sentcli.smaller import Smaller
-    from sentcli.verbs.cluster_work import open_encoder
 
     if not inputs or output is None or model is None:
         missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"
         raise InputError(f"missing {missing}; see sentcli encode --help")
-    _check_cluster(cluster.ray, output)
+    directory = output_kind(output) == "directory"
+    if cluster.ray is not None:
+        if not directory:
+            raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
+        check_address(cluster.ray)
     names = parse_devices(devices) if devices is not None else []
     share = ShardShare.parse(writing.shard) if writing.shard is not None else ShardShare()
-    resume, append = writing.resume, writing.append
-    bulk.check_target(output, overwrite=writing.overwrite, resume=resume, append=append, part=share)
-    hint = "; --on-null empty or skip accepts such rows"
-    types = parse_types(reading.types or [])
-    there = bulk.manifest_of(output) if (resume or append) and not writing.overwrite else None
-    shard_rows = writing.shard_rows or (there.shard_rows if there is not None else bulk.EncodeSettings.shard_rows)
-    all_types = {**(there.types if there else {}), **types}
-    read_options = ReadOptions(reading.text_field, reading.id_field, reading.on_null, hint, types=all_types)
-    parsed_inputs = bulk.read_inputs(inputs, read_options, reading.input_format, output=output)
-    console.detail(f"{parsed_inputs.survey.rows} rows in {len(parsed_inputs.sources)} inputs")
-    _check_types(parsed_inputs, types)
-    outcome = Result("encode", model)
+    bulk.check_target(output, overwrite=writing.overwrite, resume=writing.resume, append=writing.append, part=share)
+    files, shard_rows = _read_inputs(inputs, output, reading, writing)
+    rows = files.survey.rows
+    result = Result("encode", model)
     load = replace(options, device=names[0]) if names else options
-    shards = -(-parsed_inputs.survey.rows // shard_rows)
-    with open_encoder(model, load, cluster, most=shards) as (encoder, pool):
-        outcome.protocol = encoder.describe()
-        outcome.ran_on(encoder.backend.device, encoder.backend.precision)
-        prefix = _prefix(encoder, prompt_name, prompt)
+    with open_encoder(model, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
+        prompt = _prompt(encoder, prompt_name, prompt)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=encoder.spec.normalizes)
-        loaded = {"model": model, **vars(options), "backend": encoder.backend.name}
-        loaded["precision"] = encoder.backend.precision
+        ran = {"backend": encoder.backend.name, "precision": encoder.backend.precision}
         settings = bulk.EncodeSettings(
             shard_rows=shard_rows,
-            overwrite=writing.overwrite,
-            resume=resume,
-            append=append,
-            part=share,
-            prompt=prefix,
+            prompt=prompt,
             batch_tokens=batch_tokens,
             on_long=reading.on_long,
             smaller=smaller,
             devices=names,
-            load={key: value for key, value in loaded.items() if key != "device"},
+            load={k: v for k, v in {"model": model, **vars(options), **ran}.items() if k != "device"},
             pool=pool,
+            overwrite=writing.overwrite,
+            resume=writing.resume,
+            append=writing.append,
+            part=share,
         )
-        directory = output_kind(output) == "directory"
-        with console.resumable(output, can=directory), console.encoding("encoding", parsed_inputs.survey.rows) as bar:
-            summary = bulk.encode_files(encoder, parsed_inputs, output, settings, progress=bar)
-        _print_summary(summary, encoder, reading.on_long)
+        with console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
+            summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
+        results = _summarise(summary, encoder, reading.on_long)
+        result.ran_on(encoder.backend.device, encoder.backend.precision)
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.described()}
-        outcome.protocol |= {"prompt": prefix, **choices}
-    return outcome.finish(_results(summary))
+        result.protocol = encoder.describe() | {"prompt": prompt, **choices}
+    return result.finish(results)
 
 
-def _check_cluster(address: str | None, output: str) -> None:
-    """Refuse an output that does not go with ``--ray``, or a cluster that does not answer."""
-    from sentcli.cluster import check_address
-    from sentcli.io.writers import output_kind
-
-    if address is None:
-        return
-    if output_kind(output) != "directory":
-        raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
-    check_address(address)
-
-
-def _prefix(encoder: SentenceEncoder, prompt_name: str | None, prompt: str | None) -> str:
+def _prompt(encoder: SentenceEncoder, name: str | None, text: str | None) -> str:
     """Return the text in front of each row, and warn if a model with prompts gets none."""
-    prefix = encoder.prompt_text(prompt_name, prompt)
-    if prompt_name is None and prompt is None and not prefix and any(encoder.spec.prompts.values()):
+    prompt = encoder.prompt_text(name, text)
+    if name is None and text is None and not prompt and any(encoder.spec.prompts.values()):
         known = ", ".join(name for name, text in encoder.spec.prompts.items() if text)
-        what = f"{encoder.model} was trained with prompts ({known}), and these rows get none"
-        console.warn(f"{what}; --prompt-name chooses one")
-    return prefix
+        console.warn(
+            f"{encoder.model} was trained with prompts ({known}), and these rows get none; --prompt-name chooses one"
+        )
+    return prompt
 
 
-def _check_types(inputs: Inputs, types: dict[str, str]) -> None:
-    """Refuse types of columns that are not there, and print those that were found in CSV and TSV files.
+def _read_inputs(inputs: list[str], output: str, reading: InputOptions, writing: WriteOptions) -> tuple[Inputs, int]:
+    """Read and check the input files, and return them with the rows of a shard.
 
     Raises:
-        InputError: if `types` names a column that the output does not have.
+        InputError: for a row that is refused, or if ``--types`` names a column that the output does not have.
     """
-    kept, found = inputs.survey.column_types, inputs.survey.found
+    from sentcli import bulk
+    from sentcli.io.column_types import parse_types
+    from sentcli.io.readers import ReadOptions
+
+    manifest = bulk.manifest_of(output) if (writing.resume or writing.append) and not writing.overwrite else None
+    types = parse_types(reading.types or [])
+    options = ReadOptions(
+        reading.text_field,
+        reading.id_field,
+        reading.on_null,
+        "; --on-null empty or skip accepts such rows",
+        types={**(manifest.types if manifest is not None else {}), **types},
+    )
+    files = bulk.read_inputs(inputs, options, reading.input_format, output=output)
+    console.detail(f"{files.survey.rows} rows in {len(files.sources)} inputs")
+    kept = files.survey.column_types
     if unknown := next((name for name in types if name not in kept), None):
         has = ", ".join(kept) or "none besides id and text"
         raise InputError(f"--types {unknown}: there is no such column{nearest(unknown, list(kept))}; there is {has}")
-    if said := ", ".join(f"{name} {kind}" for name, kind in found.items() if name in kept):
-        console.note(f"types of the columns: {said} (--types chooses others)")
-    for name, odd in inputs.survey.mixed.items():
+    if listed := ", ".join(f"{name} {kind}" for name, kind in files.survey.found.items() if name in kept):
+        console.note(f"types of the columns: {listed} (--types chooses others)")
+    for name, odd in files.survey.mixed.items():
         if name in kept:
             console.warn(f"column {name!r} stays text: most of its values are of another type, but not {odd}")
+    default = manifest.shard_rows if manifest is not None else bulk.EncodeSettings.shard_rows
+    return files, writing.shard_rows or default
 
 
-def _print_summary(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> None:
+def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> dict[str, Any]:
+    """Say what was encoded, and return it as JSON."""
     rows, counts = summary.counts.rows, summary.counts
     for problem in summary.damaged:
         console.warn(f"{problem}: its shard was made again")
@@ -239,17 +236,13 @@ def _print_summary(summary: EncodeSummary, encoder: SentenceEncoder, on_long: st
         cut = f"were cut, {counts.tokens_lost} tokens lost (--on-long, --max-length)"
         fate = "are the mean of their pieces" if on_long == "chunk-mean" else cut
         console.warn(f"{counts.truncated} rows are longer than {encoder.spec.max_length} tokens and {fate}")
-
-
-def _results(summary: EncodeSummary) -> dict[str, Any]:
-    counts = summary.counts
     return {
         **{key: getattr(summary, key) for key in ("output", "rows", "dimension")},
-        "rows_encoded": counts.rows,
+        "rows_encoded": rows,
         "rows_skipped": summary.nulls_skipped,
-        "distinct": counts.rows - counts.duplicates,
+        "distinct": rows - counts.duplicates,
         **{key: getattr(counts, key) for key in ("duplicates", "empty", "tokens", "truncated", "tokens_lost")},
-        "rows_per_second": counts.rows / max(summary.seconds, 1e-9),
+        "rows_per_second": rows / max(summary.seconds, 1e-9),
     }
 
 
@@ -263,19 +256,19 @@ def _check(folder: str) -> Result:
     from sentcli.io.folder import open_folder
     from sentcli.io.places import is_remote
 
-    outcome = Result("encode")
+    result = Result("encode")
     if not is_remote(folder) and not Path(folder).is_dir():
         raise InputError(f"--check {folder}: there is no such directory; it verifies one that encode wrote")
-    checked = check_dataset(open_folder(folder))
-    outcome.model = checked.model
-    outcome.finish(asdict(checked))
+    dataset = check_dataset(open_folder(folder))
+    result.model = dataset.model
+    result.finish(asdict(dataset))
     try:
-        require_whole(checked, folder)
+        require_whole(dataset, folder)
     except SentcliError as error:
-        error.outcome = outcome
+        error.outcome = result
         raise
     console.note(
-        f"{folder} is whole: {checked.rows} rows in {checked.shards} shards, {checked.dimension} dimensions of "
-        f"{checked.dtype}, {checked.bytes / 1e6:,.1f} MB"
+        f"{folder} is whole: {dataset.rows} rows in {dataset.shards} shards, {dataset.dimension} dimensions of "
+        f"{dataset.dtype}, {dataset.bytes / 1e6:,.1f} MB"
     )
-    return outcome
+    return result

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from sentcli.table import Table
 
 
-COST_TEXTS = 128
-"""Texts that are encoded to measure the speed, without the cache."""
-
-
 def own_result(models: list[ModelScores], groups: Sequence[Pattern] = (), draws: Path | None = None) -> Result:
     """Return scores on the user's own data with the differences of systems, what models cost, and which is best.
 
@@ -53,12 +49,12 @@ def own_result(models: list[ModelScores], groups: Sequence[Pattern] = (), draws:
                 scores.compared = {"with": line.table.systems[0].label, "tasks": {**tasks, title: line.entry}}
     tables = score_tables_of(models, choices)
     sentence, objects = verdict(tables), [model_json(scores) for scores in models]
-    for written in objects:
+    for scores_json in objects:
         if draws is not None:
-            written["draws"] = str(draws)
-            for task in written["results"].values():
+            scores_json["draws"] = str(draws)
+            for task in scores_json["results"].values():
                 task.pop("draws", None)
-        written |= {"verdict": sentence} if len(models) > 1 else {}
+        scores_json |= {"verdict": sentence} if len(models) > 1 else {}
     return Result.of_scores(models, tables_of(models, tables), verdict=sentence, objects=objects, choices=choices)
 
 
@@ -101,7 +97,8 @@ def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
         np.savez_compressed(handle, **arrays)
 
 
-def cost_sample(texts: Sequence[Sequence[str]], count: int = COST_TEXTS) -> list[str]:
+# texts that are encoded to measure the speed, without the cache
+def cost_sample(texts: Sequence[Sequence[str]], count: int = 128) -> list[str]:
     """Return as many distinct texts of each data set, at even distances, so that every model is measured on the same.
 
     Args:
@@ -109,12 +106,12 @@ def cost_sample(texts: Sequence[Sequence[str]], count: int = COST_TEXTS) -> list
         count: of texts, over all data sets.
     """
     share = max(count // max(len(texts), 1), 1)
-    chosen: dict[str, None] = {}
+    sample: dict[str, None] = {}
     for own in texts:
         distinct = list(dict.fromkeys(own))
         step = max(len(distinct) // share, 1)
-        chosen |= dict.fromkeys(islice(distinct, 0, share * step, step))
-    return list(chosen)
+        sample |= dict.fromkeys(islice(distinct, 0, share * step, step))
+    return list(sample)
 
 
 def measure_costs(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:

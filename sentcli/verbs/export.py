@@ -15,7 +15,7 @@ from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel
-    from sentcli.onnx_export.verify import Scorer, Verification
+    from sentcli.onnx_export.verify import Scorer
 
 
 @verb("export")
@@ -56,11 +56,11 @@ def export(
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
     from sentcli.onnx_export.publish import export_model
 
-    outcome = Result("export", model)
+    result = Result("export", model)
     check_output(output, overwrite=overwrite, folder=True)
     encoder = load_encoder(model, LoadOptions(**vars(options), backend="torch", precision="fp32", device="cpu"))
     with console.working("exporting") as show_step:
-        written = export_model(
+        exported = export_model(
             encoder.loaded,
             output,
             precision,
@@ -70,42 +70,50 @@ def export(
             overwrite=overwrite,
             say=show_step,
         )
-    manifest, verification = written.export, written.verification
+    manifest, verification, tables = exported.export, exported.verification, []
     console.note(
-        f"{model} -> {output}: {manifest.precision}, graph {manifest.graph}, {written.size / 1e6:.1f} MB, "
+        f"{model} -> {output}: {manifest.precision}, graph {manifest.graph}, {exported.size / 1e6:.1f} MB, "
         f"[{manifest.dimension}], {manifest.pooling} pooling"
     )
-    folder_bytes, weights_bytes = written.sizes()
-    console.note(_said_of_weights(output, manifest.precision, folder_bytes, weights_bytes))
+    folder_bytes, weights_bytes = exported.sizes()
+    has_torch_weights = (
+        f"with the torch weights in fp32, {(folder_bytes - weights_bytes) / 1e6:.1f} MB without them "
+        f"(--no-torch-weights); SentenceTransformer(DIR) loads these weights, not the {manifest.precision} graph"
+    )
+    lacks_them = (
+        "and no torch weights (--no-torch-weights), which SentenceTransformer(DIR) needs; sentcli runs the graph"
+    )
+    console.note(f"{output} has {folder_bytes / 1e6:.1f} MB {has_torch_weights if weights_bytes else lacks_them}")
     if verification is None:
         console.warn("not compared with the model (--no-verify)")
-    outcome.protocol = encoder.describe() | {"verify": verify, "data": str(data) if data else None}
-    outcome.ran_on("cpu", precision)
+    else:
+        measures = {
+            "texts": verification.texts,
+            "tokens up to": verification.longest,
+            "largest difference": verification.max_difference,
+            "least cosine": verification.min_cosine,
+            "mean cosine": verification.mean_cosine,
+        }
+        formats = {"largest difference": ".2g", "least cosine": ".7f", "mean cosine": ".7f"}
+        title = f"{manifest.precision} export against torch in fp32"
+        tables.append(Table.of_rows(title, [measures], formats=formats))
+    if verification is not None and verification.sts_b is not None:
+        rows = [{"split": split, **scores} for split, scores in verification.sts_b.items()]
+        tables.append(Table.of_rows("STS-B, Spearman x 100", rows, formats={"change": "+.2f"}))
+    result.protocol = encoder.describe() | {"verify": verify, "data": str(data) if data else None}
+    result.ran_on("cpu", precision)
     results = {
         "precision": manifest.precision,
         "min_cosine": None,
         "mean_cosine": None,
         **(verification.to_dict() if verification is not None else {}),
-        "size_bytes": written.size,
+        "size_bytes": exported.size,
         "folder_bytes": folder_bytes,
         "torch_weights_bytes": weights_bytes,
         "graph": manifest.graph,
         "quantisation": manifest.quantisation,
     }
-    return outcome.finish(results, _tables(manifest.precision, verification) if verification is not None else [])
-
-
-def _said_of_weights(folder: Path, precision: str, size: int, weights: int) -> str:
-    """Say the size of a folder with and without torch weights, and what sentence-transformers makes of it."""
-    if not weights:
-        return (
-            f"{folder} has {size / 1e6:.1f} MB and no torch weights (--no-torch-weights), which "
-            "SentenceTransformer(DIR) needs; sentcli runs the graph"
-        )
-    return (
-        f"{folder} has {size / 1e6:.1f} MB with the torch weights in fp32, {(size - weights) / 1e6:.1f} MB without "
-        f"them (--no-torch-weights); SentenceTransformer(DIR) loads these weights, not the {precision} graph"
-    )
+    return result.finish(results, tables)
 
 
 def _sts_b_scorer(data: Path) -> Scorer:
@@ -120,15 +128,3 @@ def _sts_b_scorer(data: Path) -> Scorer:
         return {split: sts.evaluate(encoder, tasks)["STSBenchmark"].value for split, tasks in splits.items()}
 
     return score
-
-
-def _tables(precision: str, checked: Verification) -> list[Table]:
-    columns = ["texts", "tokens up to", "largest difference", "least cosine", "mean cosine"]
-    row = [checked.texts, checked.longest, checked.max_difference, checked.min_cosine, checked.mean_cosine]
-    formats = {"largest difference": ".2g", "least cosine": ".7f", "mean cosine": ".7f"}
-    tables = [Table(f"{precision} export against torch in fp32", columns, [row], formats)]
-    if checked.sts_b is not None:
-        rows = [[split, s["torch"], s["export"], s["change"]] for split, s in checked.sts_b.items()]
-        columns = ["split", "torch", "export", "change"]
-        tables.append(Table("STS-B, Spearman x 100", columns, rows, {"change": "+.2f"}))
-    return tables

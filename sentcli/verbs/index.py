@@ -1,27 +1,17 @@
-"""``index``: make a directory of vectors quick to search."""
+"""``index``: make a directory of vectors quick to search; files of text are encoded into it first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.verbs.cluster_work import open_encoder
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.index_directory import (
-    WORDS,
-    check_buildable,
-    check_indexes,
-    encode_into,
-    index_vectors,
-    index_words,
-    read_texts,
-    with_queries,
-)
 from sentcli.verbs.options import (
     ClusterOptions,
     DatabaseOptions,
@@ -31,20 +21,38 @@ from sentcli.verbs.options import (
     Overwrite,
     QueryPrompt,
     TextOptions,
+    open_cluster,
+    open_encoder,
+    recall_table,
 )
 from sentcli.verbs.result import Result
+from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
+    from sentcli.bulk.files import Inputs
+    from sentcli.bulk.shards import EncodeSettings
+    from sentcli.cluster_pool import Pool
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.io.sources import Source
     from sentcli.search.index import IndexRequest
+    from sentcli.search.store import IndexManifest, Store
+
+
+class TextInput(NamedTuple):
+    """Files of text that are encoded into a directory before it is indexed."""
+
+    folder: Path
+    inputs: Inputs
+    settings: EncodeSettings
 
 
 @verb("index", common="inputs output model type recall queries append check to collection prune overwrite json")
 def index(
     inputs: Annotated[list[str], Flag(metavar="INPUT...", positional=True)],
-    what: Annotated[IndexOptions, Group("Index")] = IndexOptions(),
-    output: Annotated[Path | None, Flag("-o", metavar="DIR")] = None,
+    index_options: Annotated[IndexOptions, Group("Index")] = IndexOptions(),
+    output: Annotated[Path | None, Flag("-o", metavar="DIR", needs="model")] = None,
     model: OptionalModel = None,
-    check: bool = False,
+    check: Annotated[bool, Flag(excludes="output")] = False,
     text: Annotated[TextOptions, Group("Input")] = TextOptions(),
     database: Annotated[DatabaseOptions, Group("Database")] = DatabaseOptions(),
     query_prompt: QueryPrompt = None,
@@ -80,47 +88,46 @@ def index(
     from sentcli.search.bm25 import LANGUAGE
     from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS, Store
 
-    settings = dict(map(_setting, what.set or []))
     if database.to is not None:
         from sentcli.verbs.index_collection import CollectionInput, index_collection
 
-        given = CollectionInput(inputs, what, model, text, doc_prompt, options)
-        return index_collection(given, database, overwrite=overwrite)
+        corpus = CollectionInput(inputs, index_options, model, text, doc_prompt, options)
+        return index_collection(corpus, database, overwrite=overwrite)
     place = local_place(inputs[0]) if len(inputs) == 1 else None
-    directory = place.path if place is not None else Path()
-    folder = directory if len(inputs) == 1 and directory.is_dir() else None
-    _check_usage(folder, output, model, what.queries, text, check=check)
-    request = _request(what, settings, query_prompt, overwrite=overwrite)
-    if check:
-        return check_indexes(directory)
-    _check_ray(cluster.ray, what.type, inputs[0] if folder is not None else None)
-    queries = open_source(what.queries) if what.queries is not None else None
+    folder = place.path if place is not None and place.path.is_dir() else None
+    if (folder is None) == (output is None):
+        raise InputError("give a directory that encode wrote, or files of text with -o DIR")
+    request = _request(index_options, query_prompt, overwrite=overwrite)
+    if check and folder is not None:
+        return check_indexes(folder)
+    _check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
+    queries = open_source(index_options.queries) if index_options.queries is not None else None
     copy = place if isinstance(place, FolderCopy) else None
     with (
         copy.making(INDEXES) if copy is not None else nullcontext(),
         _folder_of_vectors(folder or output or Path(), replaced=folder is None and overwrite) as store_folder,
     ):
-        with ExitStack() as workers:
-            encoder = None
-            if output is not None and model is not None:
-                texts = read_texts(inputs, output, text, overwrite=overwrite)
-                encoder, pool = workers.enter_context(open_encoder(model, options, cluster, most=texts.shards))
-                if request is not None:
-                    check_buildable(request, texts, encoder.dimension)
-                encode_into(output, texts, encoder, pool, options, doc_prompt)
-            elif request is not None and model is not None:
-                encoder = load_encoder(model, options)
-            store = Store.open(store_folder, str(output if place is None or folder is None else place))
+        texts = read_texts(inputs, output, text, overwrite=overwrite) if output is not None else None
+        loading: AbstractContextManager[tuple[SentenceEncoder | None, Pool | None]] = nullcontext((None, None))
+        if model is not None and texts is not None:
+            shards = -(-texts.inputs.survey.rows // texts.settings.shard_rows)
+            loading = open_encoder(model, options, cluster, most=shards)
+        elif model is not None and request is not None:
+            loading = nullcontext((load_encoder(model, options), None))
+        with loading as (encoder, pool):
+            if texts is not None and encoder is not None:
+                encode_texts(texts, encoder, pool, options, doc_prompt, request)
+            store = Store.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
                 request = with_queries(request, store, encoder, doc_prompt, queries)
         if request is None:
-            outcome = index_words(store, what.language or LANGUAGE)
+            result = index_words(store, index_options.language or LANGUAGE)
         else:
-            outcome = index_vectors(store, request, cluster)
+            result = index_vectors(store, request, cluster)
         if copy is not None:
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")
-    return outcome
+    return result
 
 
 @contextmanager
@@ -137,31 +144,31 @@ def _folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     place.succeed()
 
 
-def _request(
-    what: IndexOptions, settings: dict[str, int], query_prompt: str | None, *, overwrite: bool
-) -> IndexRequest | None:
-    """Return the index of vectors that is asked for, or None for one of words.
+def _request(options: IndexOptions, query_prompt: str | None, *, overwrite: bool) -> IndexRequest | None:
+    """Return the request for an index of vectors, or None for one of words, whose libraries are there.
 
     Raises:
-        InputError: for an option of the other kind of index.
+        InputError: for a setting that is no ``KEY=N``, or an unknown language.
     """
     from sentcli.search.bm25 import LANGUAGE, check_language, require_bm25s
     from sentcli.search.exact import require_faiss
     from sentcli.search.index import IndexRequest
 
-    if what.type != WORDS:
-        if what.language is not None:
-            raise InputError("--language goes with --type bm25")
-        require_faiss()
-        return IndexRequest(
-            what.type, what.similarity, query_prompt, settings, what.file_rows, what.recall, overwrite=overwrite
-        )
-    of_vectors = {"--set": settings, "--queries": what.queries, "--file-rows": what.file_rows}
-    if misplaced := [name for name, value in {**of_vectors, "--query-prompt": query_prompt}.items() if value]:
-        raise InputError(f"{misplaced[0]} is of vectors; --type bm25 has none")
-    require_bm25s()
-    check_language(what.language or LANGUAGE)
-    return None
+    if options.type == "bm25":
+        require_bm25s()
+        check_language(options.language or LANGUAGE)
+        return None
+    settings = {}
+    for setting in options.set or []:
+        key, _, value = setting.partition("=")
+        if not (value.isascii() and value.isdigit() and int(value)):
+            raise InputError(f"--set {setting}: expected KEY=N with a whole number, such as efConstruction=200")
+        settings[key.strip()] = int(value)
+    require_faiss()
+    kind, similarity = options.type, options.similarity
+    return IndexRequest(
+        kind, similarity, query_prompt, settings, options.file_rows, options.recall, overwrite=overwrite
+    )
 
 
 def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
@@ -175,7 +182,7 @@ def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
 
     if address is None:
         return
-    if folder is not None and kind in (WORDS, "flat"):
+    if folder is not None and kind in ("bm25", "flat"):
         raise InputError(f"--ray builds the files of an index of vectors; --type {kind} has none")
     if address != "local" and folder is not None and is_remote(folder):
         raise InputError(
@@ -185,24 +192,165 @@ def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
     check_address(address)
 
 
-def _check_usage(
-    folder: Path | None, output: Path | None, model: str | None, queries: str | None, text: TextOptions, *, check: bool
+def index_words(store: Store, language: str) -> Result:
+    """Build the BM25 index of a directory of vectors."""
+    from sentcli.search.bm25 import described
+
+    result = Result("index", "bm25", {"kind": "bm25", **described(language=language)})
+    result.ran_on(None, None)
+    with console.working("indexing (bm25)") as step:
+        step(f"{len(store.rows)} rows")
+        built = store.build_words(language)
+    console.note(f"{store.origin.name}: {len(built)} rows in the index bm25")
+    return result.finish({"kind": "bm25", "index": store.origin.name, "rows": len(built)})
+
+
+def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Result:
+    """Build an index of faiss."""
+    from sentcli.cluster_pool import Pool
+    from sentcli.search import ann
+
+    result = Result("index", store.origin.model)
+    result.ran_on("cpu", "fp32")
+    if cluster.ray is None or request.kind == ann.FLAT:
+        manifest = _build(store, request)
+    else:  # there is a file for each shard, if nothing else is asked for
+        file_rows = request.file_rows or store.manifest.shard_rows
+        most = -(-len(store.blocks) // file_rows)
+        with open_cluster(cluster, most=most, on_cpu=True) as (_, workers), Pool(workers) as pool:
+            manifest = _build(store, replace(request, file_rows=file_rows), pool)
+    result.protocol = {
+        **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
+        "target": request.target,
+        **manifest.encoder,
+    }
+    results = {
+        **{key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")},
+        "index": store.origin.name,
+        "rows": len(store.rows),
+        "size_bytes": manifest.bytes,
+    }
+    tables = [recall_table(manifest.kind, manifest.recall)] if manifest.recall is not None else []
+    return result.finish(results, tables)
+
+
+def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwrite: bool) -> TextInput:
+    """Read and check files of text as `encode` does; an interrupted directory is resumed.
+
+    Args:
+        files: of text.
+        folder: the directory of vectors that is written.
+        text: how the files are read.
+        overwrite: make the vectors in the directory's successor, if it exists.
+    """
+    from sentcli import bulk
+    from sentcli.io.readers import ReadOptions
+
+    output, resume = str(folder), not text.append
+    bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
+    manifest = None if overwrite else bulk.manifest_of(output)
+    types, shard_rows = (manifest.types, manifest.shard_rows) if manifest else ({}, bulk.EncodeSettings.shard_rows)
+    inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field, types=types), output=output)
+    settings = bulk.EncodeSettings(
+        shard_rows=shard_rows, overwrite=overwrite, stays_beside=True, resume=resume, append=text.append
+    )
+    return TextInput(folder, inputs, settings)
+
+
+def encode_texts(
+    texts: TextInput,
+    encoder: SentenceEncoder,
+    pool: Pool | None,
+    options: LoadOptions,
+    doc_prompt: str | None,
+    request: IndexRequest | None,
 ) -> None:
-    if check and folder is None:
-        raise InputError("--check reads the indexes of a directory, and builds nothing: name the directory alone")
-    if folder is None and output is None:
-        raise InputError("give a directory that encode wrote, or files of text with -o DIR")
-    if folder is not None and output is not None:
-        raise InputError("-o DIR goes with files of text; the index of a directory stands in it")
-    if folder is not None and text != TextOptions():
-        raise InputError("--append, --text-field and --id-field go with files of text, not with a directory")
-    if model is None and (output is not None or queries is not None):
-        first = "files of text are encoded first" if output is not None else "--queries are encoded"
-        raise InputError(f"{first}: give the model with -m")
+    """Encode texts into a directory, except those whose vectors are in the cache, as after ``retrieve`` on the file.
+
+    Args:
+        texts: what `read_texts` returned.
+        encoder: the model.
+        pool: workers on a cluster that make the shards, if not this process.
+        options: how the model was loaded.
+        doc_prompt: text in front of each document; None is the model's own.
+        request: the index, which is refused before anything is encoded if it cannot be built over the vectors.
+    """
+    from sentcli import bulk
+    from sentcli.encoder.announce import warn_truncated
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.search import ann
+    from sentcli.search.index import check_recipe
+
+    folder, inputs, settings = texts
+    rows, dimension = inputs.survey.rows, encoder.dimension
+    if request is not None:  # a directory that grows has rows already
+        recipe = ann.recipe(request.kind, max(rows, ann.LEAST * 256) if settings.append else rows, dimension)
+        check_recipe(recipe, dimension, request.similarity, request.settings)
+    settings = replace(
+        settings,
+        prompt=encoder.role_prompt("document") if doc_prompt is None else doc_prompt,
+        pool=pool,
+        encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
+    )
+    with console.resumable(str(folder)), console.encoding("encoding", rows) as bar:
+        summary = bulk.encode_files(encoder, inputs, str(folder), settings, progress=bar)
+    console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
+    warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
 
 
-def _setting(text: str) -> tuple[str, int]:
-    key, equals, value = text.partition("=")
-    if not equals or not value.isascii() or not value.isdigit() or int(value) < 1:
-        raise InputError(f"--set {text}: expected KEY=N with a whole number, such as efConstruction=200")
-    return key.strip(), int(value)
+def with_queries(
+    request: IndexRequest, store: Store, encoder: SentenceEncoder, doc_prompt: str | None, queries: Source | None
+) -> IndexRequest:
+    """Return a request with the vectors of the queries of ``--queries``, after comparing the model with the vectors."""
+    origin = store.origin
+    origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
+    if queries is None:
+        return request
+    prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
+    vectors = encoder.encode([text for _, text in read_queries(queries)], prompt=prompt)
+    return replace(request, queries=origin.fitted(vectors, normalized=encoder.spec.normalizes))
+
+
+def _build(store: Store, request: IndexRequest, pool: Pool | None = None) -> IndexManifest:
+    from sentcli.search import ann
+    from sentcli.search.index import GROWN, build
+
+    if request.similarity == "dot" and request.kind == "hnsw":
+        console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
+    if repeated := store.rows.repeated_ids():
+        console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
+    rows = len(store.blocks)
+    with console.counting(f"indexing ({request.kind})", rows) as progress:
+        manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"), pool)
+    if manifest.kind == ann.FLAT:
+        console.note(f"{store.origin.name}: {rows} rows are searched exactly; nothing had to be built")
+        return manifest
+    before = f" of {manifest.rows}" if added != manifest.rows else ""
+    console.note(
+        f"{store.origin.name}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
+        f"{manifest.bytes / 1e6:,.1f} MB"
+    )
+    recall = manifest.recall
+    if recall is not None and recall["chosen"]["recall"] < request.target:
+        console.warn(
+            f"recall@{recall['k']} is {recall['chosen']['recall']:.3f}, not the {request.target:g} aimed at; "
+            "another kind, or a factory string with more clusters or longer codes, may reach it"
+        )
+    if manifest.rows > GROWN * manifest.built_for:
+        console.warn(f"the index was made for {manifest.built_for} rows: build it again with --overwrite")
+    return manifest
+
+
+def check_indexes(folder: Path) -> Result:
+    """Compare the files of all indexes of a directory with their checksums."""
+    from sentcli.search.store import Store
+
+    result, store = Result("index"), Store.open(folder)
+    result.ran_on(None, None)
+    result.model = store.origin.model
+    problems = [problem for name in store.indexes for problem in store.check_index(name)]
+    result.finish({"indexes": store.indexes, "problems": problems})
+    if problems:
+        raise result.failed("; ".join(problems) + ": build the index again with --overwrite")
+    console.note(f"{store.origin.name}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
+    return result

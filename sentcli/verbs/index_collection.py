@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
 """Returns the vectors ``[n, dim]`` of some rows of a block."""
-BLOCK_ROWS = 8192
+ROWS_AT_A_TIME = 8192
 """Rows that are read and encoded together."""
 
 
@@ -49,7 +49,7 @@ class CollectionInput:
 
     names: Sequence[str]
     """A directory or file that `encode` wrote, or files of text."""
-    what: IndexOptions
+    index: IndexOptions
     model: str | None
     text: TextOptions
     doc_prompt: str | None
@@ -61,65 +61,87 @@ class CollectionInput:
         from sentcli.search.bm25 import LANGUAGE
         from sentcli.search.milvus_rows import Record, fields_of
 
-        kinds = {name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}
         return Record(
             settings=facts.recorded(),
             dimension=dimension,
-            similarity=self.what.similarity,
-            columns=fields_of(kinds),
-            language=self.what.language or LANGUAGE,
-            kind=self.what.type,
+            similarity=self.index.similarity,
+            columns=fields_of({name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}),
+            language=self.index.language or LANGUAGE,
+            kind=self.index.type,
         )
 
 
-def index_collection(given: CollectionInput, database: DatabaseOptions, *, overwrite: bool) -> Result:
+def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, overwrite: bool) -> Result:
     """Write the rows that are new or have changed into a collection, and measure its recall.
 
     Raises:
         InputError: if the corpus or the collection cannot be used, before anything is encoded or written.
     """
-    from sentcli.search import milvus
     from sentcli.search.exact import require_faiss
-    from sentcli.search.milvus_client import connect, is_file
+    from sentcli.search.milvus import MilvusCollection
+    from sentcli.search.milvus_client import connect
 
-    name, what = _collection_name(database), given.what
-    missing = milvus.NOT_IN_A_FILE if is_file(str(database.to)) else []
-    one_of("--type of a collection", what.type, [kind for kind in milvus.KINDS if kind not in missing])
+    address, name = str(database.to), str(database.collection)
+    _check_names(address, name, corpus.index.type)
     require_faiss()  # for the exact search that an index is measured against
-    outcome = Result("index")
-    outcome.ran_on("cpu", "fp32")
-    address = str(database.to)
-    written = _stored(given) or _texts(given)
-    hashes = np.sort(np.fromiter(map(hash, _checked(written.ids())), np.int64, written.rows))
-    if repeated := len(hashes) - len(np.unique(hashes)):
-        raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
+    result = Result("index")
+    result.ran_on("cpu", "fp32")
+    rows = _stored(corpus) or _texts(corpus)
+    hashes = _id_hashes(rows)
     with connect(address, to_write=True) as client:
-        replaces = overwrite and milvus.MilvusCollection.is_there(client, address, name)
-        collection = _begun(client, address, name, written, replaces=replaces)
+        replaces = overwrite and MilvusCollection.is_there(client, address, name)
+        collection = _begun(client, address, name, rows, replaces=replaces)
         collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
-        results = _write(collection, written)
-        results["deleted"] = _prune(collection, hashes, prune=database.prune or replaces)
+        counts = _write(collection, rows)
+        counts["deleted"] = _prune(collection, hashes, prune=database.prune or replaces)
         collection.flush()
-        results["rows"] = collection.count()
-        if collection.record.recall is None or results["written"] or results["deleted"]:
-            collection = _tuned(collection, what.recall)
-        collection = collection.with_record(rows=results["rows"])
+        counts["rows"] = collection.count()
+        if collection.record.recall is None or counts["written"] or counts["deleted"]:
+            collection = _tuned(collection, corpus.index.recall)
+        collection = collection.with_record(rows=counts["rows"])
     if replaces:
         with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
-            collection = milvus.MilvusCollection.open(client, address, collection.name).succeed()
-    outcome.model = str(written.record.settings.get("model") or given.model)
+            collection = MilvusCollection.open(client, address, collection.name).succeed()
+    result.model = str(rows.record.settings.get("model") or corpus.model)
     record = collection.record
-    outcome.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
-    outcome.protocol |= record.settings
+    result.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
+    result.protocol |= record.settings
     console.note(
-        f"{collection.title}: {results['written']:,} rows written, {results['unchanged']:,} were there, "
-        f"{results['deleted']:,} deleted; it has {results['rows']:,}"
+        f"{collection.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
+        f"{counts['deleted']:,} deleted; it has {counts['rows']:,}"
     )
-    facts = {"to": address, "collection": name, "kind": record.kind, "recall": record.recall, **results}
-    return outcome.finish(facts, [recall_table(record.kind, record.recall)] if record.recall is not None else [])
+    facts = {"to": address, "collection": name, "kind": record.kind, "recall": record.recall, **counts}
+    return result.finish(facts, [recall_table(record.kind, record.recall)] if record.recall is not None else [])
 
 
-def _begun(client: Any, address: str, name: str, written: CollectionRows, *, replaces: bool) -> MilvusCollection:
+def _check_names(address: str, name: str, kind: str) -> None:
+    """Refuse an address, a collection or a kind of index that Milvus does not have."""
+    from sentcli.search import milvus
+    from sentcli.search.milvus_client import SCHEME, is_file
+
+    if not address.startswith(SCHEME):
+        raise InputError(f"--to {address}: give milvus: and a file, as milvus:reviews.db, or a server")
+    if not re.fullmatch(r"[A-Za-z_]\w{0,239}", name, re.ASCII):
+        raise InputError(f"--collection {name}: at most 240 letters, digits and underscores, no digit first")
+    missing = milvus.NOT_IN_A_FILE if is_file(address) else []
+    one_of("--type of a collection", kind, [known for known in milvus.KINDS if known not in missing])
+
+
+def _id_hashes(rows: CollectionRows) -> npt.NDArray[np.int64]:
+    """Return the sorted hashes of all ids, and refuse ids that a collection cannot have, before anything is written."""
+    from sentcli.search.milvus_rows import LONGEST
+
+    hashes = np.empty(rows.rows, np.int64)
+    for number, key in enumerate(rows.ids()):
+        if len(key.encode("utf-8", "surrogatepass")) > LONGEST:
+            raise InputError(f"row {number + 1}: an id of a collection has at most {LONGEST:,} bytes: {key[:40]!r}...")
+        hashes[number] = hash(key)
+    if repeated := len(hashes) - len(np.unique(hashes)):
+        raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
+    return np.sort(hashes)
+
+
+def _begun(client: Any, address: str, name: str, rows: CollectionRows, *, replaces: bool) -> MilvusCollection:
     """Return the collection that rows are written into: the one of that name, or what will replace it.
 
     Raises:
@@ -128,70 +150,46 @@ def _begun(client: Any, address: str, name: str, written: CollectionRows, *, rep
     from sentcli.search.milvus import NEXT, MilvusCollection
 
     if replaces:
-        found, name = MilvusCollection.begun(client, address, name, written.record), name + NEXT
+        collection, name = MilvusCollection.begun(client, address, name, rows.record), name + NEXT
     else:
-        found = MilvusCollection.find(client, address, name)
-    if found is None:
-        return MilvusCollection.create(client, address, name, written.record, written.rows)
-    if changed := found.record.differences(written.record):
-        raise InputError(f"{found.title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
-    return found
+        collection = MilvusCollection.find(client, address, name)
+    if collection is None:
+        return MilvusCollection.create(client, address, name, rows.record, rows.rows)
+    if changed := collection.record.differences(rows.record):
+        raise InputError(f"{collection.title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")
+    return collection
 
 
-def _checked(ids: Iterator[str]) -> Iterator[str]:
-    """Yield ids, and refuse one that a collection cannot have, before anything is written."""
-    from sentcli.search.milvus_rows import LONGEST
-
-    for number, key in enumerate(ids, 1):
-        if len(key.encode("utf-8", "surrogatepass")) > LONGEST:
-            raise InputError(f"row {number}: an id of a collection has at most {LONGEST:,} bytes: {key[:40]!r}...")
-        yield key
-
-
-def _collection_name(database: DatabaseOptions) -> str:
-    from sentcli.search.milvus_client import SCHEME
-
-    if not str(database.to).startswith(SCHEME):
-        raise InputError(f"--to {database.to}: give milvus: and a file, as milvus:reviews.db, or a server")
-    if database.collection is None:
-        raise InputError("--to needs --collection NAME")
-    if not re.fullmatch(r"[A-Za-z_]\w{0,239}", database.collection, re.ASCII):
-        raise InputError(
-            f"--collection {database.collection}: at most 240 letters, digits and underscores, no digit first"
-        )
-    return database.collection
-
-
-def _stored(given: CollectionInput) -> CollectionRows | None:
+def _stored(corpus: CollectionInput) -> CollectionRows | None:
     """Return the rows of a directory or file that `encode` wrote; None for files of texts."""
     from sentcli.encoder.announce import load_encoder
     from sentcli.io.readers import ReadOptions
     from sentcli.search.vector_file import open_stored
 
-    read_options = ReadOptions(given.text.text_field, given.text.id_field)
-    stored = open_stored(given.names[0], None, read_options) if len(given.names) == 1 else None
+    read_options = ReadOptions(corpus.text.text_field, corpus.text.id_field)
+    stored = open_stored(corpus.names[0], None, read_options) if len(corpus.names) == 1 else None
     if stored is None:
         return None
     origin = stored.origin
     if origin.output_dtype in ("int8", "binary"):
-        raise InputError(f"{given.names[0]} holds vectors in {origin.output_dtype}: give the full ones")
-    origin.check_similarity(given.what.similarity)
-    encoder = load_encoder(given.model, given.load) if given.model is not None else None
+        raise InputError(f"{corpus.names[0]} holds vectors in {origin.output_dtype}: give the full ones")
+    origin.check_similarity(corpus.index.similarity)
+    encoder = load_encoder(corpus.model, corpus.load) if corpus.model is not None else None
     if encoder is not None:
-        prompt = (origin.prompt or "") if given.doc_prompt is None else given.doc_prompt
+        prompt = (origin.prompt or "") if corpus.doc_prompt is None else corpus.doc_prompt
         origin.check_encoder(encoder, prompt, stored.blocks.dimension)
     if not origin.known and encoder is None:
         raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
     facts = origin if origin.known or encoder is None else VectorFacts.of(encoder, origin.prompt or "")
 
-    def vectors_of(first: int, chosen: Sequence[int]) -> npt.NDArray[np.generic]:
-        return stored.blocks.take(np.array(chosen, np.int64) + first)
+    def vectors_of(first: int, rows: Sequence[int]) -> npt.NDArray[np.generic]:
+        return stored.blocks.take(np.array(rows, np.int64) + first)
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
         first = 0
         for table in stored.rows.tables(list(stored.rows.schema)):
-            for start in range(0, len(table), BLOCK_ROWS):
-                columns = table.slice(start, BLOCK_ROWS).to_pydict()
+            for start in range(0, len(table), ROWS_AT_A_TIME):
+                columns = table.slice(start, ROWS_AT_A_TIME).to_pydict()
                 block = Block(columns.pop("id"), columns.pop("text"), columns)
                 yield block, partial(vectors_of, first)
                 first += len(block)
@@ -199,55 +197,55 @@ def _stored(given: CollectionInput) -> CollectionRows | None:
     def ids() -> Iterator[str]:
         return (key for table in stored.rows.tables(["id"]) for key in table["id"].to_pylist())
 
-    record = given.record(facts, stored.blocks.dimension, stored.rows.schema)
+    record = corpus.record(facts, stored.blocks.dimension, stored.rows.schema)
     return CollectionRows(len(stored.rows), record, ids, blocks)
 
 
-def _texts(given: CollectionInput) -> CollectionRows:
+def _texts(corpus: CollectionInput) -> CollectionRows:
     """Return the rows of files of texts, which are encoded as they are needed."""
     from sentcli import bulk
     from sentcli.encoder.announce import load_encoder, warn_truncated
     from sentcli.io.readers import ReadOptions
     from sentcli.io.readers import blocks as read_blocks
 
-    if given.model is None:
+    if corpus.model is None:
         raise InputError("files of text are encoded first: give the model with -m")
-    files = bulk.read_inputs(given.names, ReadOptions(given.text.text_field, given.text.id_field), output="-")
-    encoder = load_encoder(given.model, given.load)
-    prompt = encoder.role_prompt("document") if given.doc_prompt is None else given.doc_prompt
+    files = bulk.read_inputs(corpus.names, ReadOptions(corpus.text.text_field, corpus.text.id_field), output="-")
+    encoder = load_encoder(corpus.model, corpus.load)
+    prompt = encoder.role_prompt("document") if corpus.doc_prompt is None else corpus.doc_prompt
     columns, casts = list(files.survey.column_types), files.survey.casts
 
     def read() -> Iterator[Block]:
-        return read_blocks(files.sources, files.options, block_rows=BLOCK_ROWS, columns=columns, casts=casts)
+        return read_blocks(files.sources, files.options, block_rows=ROWS_AT_A_TIME, columns=columns, casts=casts)
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
         cut = lost = 0
         for block in read():
 
-            def encode(chosen: Sequence[int], block: Block = block) -> npt.NDArray[np.generic]:
+            def encode(rows: Sequence[int], block: Block = block) -> npt.NDArray[np.generic]:
                 nonlocal cut, lost
-                vectors, stats = encoder.encode_counted([block.texts[i] for i in chosen], prompt=prompt)
+                vectors, stats = encoder.encode_counted([block.texts[i] for i in rows], prompt=prompt)
                 cut, lost = cut + stats.truncated, lost + stats.tokens_lost
                 return vectors
 
             yield block, encode
         warn_truncated(encoder.spec.max_length, cut, lost, what="rows")
 
-    record = given.record(VectorFacts.of(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
+    record = corpus.record(VectorFacts.of(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
     return CollectionRows(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
 
 
-def _write(collection: MilvusCollection, written: CollectionRows) -> dict[str, int]:
+def _write(collection: MilvusCollection, rows: CollectionRows) -> dict[str, int]:
     """Write the rows that are not there or differ, and count them."""
     from sentcli.search.milvus_rows import LONGEST, content_hash
 
     count = cut = 0
-    with console.counting(f"writing into {collection.name}", written.rows) as progress:
-        for block, vectors_of in written.blocks():
+    with console.counting(f"writing into {collection.name}", rows.rows) as progress:
+        for block, vectors_of in rows.blocks():
             contents = zip(block.texts, *block.columns.values(), strict=True)
             hashes = [content_hash(text, columns) for text, *columns in contents]
-            there = collection.hashes(block.ids)
-            changed = [i for i, key in enumerate(block.ids) if there.get(key) != hashes[i]]
+            stored = collection.hashes(block.ids)
+            changed = [i for i, key in enumerate(block.ids) if stored.get(key) != hashes[i]]
             if changed:
                 columns = {name: [values[i] for i in changed] for name, values in block.columns.items()}
                 part = Block([block.ids[i] for i in changed], [block.texts[i] for i in changed], columns)
@@ -256,7 +254,7 @@ def _write(collection: MilvusCollection, written: CollectionRows) -> dict[str, i
             progress(len(block))
     if cut:
         console.warn(f"{cut} texts are longer than the {LONGEST:,} bytes of Milvus; their ends are not stored there")
-    return {"written": count, "unchanged": written.rows - count}
+    return {"written": count, "unchanged": rows.rows - count}
 
 
 def _prune(collection: MilvusCollection, hashes: npt.NDArray[np.int64], *, prune: bool) -> int:
@@ -267,11 +265,11 @@ def _prune(collection: MilvusCollection, hashes: npt.NDArray[np.int64], *, prune
     if not prune:
         console.warn(f"{collection.title} has {surplus:,} rows that are not in this corpus; --prune deletes them")
         return 0
-    there = [row["id"] for batch in collection.rows([]) for row in batch]
-    kept = np.isin(np.fromiter(map(hash, there), np.int64, len(there)), hashes)
-    gone = [key for key, is_kept in zip(there, kept, strict=True) if not is_kept]
-    collection.delete(gone)
-    return len(gone)
+    ids = [row["id"] for batch in collection.rows([]) for row in batch]
+    kept = np.isin(np.fromiter(map(hash, ids), np.int64, len(ids)), hashes)
+    surplus_ids = [key for key, is_kept in zip(ids, kept, strict=True) if not is_kept]
+    collection.delete(surplus_ids)
+    return len(surplus_ids)
 
 
 def _tuned(collection: MilvusCollection, target: float) -> MilvusCollection:
@@ -285,12 +283,9 @@ def _tuned(collection: MilvusCollection, target: float) -> MilvusCollection:
         step("exact search")
         index = CollectionSearch(collection, CollectionVectors(collection))
         reference = sample(index.blocks, index.similarity)
-        measured = {
-            **tune(index, reference, target, step=step),
-            "of": "random rows",
-            "measured_rows": len(index.blocks),
-        }
-    chosen = measured["chosen"]
-    if chosen["recall"] < target:
-        console.warn(f"recall@{measured['k']} is {chosen['recall']:.3f}, not the {target:g} aimed at")
-    return collection.with_record(recall=measured, efforts={measured["parameter"]: chosen["effort"]})
+        measured = tune(index, reference, target, step=step)
+    measured |= {"of": "random rows", "measured_rows": len(index.blocks)}
+    point = measured["chosen"]
+    if point["recall"] < target:
+        console.warn(f"recall@{measured['k']} is {point['recall']:.3f}, not the {target:g} aimed at")
+    return collection.with_record(recall=measured, efforts={measured["parameter"]: point["effort"]})

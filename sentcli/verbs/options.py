@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_doc import Doc
 from annotated_types import Ge, Le
 
+from sentcli import console
+from sentcli.model.options import LoadOptions
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag
+
+if TYPE_CHECKING:
+    from sentcli.cluster_nodes import Node, Workers
+    from sentcli.cluster_pool import Pool
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
 Models = Annotated[list[str], Flag("-m"), Doc(f"{MODEL_HELP}; several are compared.")]
@@ -47,10 +56,6 @@ class ClusterOptions:
     gpus_per_worker: Annotated[float | None, Ge(0), Flag(needs="ray")] = None
 
 
-FOUND_BEFORE = "model search index similarity query_prompt doc_prompt query_length max_length pooling"
-"""What ``--from-run`` leaves no choice of."""
-
-
 @dataclass(frozen=True)
 class SetOptions:
     """Retrieval sets that are scored, and runs that are read and written.
@@ -64,10 +69,17 @@ class SetOptions:
         per_query: Write the scores of each query as JSON Lines.
     """
 
-    beir: Annotated[list[Path] | None, Flag(metavar="DIR|NAME")] = None
+    beir: Annotated[list[Path] | None, Flag(metavar="DIR|NAME", excludes="corpus in_domain")] = None
     split: Annotated[str | None, Flag(needs="beir")] = None
     run: Annotated[Path | None, Flag(metavar="FILE", needs="beir", excludes="from_run")] = None
-    from_run: Annotated[list[Path] | None, Flag(metavar="FILE", needs="beir", excludes=FOUND_BEFORE)] = None
+    from_run: Annotated[
+        list[Path] | None,
+        Flag(
+            metavar="FILE",
+            needs="beir",
+            excludes="model search index similarity query_prompt doc_prompt query_length max_length pooling",
+        ),
+    ] = None
     per_query: Annotated[Path | None, Flag(metavar="FILE", needs="beir")] = None
 
 
@@ -81,7 +93,9 @@ class PairOptions:
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
     """
 
-    in_domain: Annotated[str | None, Flag(metavar="FILE")] = None
+    in_domain: Annotated[
+        str | None, Flag(metavar="FILE", excludes="search index query_prompt doc_prompt query_length")
+    ] = None
     exclude: Annotated[Literal["equal-text-except-gold", "own", "equal-text", "s2-only"], Flag(needs="in_domain")] = (
         "equal-text-except-gold"
     )
@@ -112,8 +126,10 @@ class CorpusOptions:
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """
 
-    corpus: Annotated[str | None, Flag(metavar="FILE|DIR|milvus:URI")] = None
-    collection: Annotated[str | None, Flag(metavar="NAME", needs="corpus")] = None
+    corpus: Annotated[str | None, Flag(metavar="FILE|DIR|milvus:URI", excludes="in_domain against")] = None
+    collection: Annotated[
+        str | None, Flag(metavar="NAME", needs="corpus", excludes="texts rescore index language id_field")
+    ] = None
     query: Annotated[list[str] | None, Flag(metavar="TEXT", needs="corpus")] = None
     like: Annotated[list[str] | None, Flag(metavar="ID", needs="corpus", excludes="query queries")] = None
     queries: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
@@ -125,6 +141,11 @@ class CorpusOptions:
     where: Annotated[str | None, Flag(metavar="CONDITION", needs="corpus")] = None
     count_by: Annotated[str | None, Flag(metavar="COLUMN", needs="corpus")] = None
     hits: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether the options name what to search for."""
+        return bool(self.query or self.like) or self.queries is not None
 
 
 @dataclass(frozen=True)
@@ -141,13 +162,15 @@ class IndexOptions:
         language: Language of bm25: english, or another that Snowball stems, or none.
     """
 
-    type: Annotated[str, Flag(metavar="KIND")] = "flat"
+    type: Annotated[str, Flag(metavar="KIND", excludes="bm25:set bm25:queries bm25:file_rows bm25:query_prompt")] = (
+        "flat"
+    )
     recall: Annotated[float, Ge(0.01), Le(1)] = 0.95
     set: Annotated[list[str] | None, Flag(metavar="KEY=N")] = None
-    queries: Annotated[str | None, Flag(metavar="FILE")] = None
+    queries: Annotated[str | None, Flag(metavar="FILE", needs="model")] = None
     similarity: Literal["cosine", "dot"] = "cosine"
     file_rows: Annotated[int | None, Ge(1)] = None
-    language: str | None = None
+    language: Annotated[str | None, Flag(needs="type=bm25 to")] = None
 
 
 @dataclass(frozen=True)
@@ -158,13 +181,9 @@ class TextOptions:
         append: Add the rows of INPUT to the directory and its index.
     """
 
-    text_field: TextField = "text"
-    id_field: IdField = None
-    append: bool = False
-
-
-BESIDE_VECTORS = "set queries file_rows output query_prompt append check ray"
-"""The options of an index that stands beside the vectors, and not in a database with the rows."""
+    text_field: Annotated[TextField, Flag(needs="output to")] = "text"
+    id_field: Annotated[IdField, Flag(needs="output to")] = None
+    append: Annotated[bool, Flag(needs="output")] = False
 
 
 @dataclass(frozen=True)
@@ -178,7 +197,14 @@ class DatabaseOptions:
         prune: Delete rows of the collection that are not in INPUT.
     """
 
-    to: Annotated[str | None, Flag(metavar="milvus:URI", excludes=BESIDE_VECTORS)] = None
+    to: Annotated[
+        str | None,
+        Flag(
+            metavar="milvus:URI",
+            needs="collection",
+            excludes="set queries file_rows output query_prompt append check ray",
+        ),
+    ] = None
     collection: Annotated[str | None, Flag(metavar="NAME", needs="to")] = None
     prune: Annotated[bool, Flag(needs="to")] = False
 
@@ -198,3 +224,67 @@ def recall_table(kind: str, measured: dict[str, Any]) -> Table:
         )
     formats = {recall: ".4f", "queries/s": ",.0f"}
     return Table(kind, [parameter, *formats], rows, formats=formats, notes=notes)
+
+
+@contextmanager
+def open_encoder(
+    model: str, options: LoadOptions, cluster: ClusterOptions, *, most: int
+) -> Iterator[tuple[SentenceEncoder, Pool | None]]:
+    """Load a model in this process, or in workers on Ray.
+
+    Args:
+        model: its name.
+        options: how it is loaded.
+        cluster: whether there is a cluster, and what its workers reserve.
+        most: no more workers than this, because there is no work for them.
+
+    Yields:
+        The encoder, and the workers that make shards with it if that is not this process.
+    """
+    from sentcli.encoder.announce import announce, load_encoder
+
+    if cluster.ray is None:
+        yield load_encoder(model, options), None
+        return
+    from sentcli.bulk.shards import encoder_of, encoder_pool
+
+    with open_cluster(cluster, most=most, on_cpu=options.device == "cpu") as (nodes, workers):
+        if not workers.gpus and any(node.gpus for node in nodes):
+            options = replace(options, device="cpu")  # a GPU that is not reserved belongs to others
+        with encoder_pool(nodes, workers, model, vars(options)) as pool:
+            encoder = encoder_of(pool)
+            announce(encoder)
+            yield encoder, pool
+
+
+@contextmanager
+def open_cluster(cluster: ClusterOptions, *, most: int, on_cpu: bool) -> Iterator[tuple[list[Node], Workers]]:
+    """Join a cluster, compare the versions of sentcli on its nodes, and plan the workers.
+
+    Args:
+        cluster: its address and what workers reserve.
+        most: no more workers than this.
+        on_cpu: whether the work needs no GPU where there is one.
+
+    Yields:
+        The nodes and the plan.
+    """
+    from sentcli import cluster_nodes
+    from sentcli.cluster import connected
+    from sentcli.machine import usable_cores
+
+    assert cluster.ray is not None
+    most = max(most, 1)  # for no rows, too, a worker says what the model is
+    count = None if cluster.workers is None else min(cluster.workers, most)
+    cpus = max(usable_cores(), (count or 1) * (cluster.cpus_per_worker or 1))  # as --devices cpu,cpu
+    with connected(cluster.ray, cpus):
+        nodes = cluster_nodes.nodes()
+        cluster_nodes.check_versions(nodes)
+        gpus = 0.0 if on_cpu and cluster.gpus_per_worker is None else cluster.gpus_per_worker
+        workers = cluster_nodes.plan_workers(nodes, count, cluster.cpus_per_worker, gpus)
+        workers = replace(workers, count=min(workers.count, most))
+        gpus_each = f", GPUs of each {workers.gpus:g}" if workers.gpus else ""
+        console.note(
+            f"Ray ({cluster.ray}): nodes {len(nodes)}, workers {workers.count}, CPUs of each {workers.cpus}{gpus_each}"
+        )
+        yield nodes, workers

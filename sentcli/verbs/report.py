@@ -23,13 +23,7 @@ from sentcli.verbs.scoring import ScoringOptions, compare_models
 if TYPE_CHECKING:
     from sentcli.analysis.runs import RunMetrics
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.scores import ModelScores
-    from sentcli.pages.systems import Pattern
 
-MAP_TEXTS = 2000
-"""Texts of ``--texts`` that are mapped."""
-LISTED_PAIRS = 5
-"""Pairs in each list of the section on similarity."""
 RESULTS = {
     "start": "dev at the start",
     "best": "best dev",
@@ -128,7 +122,10 @@ def report(
         scores += compare_models([score_similarity(model, tasks) for model in models], published, SIMILARITY)
     of_runs, summary = _run_sections(runs) if runs else ([], ())
     more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
-    labels += _short_names(model_names, scores, [*groups, *labels])
+    short, patterns = shared.short_names(model_names), [*groups, *labels]
+    unlabelled = {score.model for score in scores} - {s.model for s in scores if any(p.matches(s) for p in patterns)}
+    paths = sorted(model for model in unlabelled if short.get(model, model) != model)
+    labels += [Pattern("--name", short[model], glob.escape(model)) for model in paths]
     page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals), summary)
     write_score_page(scores, output, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, output))}")
@@ -157,16 +154,6 @@ def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
     return files, runs, models
 
 
-def _short_names(models: Sequence[str], scores: Sequence[ModelScores], patterns: Sequence[Pattern]) -> list[Pattern]:
-    """Return short labels for models that are paths, unless one of the user's patterns labels them."""
-    from sentcli.pages.systems import Pattern
-
-    short = shared.short_names(models)
-    paths = {score.model for score in scores if short.get(score.model, score.model) != score.model}
-    labelled = {score.model for score in scores if any(pattern.matches(score) for pattern in patterns)}
-    return [Pattern("--name", short[model], glob.escape(model)) for model in sorted(paths - labelled)]
-
-
 def _model_sections(
     models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, rows: dict[str, shared.FirstRow]
 ) -> list[Section]:
@@ -181,7 +168,7 @@ def _model_sections(
     from sentcli.analysis.maps import MapSettings
     from sentcli.verbs.kinds import geometry, similarity
     from sentcli.verbs.kinds import map as mapping
-    from sentcli.verbs.kinds.map_texts import MapTexts
+    from sentcli.verbs.kinds.map import MapTexts
 
     if not models:
         return []
@@ -191,12 +178,13 @@ def _model_sections(
     sections = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
     if data is not None:
         ((name, subsets),) = shared.read_stsb(data, None, "test").items()
-        gold_pairs = similarity.GoldPairs(f"{name} test", subsets, str(data), LISTED_PAIRS)
+        # pairs in each list of the section on similarity
+        gold_pairs = similarity.GoldPairs(f"{name} test", subsets, str(data), 5)
         for model in models:
             gold_pairs.measure(model, names[model.name])
         sections += gold_pairs.sections()
     if texts is not None:
-        lines = list(rows)[:MAP_TEXTS]
+        lines = list(rows)[:2000]  # texts of ``--texts`` that are mapped
         maps = mapping.Maps(MapTexts([rows[line].id for line in lines], lines), MapSettings())
         for model in models:
             maps.add(model, names[model.name])

@@ -37,8 +37,6 @@ ModelAndWay = tuple[EvaluatedModel | None, Way]
 """A model and a way of searching with it; for BM25 the model is one without a name."""
 DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""
-MOST_PARTS = 1024
-"""The greatest number of parts of a product quantiser that a factory string is tried with."""
 
 
 def score_sets(
@@ -169,13 +167,13 @@ def _run_files(
             same path, or if a TREC run cannot hold an id.
     """
     single = len(searches) * len(bench.searches) == 1
-    several = len({model for model, _ in searches if model is not None}) > 1
+    compares_models = len({model for model, _ in searches if model is not None}) > 1
     check_output(target, overwrite=overwrite, folder=not single)
     runs_by_path: dict[Path, str] = {}
     files: dict[ModelAndWay, dict[str, Path]] = {}
     for model, way in searches:
         for name in bench.searches:
-            model_part = [model.name] if several and model is not None else []
+            model_part = [model.name] if compares_models and model is not None else []
             parts = (re.sub(r"[^\w.-]+", "-", part).strip("-") for part in (name, *model_part, way, "trec"))
             path = target if single else target / ".".join(parts)
             run = name if model is None else f"{model.name} of {name}"
@@ -226,7 +224,8 @@ def _check_factory(factory: str, similarity: Similarity) -> None:
     """
     from sentcli.search.ann import FaissIndex
 
-    multiples = [4 * min(int(m), MOST_PARTS) for m in re.findall(r"PQ(\d+)", factory) if int(m)]
+    # the greatest number of parts of a product quantiser that a factory string is tried with
+    multiples = [4 * min(int(m), 1024) for m in re.findall(r"PQ(\d+)", factory) if int(m)]
     *dimensions, last = (*multiples, *DIMENSIONS)
     for dimension in dimensions:
         with suppress(InputError):
@@ -310,18 +309,18 @@ def score_pairs(
         raise InputError(f"{misplaced[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
     cutoffs = sorted({*positives.RECALL_CUTOFFS, *([search.top_k] if search.top_k else [])})
     table = read_pair_table(str(pairs.in_domain), pairs.pair_fields)
-    chosen = positives.positive_choice(table)
+    query_columns = positives.positive_choice(table)
     if scoring.against is not None and (pairs.pair_fields or not is_stsb(open_source(str(pairs.in_domain)))):
         raise InputError("--against: papers print in-domain retrieval in STS-B's test pairs, not in other tables")
     published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
-    console.note(f"{pairs.in_domain}: the queries are the first sentences of {chosen}")
+    console.note(f"{pairs.in_domain}: the queries are the first sentences of {query_columns}")
     console.note(f"not counted as answers: {positives.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
     similarity = search.similarity or "cosine"
     task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
     protocol = {
         "pairs": pairs.in_domain,
         "pair_fields": pairs.pair_fields,
-        "queries": f"first sentences of {chosen}",
+        "queries": f"first sentences of {query_columns}",
         "exclude": pairs.exclude,
         "excluded": positives.EXCLUDED[pairs.exclude],
         "ties": positives.IN_DOMAIN_TIES,

@@ -112,7 +112,7 @@ def names(tasks: str | None) -> list[str] | None:
     Raises:
         InputError: if there is no name.
     """
-    chosen = [name.strip() for name in tasks.split(",") if name.strip()] if tasks is not None else None
-    if chosen == []:
+    task_names = [name.strip() for name in tasks.split(",") if name.strip()] if tasks is not None else None
+    if task_names == []:
         raise InputError("--tasks names no task")
-    return chosen
+    return task_names

@@ -49,14 +49,14 @@ def senteval(
     from sentcli.evaluation.score_kinds import TRANSFER
 
     data = located(data)
-    chosen = names(tasks) or list(transfer.AVERAGED)
-    examples = transfer.load_tasks(data, [name for name in chosen if name not in sts.SPLITS])
-    graded = relatedness.load_tasks(data, [name for name in chosen if name in sts.SPLITS], draws=significance.DRAWS)
+    task_names = names(tasks) or list(transfer.AVERAGED)
+    examples = transfer.load_tasks(data, [name for name in task_names if name not in sts.SPLITS])
+    graded = relatedness.load_tasks(data, [name for name in task_names if name in sts.SPLITS], draws=significance.DRAWS)
     published = scoring.published(TRANSFER, [task.name for task in examples])
     if published is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")
     all_tasks: list[Task] = [*(transfer.TransferTask(task, protocol) for task in examples), *graded]
-    all_tasks.sort(key=lambda task: chosen.index(task.name))
+    all_tasks.sort(key=lambda task: task_names.index(task.name))
     choices = {
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",

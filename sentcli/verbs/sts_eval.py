@@ -29,10 +29,10 @@ def sts_eval(
     data: Path | None = None,
     pairs: Annotated[list[str] | None, Flag(metavar="FILE")] = None,
     pair_fields: Annotated[str | None, Flag(metavar="A,B[,C]", needs="pairs")] = None,
-    tasks: str | None = None,
-    split: Split = "test",
+    tasks: Annotated[str | None, Flag(needs="data")] = None,
+    split: Annotated[Split, Flag(needs="data", excludes="regression")] = "test",
     aggregation: Aggregation = "all",
-    regression: bool = False,
+    regression: Annotated[bool, Flag(needs="data", excludes="pairs")] = False,
     intervals: bool = True,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
@@ -81,29 +81,29 @@ def sts_eval(
     task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    if data is None and (task_names or split != "test"):
-        raise InputError("--tasks and --split are of --data")
     folder = located(data) if data is not None else None
-    chosen: list[Task]
-    if regression:
-        if folder is None or own_subsets or split != "test":
-            raise InputError("--regression trains on the training split of --data and scores its test split")
-        chosen = list(relatedness.load_tasks(folder, task_names or list(sts.SPLITS), draws=draws, kind=SIMILARITY))
+    scored_tasks: list[Task]
+    if regression and folder is not None:
+        scored_tasks = list(
+            relatedness.load_tasks(folder, task_names or list(sts.SPLITS), draws=draws, kind=SIMILARITY)
+        )
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     else:
         subsets_by_task = sts.load_tasks(folder, task_names, split) if folder is not None else {}
         if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
             raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
         by_task = {**subsets_by_task, **own_subsets}
-        chosen = [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in by_task.items()]
-    published = scoring.published(SIMILARITY, [task.name for task in chosen])
+        scored_tasks = [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in by_task.items()]
+    published = scoring.published(SIMILARITY, [task.name for task in scored_tasks])
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
         raise InputError(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
         )
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
-    scores = [score_model(evaluated, chosen, "sts-eval", protocol) for evaluated in scoring.models(model, options)]
+    scores = [
+        score_model(evaluated, scored_tasks, "sts-eval", protocol) for evaluated in scoring.models(model, options)
+    ]
     return scores_result(scores, published, SIMILARITY)
 
 
@@ -112,8 +112,8 @@ def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]
     from sentcli.evaluation import significance, sts
     from sentcli.evaluation.evaluated import score_model
 
-    scored = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
-    return score_model(model, scored, "sts-eval", _protocol("all", "test", significance.DRAWS))
+    test_tasks = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    return score_model(model, test_tasks, "sts-eval", _protocol("all", "test", significance.DRAWS))
 
 
 def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regression: bool = False) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.verbs import training_view
-from sentcli.verbs.cluster_work import open_cluster
+from sentcli.verbs.options import open_cluster
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:

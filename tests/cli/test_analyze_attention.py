@@ -29,7 +29,7 @@ def undrawn(request, monkeypatch):
         monkeypatch.setattr(
             "sentcli.pages.figures.save_figure", lambda figure, folder: (folder / f"{figure.name}.png").touch()
         )
-        monkeypatch.setattr("sentcli.pages.html.inline", lambda figure: [])
+        monkeypatch.setattr("sentcli.pages.write.inline", lambda figure: [])
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_an_unfinished_run_and_one_without_shares(objectives, tmp_path, text):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["-m", "tiny"], "-m is for the whitening groups, which need --texts"),
+    (["-m", "tiny"], "-m goes with --texts"),
     (["--texts", "TEXT", "--groups", 5], "--groups 5 does not divide 32 dimensions"),
     (["--texts", "nowhere.txt"], "nowhere.txt"),
     (["RUN"], "is given twice"),

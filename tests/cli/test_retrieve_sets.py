@@ -433,11 +433,8 @@ def test_runs_are_scored_and_compared(make_random, retrieve, invoke, tiny_bert, 
         (["--from-run", "none.trec"], "no such file: none.trec"),
         ([], "--search dense needs a model (-m); bm25 needs none"),
         (["--search", "bm25,rrf"], "--search rrf needs a model (-m)"),
-        (["--search", "bm25", "-m", "minilm"], "--search bm25 needs no model"),
-        *(
-            (["--search", "bm25", option, value], f"--search bm25 needs no model; {option}")
-            for option, value in OF_MODEL
-        ),
+        (["--search", "bm25", "-m", "minilm"], "--search bm25 and -m"),
+        *((["--search", "bm25", option, value], f"--search bm25 and {option}") for option, value in OF_MODEL),
         *((["--from-run", "r.trec", option, value], f"--from-run and {option}") for option, value in OF_MODEL),
         (["-m", "a", "--run", "{o}", "--per-query", "{o}"], "o would replace the run"),
         (["--from-run", "{o}", "--per-query", "{o}", "--overwrite"], "o would replace the run"),

@@ -107,7 +107,7 @@ def test_a_row_that_cannot_be_encoded_is_named_as_on_one_machine(two_nodes, enco
     ("options", "words"),
     [
         (["-o", "v.npy", "--ray", "local"], "--ray makes shards, so it needs a directory output"),
-        (["-o", "v", "--ray", "local", "--devices", "cpu,cpu"], "--devices and --ray: give one of them"),
+        (["-o", "v", "--ray", "local", "--devices", "cpu,cpu"], "--devices and --ray"),
         (["-o", "v", "--workers", "2"], "goes with --ray"),
         (["-o", "v", "--ray", "far-away"], "--ray far-away: give local, auto, or HOST:PORT"),
         (["-o", "v", "--ray", "127.0.0.1:1"], "--ray 127.0.0.1:1 does not answer"),

@@ -225,7 +225,7 @@ def test_damaged_pairs(own, tiny_bert, invoke, text, words):
 def test_there_must_be_something_to_score(tiny_bert, own, invoke):
     assert "give --data" in invoke("sts-eval", "-m", tiny_bert, check=2).stderr
     call = ["sts-eval", "-m", tiny_bert, "--pairs", own, "--split", "dev"]
-    assert "--tasks and --split are of --data" in invoke(*call, check=2).stderr
+    assert "--split goes with --data" in invoke(*call, check=2).stderr
 
 
 def test_names_of_tasks_of_ones_own(own, tiny_bert, tmp_path, invoke):

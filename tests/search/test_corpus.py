@@ -18,8 +18,8 @@ from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import WAYS, SearchOptions
 from sentcli.search.origin import Origin
-from sentcli.verbs.corpus_opening import load_query_encoder, open_corpus
 from sentcli.verbs.options import CorpusOptions
+from sentcli.verbs.retrieve_corpus import load_query_encoder, open_corpus
 from tests.evaluation.conftest import write_set
 from tests.search.frame_corpus import FrameCorpus
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 HEADS, LAYERS = 3, 4
 """The histograms show three adjacent heads in four adjacent layers (miCSE, fig. 8)."""
-LEAST_TOKENS = 8
-"""Unless the user chooses a sentence, the histograms show the first with so many tokens, special ones included."""
 COSINE, NATS = "cosine of the sentence vectors", "attention mutual information (nats)"
 CENTROIDS = "Large marks are centroids"
 MINUS = "\N{MINUS SIGN}"
@@ -212,14 +210,14 @@ class AttentionInputs:
         """
         from sentcli.objectives.mutual_information import chosen_layers
 
-        chosen, slicing = self.options.layers, self.options.slicing
+        layers_option, slicing = self.options.layers, self.options.slicing
         try:
-            layers = chosen_layers(chosen, views.depth)
+            layers = chosen_layers(layers_option, views.depth)
         except InputError as error:
             raise InputError(f"{views.name}: --layers: {error}") from error
         heads = views.check()
         if slicing == "layer-pairs" and len(layers) % 2:
-            raise InputError(f"--layers {chosen} are {len(layers)}; layer-pairs needs an even number of them")
+            raise InputError(f"--layers {layers_option} are {len(layers)}; layer-pairs needs an even number of them")
         if slicing == "head-pairs" and heads % 2:
             raise InputError(f"{views.name} has {heads} heads; head-pairs needs an even number of them")
         if self.options.first_head > heads:
@@ -230,7 +228,8 @@ class AttentionInputs:
         """Return the number of the sentence of the histograms, from 0."""
         sentence = self.options.sentence
         if sentence is None:
-            return next((i for i, length in enumerate(lengths) if length >= LEAST_TOKENS), lengths.index(max(lengths)))
+            # the first with so many tokens, special ones included
+            return next((i for i, length in enumerate(lengths) if length >= 8), lengths.index(max(lengths)))
         if not sentence.isdecimal():
             return texts.index(sentence)
         if not 1 <= int(sentence) <= len(self.texts):

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     Doubles = npt.NDArray[np.float64]
 
-BINS = 24
-"""Bins of a histogram in each direction."""
-
 
 def sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
     """Return the sections on the layers and heads of models."""
@@ -116,7 +113,7 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     from matplotlib.colors import LogNorm
 
     logarithms = np.concatenate([view for part in slices for view in (part.first, part.second)])
-    edges = np.linspace(logarithms.min(), logarithms.max(), BINS + 1)
+    edges = np.linspace(logarithms.min(), logarithms.max(), 25)  # 24 bins in each direction
     counts = [np.histogram2d(part.second, part.first, bins=(edges, edges))[0] for part in slices]
     most = max(2.0, float(np.max(counts)))
     centres = (edges[1:] + edges[:-1]) / 2

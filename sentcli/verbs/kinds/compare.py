@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.neighbourhoods import NeighbourComparison
 
-LONGEST = 120
-"""Characters of a text in a table."""
-
 
 @verb("compare")
 def compare(
@@ -239,7 +236,7 @@ class ComparedNeighbours:
         return Section(title, table=Table(title, columns, lines, wide=self.names), level=3, folded=True)
 
 
-def short_text(text: str, longest: int = LONGEST) -> str:
+def short_text(text: str, longest: int = 120) -> str:  # characters of a text in a table
     """Return the beginning of a text, cut at a word where there is one."""
     text = " ".join(text.split())
     if len(text) <= longest:

@@ -103,22 +103,22 @@ def duplicates(
     with console.counting("comparing", count) as progress:
         pairs = pairs_above(searcher, least, progress)
     recall, sample = (recall_of(pairs, searcher.blocks, least)) if searcher.parts else (1.0, 0)
-    found = Duplicates(rows, pairs, least, top)
-    results = found.results() | {"recall": recall, "recall_rows": sample}
+    near_duplicates = Duplicates(rows, pairs, least, top)
+    results = near_duplicates.results() | {"recall": recall, "recall_rows": sample}
     kind = searcher.described()
     protocol = {"kind": "duplicates", "corpus": corpus, "similarity": "cosine", "least": least, "index": kind}
     shared.finish(report, protocol, results, evaluated)
     how = f"through the index {kind['kind']}, recall {recall:.3f} of {sample:,} rows" if sample else "exactly"
     note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
     if write is not None:
-        left = np.flatnonzero(rows_left(pairs, count))
-        write_rows(rows, left.tolist(), Path(write))
-        results["written"] = {"file": write, "rows": len(left)}
-        note += f" {len(left):,} rows are left, in {write}."
-        console.note(f"{len(left):,} of {count:,} rows are left -> {write}")
+        kept = np.flatnonzero(rows_left(pairs, count))
+        write_rows(rows, kept.tolist(), Path(write))
+        results["written"] = {"file": write, "rows": len(kept)}
+        note += f" {len(kept):,} rows are left, in {write}."
+        console.note(f"{len(kept):,} of {count:,} rows are left -> {write}")
     if pairs.crowded:
         note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
-    return shared.write("duplicates", output, found.sections(note, recall if sample else None), [report])
+    return shared.write("duplicates", output, near_duplicates.sections(note, recall if sample else None), [report])
 
 
 def _check_number(searcher: Searcher, least: float) -> None:
@@ -239,11 +239,11 @@ class Duplicates:
         from sentcli.verbs.kinds.compare import short_text
 
         wide = ("text1", "text2")
-        shown = self.listed.assign(**{key: self.listed[key].map(short_text) for key in wide})
-        shown = shown[self.listed["text1"] != self.listed["text2"]]
+        frame = self.listed.assign(**{key: self.listed[key].map(short_text) for key in wide})
+        frame = frame[self.listed["text1"] != self.listed["text2"]]
         pairs: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": wide}
-        first = Table.of_frame("Most similar pairs", shown.head(self.top), **pairs)
-        last = Table.of_frame("Least similar pairs", shown.tail(self.top).iloc[::-1], **pairs)
+        first = Table.of_frame("Most similar pairs", frame.head(self.top), **pairs)
+        last = Table.of_frame("Least similar pairs", frame.tail(self.top).iloc[::-1], **pairs)
         texts = self.equal.assign(text=self.equal["text"].map(short_text)).head(self.top)
         equal = Table.of_frame("Equal texts", texts, wide=("text",))
         rows = [

@@ -228,7 +228,7 @@ def _table(frame: pd.DataFrame) -> Table:
         "first_direction": "first direction %",
     }
     absent = [heads[name] for name in ("sts_average", "alignment") if frame[name].isna().all()]
-    shown = frame.assign(first_direction=100 * frame["first_direction"])[list(heads)].rename(columns=heads)
+    columns = frame.assign(first_direction=100 * frame["first_direction"])[list(heads)].rename(columns=heads)
     dimensions = ", ".join(dict.fromkeys(map(str, frame["dimension"])))
     note = (
         "Mean cosine: of all pairs (anisotropy). Isotropy: 1 if no direction is preferred (Mu and Viswanath). "
@@ -236,7 +236,7 @@ def _table(frame: pd.DataFrame) -> Table:
     )
     formats = {"STS average": ".2f", "effective rank": ".1f", "first direction %": ".1f"}
     title = "Geometry of the vectors"
-    return Table.of_frame(title, shown.drop(columns=absent), formats=formats, number=".4f", notes=(note,))
+    return Table.of_frame(title, columns.drop(columns=absent), formats=formats, number=".4f", notes=(note,))
 
 
 def _scatter(frame: pd.DataFrame) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,27 +10,103 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.errors import InputError
+from sentcli.errors import DataError, InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
-from sentcli.verbs.kinds import map_texts, shared
+from sentcli.verbs.kinds import shared
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
 
     from sentcli.analysis.maps import Map, MapSettings, Whitening
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.verbs.kinds.map_texts import MapTexts
+    from sentcli.search.store import Store
+    from sentcli.search.vector_file import VectorFile
 
-LABELS_SHOWN = 12
-"""The greatest number of labels that are shown as colours; with more labels, the colours are the clusters."""
-RADIUS = 0.08
-"""The number of a cluster stands at the point with most others of the cluster in this radius, of the map's width."""
+
+@dataclass(frozen=True)
+class MapTexts:
+    """Distinct texts that are not blank."""
+
+    ids: list[str]
+    """The id of the first row of each text ``[n]``."""
+    texts: list[str]
+    """``[n]``."""
+    labels: pd.Series | None = None
+    """A label of each text, as a categorical with the most frequent label first ``[n]``."""
+    vectors: npt.NDArray[Any] | None = None
+    """The stored vectors ``[n, dim]``; None for a file of texts."""
+    model: str = ""
+    """The model that made the stored vectors, if that is known."""
+
+
+def read_map_texts(file: str, text_field: str, id_field: str | None, label_field: str | None, limit: int) -> MapTexts:
+    """Read the first distinct texts of a file of texts, or of a directory or file of vectors.
+
+    Args:
+        file: the file or directory.
+        text_field: the column of the texts in a table.
+        id_field: the column of the ids in a table; None takes ``id``, else ``_id``, else the row number.
+        label_field: the column of the labels.
+        limit: the greatest number of texts.
+
+    Raises:
+        DataError: for a row without the column of labels, and for a file that cannot be read.
+        InputError: if there are too few texts, or the vectors are bits.
+    """
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.vector_file import open_stored
+
+    stored = open_stored(file, None, ReadOptions(text_field, id_field), to_search=False)
+    if stored is not None:
+        return _stored(stored, file, label_field, limit)
+    rows, _ = shared.read_rows(file, text_field, limit, id_field=id_field)
+    columns = [(row.line, row.columns) for row in rows.values()]
+    return MapTexts([row.id for row in rows.values()], list(rows), _labels(file, label_field, columns))
+
+
+def _stored(stored: Store | VectorFile, file: str, label_field: str | None, limit: int) -> MapTexts:
+    """Return the first distinct texts of stored vectors."""
+    import numpy as np
+
+    first: dict[str, int] = {}
+    total = 0
+    for position, text in enumerate(stored.rows.texts()):
+        total += 1
+        if text.strip():
+            first.setdefault(text, position)
+        if len(first) == limit:
+            break
+    shared.check_texts(list(first), file, total)
+    positions = list(first.values())
+    rows = stored.rows.take(positions)
+    labels = _labels(file, label_field, [(at + 1, row.columns) for at, row in zip(positions, rows, strict=True)])
+    vectors = stored.blocks.take(np.array(positions))
+    return MapTexts([row.id for row in rows], list(first), labels, vectors, stored.origin.model)
+
+
+def _labels(file: str, label_field: str | None, rows: list[tuple[int, dict[str, Any]]]) -> pd.Series | None:
+    """Return the labels of rows, given their numbers and columns, as a categorical; None without a column of labels."""
+    import pandas as pd
+
+    if label_field is None:
+        return None
+    labels = []
+    for number, columns in rows:
+        if label_field not in columns:
+            has = ", ".join(["text", *columns])
+            raise DataError(file, f"no column {label_field!r} for labels; it has: {has}", line=number, unit="row")
+        labels.append("" if columns[label_field] is None else str(columns[label_field]))
+    if len(set(labels)) == 1:
+        console.warn(f"all texts have the same label {labels[0]!r} in {label_field}")
+    frequent = pd.Series(sorted(labels)).value_counts(sort=False).sort_values(ascending=False, kind="stable")
+    return pd.Series(pd.Categorical(labels, frequent.index), name=label_field)
 
 
 @verb("map", common="texts output model clusters perplexity whiten pooling text_field label_field limit overwrite json")
@@ -82,17 +158,17 @@ def map_(
     settings = MapSettings(clusters, perplexity, seed, neighbours)
     whitening = Whitening.parse(whiten) if whiten is not None else None
     models = shared.models(model or [], load, rerun=rerun)
-    read = map_texts.read(texts, text_field, id_field, label_field, limit)
-    if not models and read.vectors is None:
+    inputs = read_map_texts(texts, text_field, id_field, label_field, limit)
+    if not models and inputs.vectors is None:
         raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")
-    if len(read.texts) < clusters:
-        raise InputError(f"--clusters {clusters}: {texts} has only {len(read.texts)} distinct texts")
-    maps, names = Maps(read, settings, whitening), shared.short_names(model or [])
-    reports = {Path(texts).name: maps.add_stored(Path(texts).name)} if read.vectors is not None else {}
+    if len(inputs.texts) < clusters:
+        raise InputError(f"--clusters {clusters}: {texts} has only {len(inputs.texts)} distinct texts")
+    maps, names = Maps(inputs, settings, whitening), shared.short_names(model or [])
+    reports = {Path(texts).name: maps.add_stored(Path(texts).name)} if inputs.vectors is not None else {}
     reports |= {names[evaluated.name]: maps.add(evaluated, names[evaluated.name]) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
-        f"{len(read.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "
+        f"{len(inputs.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "
         f"k-means with {clusters} clusters; seed {seed}.{whitened}"
     )
     for name, report in reports.items():
@@ -104,13 +180,13 @@ class Maps:
     """The maps of the same texts by several models, whose clusters are matched with those of the first model.
 
     Args:
-        read: the texts, with their ids, labels and stored vectors.
+        inputs: the texts, with their ids, labels and stored vectors.
         settings: of clusters and maps.
         whitening: how vectors are whitened for a second map of each model.
     """
 
-    def __init__(self, read: MapTexts, settings: MapSettings, whitening: Whitening | None = None) -> None:
-        self.read, self.settings, self.whitening = read, settings, whitening
+    def __init__(self, inputs: MapTexts, settings: MapSettings, whitening: Whitening | None = None) -> None:
+        self.inputs, self.settings, self.whitening = inputs, settings, whitening
         self.maps: dict[str, Map] = {}
 
     @property
@@ -120,17 +196,17 @@ class Maps:
 
     def add(self, model: EvaluatedModel, name: str) -> Result:
         """Map the texts by the vectors of a model, and by its whitened vectors."""
-        vectors = shared.vectors_of(model, self.read.texts).of(self.read.texts)
+        vectors = shared.vectors_of(model, self.inputs.texts).of(self.inputs.texts)
         return self._add(Result("analyze", model.name), name, vectors, model)
 
     def add_stored(self, name: str) -> Result:
         """Map the texts by their stored vectors, and by these whitened."""
-        return self._add(Result("analyze", self.read.model or name), name, self.read.vectors, None)
+        return self._add(Result("analyze", self.inputs.model or name), name, self.inputs.vectors, None)
 
     def _add(self, report: Result, name: str, vectors: Any, model: EvaluatedModel | None) -> Result:
         if self.whitening is not None:
             self.whitening.check(*vectors.shape)
-        results = {"texts": len(self.read.texts), **self._map(name, vectors).to_dict()}
+        results = {"texts": len(self.inputs.texts), **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
             whitened = self.whitening.apply(vectors, self.settings.seed)
             results["whitened"] = self._map(f"{name}, whitened", whitened).to_dict()
@@ -139,7 +215,7 @@ class Maps:
             **asdict(self.settings),
             "perplexity": self.perplexity,
             "tsne": "scikit-learn",
-            "label_field": None if self.read.labels is None else self.read.labels.name,
+            "label_field": None if self.inputs.labels is None else self.inputs.labels.name,
             "whitening": str(self.whitening) if self.whitening else None,
         }
         return shared.finish(report, protocol, results, model, self.settings.seed)
@@ -150,10 +226,10 @@ class Maps:
         earlier_groups = [map_.groups for map_ in self.maps.values()]
         reference = earlier_groups[0] if earlier_groups else None
         free = 1 + max((int(groups.max()) for groups in earlier_groups), default=-1)
-        labels = None if self.read.labels is None else self.read.labels.cat.codes.to_numpy()
+        labels = None if self.inputs.labels is None else self.inputs.labels.cat.codes.to_numpy()
         with console.working(f"{name}: clusters and map of {len(vectors):,} vectors"):
             try:
-                self.maps[name] = mapped(vectors, self.read.texts, self.settings, labels, reference, free)
+                self.maps[name] = mapped(vectors, self.inputs.texts, self.settings, labels, reference, free)
             except InputError as error:
                 raise InputError(f"{name}: {error}") from error
         console.detail(f"{name}: t-SNE took {self.maps[name].layout.seconds:.1f} s")
@@ -187,10 +263,11 @@ class Maps:
 def _figure(maps: Maps) -> Figure:
     import pandas as pd
 
-    labels = maps.read.labels
-    if labels is not None and len(labels.cat.categories) > LABELS_SHOWN:
+    labels = maps.inputs.labels
+    # the greatest number of labels that are shown as colours; with more labels, the colours are the clusters
+    if labels is not None and len(labels.cat.categories) > 12:
         labels = None
-    dots = {name: _dots(map_, maps.read, labels) for name, map_ in maps.maps.items()}
+    dots = {name: _dots(map_, maps.inputs, labels) for name, map_ in maps.maps.items()}
     places = {} if labels is not None else {name: _places(frame) for name, frame in dots.items()}
     about = "; ".join(
         f"{name}: of 10 nearest points, {10 * map_.measures['map_purity']:.1f} are in the same cluster, and of 10 "
@@ -207,7 +284,7 @@ def _figure(maps: Maps) -> Figure:
     return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, size=(4.6, 4.375))
 
 
-def _dots(map_: Map, read: MapTexts, labels: pd.Series | None) -> pd.DataFrame:
+def _dots(map_: Map, inputs: MapTexts, labels: pd.Series | None) -> pd.DataFrame:
     """Return place, id, text, cluster and, as the series, cluster or label of each point of a map."""
     import pandas as pd
 
@@ -219,7 +296,9 @@ def _dots(map_: Map, read: MapTexts, labels: pd.Series | None) -> pd.DataFrame:
         groups = labels.cat.codes.to_numpy()
         titles = {i: name or "(none)" for i, name in enumerate(labels.cat.categories)}
     x, y = map_.layout.positions.T
-    frame = pd.DataFrame({"group": groups, "x": x, "y": y, "label": read.texts, "id": read.ids, "text": read.texts})
+    frame = pd.DataFrame(
+        {"group": groups, "x": x, "y": y, "label": inputs.texts, "id": inputs.ids, "text": inputs.texts}
+    )
     clusters = pd.Series(map_.groups)
     frame = frame.assign(cluster=clusters + 1, cluster_name=clusters.map(names), series=frame["group"].map(titles))
     return frame.sort_values("group", kind="stable")
@@ -230,7 +309,8 @@ def _places(dots: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
     from scipy.spatial import KDTree
 
-    radius = RADIUS * max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
+    # the number of a cluster stands at the point with most others of the cluster in this radius, of the map's width
+    radius = 0.08 * max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
     rows = []
     for group, part in dots.groupby("group"):
         points = part[["x", "y"]].to_numpy()
@@ -267,7 +347,7 @@ def _numbers(maps: Maps) -> Table:
         "show.",
         f"Silhouette: of the {clusters} clusters by cosine distance; near 0 where clusters run into each other.",
     ]
-    if maps.read.labels is not None:
+    if maps.inputs.labels is not None:
         notes.append(
             "Label purity: texts with the most frequent label of their cluster. Label information: adjusted mutual "
             "information of clusters and labels, 0 by chance, 1 if they are the same."

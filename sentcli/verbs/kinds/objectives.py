@@ -34,7 +34,7 @@ PERCENTILES = {"y": 50, "low": 5, "high": 95}
 def objectives(
     runs: Annotated[list[Path], Flag(metavar="RUN...", positional=True)],
     output: shared.Output,
-    model: shared.Models = None,
+    model: Annotated[shared.Models, Flag("-m", needs="texts")] = None,
     texts: shared.TextsFile = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 10_000,
@@ -68,8 +68,6 @@ def objectives(
 
     shared.check(output, overwrite=overwrite)
     shared.check_distinct(list(map(str, runs)))
-    if model and texts is None:
-        raise InputError("-m is for the whitening groups, which need --texts")
     terms = {str(path): read_terms(path) for path in runs}
     for name, run in terms.items():
         if not run.finished:
@@ -100,10 +98,16 @@ def objectives(
     sections = term_sections({short[name]: run for name, run in terms.items()})
     if spectra:
         note = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
+        rows = [
+            [name, i, float(values[0]), float(values[-1]), float(condition)]
+            for name, spectrum in spectra.items()
+            for i, (values, condition) in enumerate(zip(spectrum.eigenvalues, spectrum.conditions, strict=True), 1)
+        ]
+        title, columns = "Every group", ("model", "group", "largest eigenvalue", "smallest", "condition")
         sections += [
             Section("Whitening groups", (note,), table=_groups_table(spectra), file="groups"),
             Section("Eigenvalues of the whitening groups", figure=_groups_figure(spectra)),
-            Section("Every group", table=_every_group(spectra), file="every-group", folded=True),
+            Section(title, table=Table(title, columns, rows, number=".3g"), file="every-group", folded=True),
         ]
     return shared.write("objectives", output, sections, list(reports.values()))
 
@@ -213,16 +217,6 @@ def _groups_table(spectra: dict[str, GroupSpectra]) -> Table:
         "they were one group, where there are more texts than columns."
     )
     return Table.of_rows("Covariance of the whitening groups", rows, number=".3g", notes=(note,))
-
-
-def _every_group(spectra: dict[str, GroupSpectra]) -> Table:
-    rows = [
-        [name, i, float(values[0]), float(values[-1]), float(condition)]
-        for name, spectrum in spectra.items()
-        for i, (values, condition) in enumerate(zip(spectrum.eigenvalues, spectrum.conditions, strict=True), 1)
-    ]
-    columns = ("model", "group", "largest eigenvalue", "smallest", "condition")
-    return Table("Every group", columns, rows, number=".3g")
 
 
 def _groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
 LEAST_ITEMS = 10
 """The least number of distinct texts, vectors or pairs of an analysis."""
-SUMMARY_LENGTH = 400
-"""The greatest length in characters of a summary that is made from the description of a figure."""
 RESULT, PAGE = "analysis.json", "index.html"
 
 Models = Annotated[list[str] | None, Doc(f"{options.MODEL_HELP}; several are compared."), Flag("-m")]
@@ -42,7 +40,7 @@ Data = Annotated[
 PairsFile = Annotated[
     str | None,
     Doc("A table of your own with the columns sentence1, sentence2 and score, instead of --data."),
-    Flag(metavar="FILE", panel=INPUT),
+    Flag(metavar="FILE", panel=INPUT, excludes="data"),
 ]
 Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(panel=INPUT)]
 TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
@@ -316,5 +314,6 @@ def _summary(sections: Sequence[Section]) -> list[str]:
     if first is None or not first.alt:
         return []
     parts = first.alt.split("; ")
-    kept = [part for i, part in enumerate(parts) if i == 0 or len("; ".join(parts[: i + 1])) <= SUMMARY_LENGTH]
+    # the greatest length in characters of a summary that is made from the description of a figure
+    kept = [part for i, part in enumerate(parts) if i == 0 or len("; ".join(parts[: i + 1])) <= 400]
     return [f"{first.title}: {'; '.join(kept)}{'.' if len(kept) == len(parts) else '; ...'}"]

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     Values = npt.NDArray[np.float64]
 
 GOLD, COSINE, MEAN = "gold score", "cosine", "mean and standard deviation of a bin"
-RIDGE = 0.9
-"""Height of the highest density; the baselines of two densities are 1 apart."""
 FEATURES = {
     "gold": "gold score",
     "length": "same length",
@@ -160,9 +158,9 @@ class GoldPairs:
         measured = [pd.DataFrame(results["bins"]).assign(model=name) for name, results in self.results.items()]
         bins = pd.concat(measured).assign(bin=self.bin_names * len(measured))
         bins = bins.astype({"mean": float, "deviation": float})
-        shown = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
+        frame = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
         note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
-        binned = Table.of_frame("Cosine by gold score", shown, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
+        binned = Table.of_frame("Cosine by gold score", frame, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
         note = f"{len(self.gold):,} pairs of {self.name}, gold scores {self.gold.min():g} to {self.gold.max():g}."
         sections = [
             Section("Correlation with gold scores", (note,), self._correlations(), file="correlations"),
@@ -260,7 +258,8 @@ class GoldPairs:
         parts, about = [], []
         for model, cosines in self.cosines.items():
             heights = [density(cosines[numbers == i], at) for i in range(len(self.bin_names))]
-            scale = RIDGE / max(float(np.max(heights)), 1e-12)
+            # height of the highest density; the baselines of two densities are 1 apart
+            scale = 0.9 / max(float(np.max(heights)), 1e-12)
             for i, (name, height) in enumerate(zip(self.bin_names, heights, strict=True)):
                 area = {"x": at, "height": scale * height, "low": float(i)}
                 parts.append(pd.DataFrame({"panel": model, "series": f"gold {name}", **area}))

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.sweeps import FinishedRun
 
-LOGARITHMIC_FROM = 20.0
-"""The ratio of the largest to the smallest value of a setting from which on its axis is logarithmic."""
 BANDS = "Points are means over seeds, bands one standard deviation."
 Sweeps = Annotated[
     list[Path],
@@ -129,16 +127,16 @@ def sweep(
     for key, points in points_by_key.items():
         words, name, scores = key.replace("_", " "), f"sweep-{_slug(key)}", _scored(points)
         sections.append(Section(f"Sweep of {words}", figure=_sweep_figure(key, points, name)))
-        shown = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(_shown))
-        shown["runs"] = shown["runs"].where(points[scores].notna().any(axis=1), 0)
+        frame = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(_value_text))
+        frame["runs"] = frame["runs"].where(points[scores].notna().any(axis=1), 0)
         deviations = {
             (i, _short(score)): float(sd)
             for score in scores
             for i, sd in enumerate(points[f"{score}_sd"])
             if sd == sd  # not NaN
         }
-        shown = shown.rename(columns={"value": words, **{score: _short(score) for score in scores}})
-        table = Table.of_frame(f"Scores over {words}", shown, deviations=deviations)
+        frame = frame.rename(columns={"value": words, **{score: _short(score) for score in scores}})
+        table = Table.of_frame(f"Scores over {words}", frame, deviations=deviations)
         sections.append(Section(table.title, table=table, file=f"{name}-table"))
     reports = [_report("sweep", runs, points, {"x": key}) for key, points in points_by_key.items()]
     summary = [line for key, points in points_by_key.items() for line in _summary(points, key)]
@@ -169,11 +167,11 @@ def _scored(points: pd.DataFrame) -> list[str]:
     return [score for score in SCORES if points[score].notna().any()]
 
 
-def _summary(points: pd.DataFrame, what: str) -> list[str]:
+def _summary(points: pd.DataFrame, setting: str) -> list[str]:
     """Return a sentence for each score that names the best system and its value of a setting."""
     best = {score: points.loc[points[score].idxmax()] for score in _scored(points)}
     return [
-        f"Best {_short(score)}: {point[score]:.2f}, {point['system']} at {what} {_shown(point['value'])}."
+        f"Best {_short(score)}: {point[score]:.2f}, {point['system']} at {setting} {_value_text(point['value'])}."
         for score, point in best.items()
     ]
 
@@ -192,7 +190,7 @@ def _slug(text: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in text.lower()).strip("-")
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -218,12 +216,13 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
     data = data[data.duplicated(["panel", "series"], keep=False)].reset_index(drop=True)
     values = list(points["value"])
     numeric = all(isinstance(x, int | float) and not isinstance(x, bool) for x in values)
-    names = [] if numeric else list(dict.fromkeys(map(_shown, values)))
+    names = [] if numeric else list(dict.fromkeys(map(_value_text, values)))
     best = data.loc[data.groupby(["panel", "series"], sort=False)["y"].idxmax()]
-    about = [f"{row.series}: best {row.panel} {row.y:.2f} at {key} {_shown(row.x)}" for row in best.itertuples()]
+    about = [f"{row.series}: best {row.panel} {row.y:.2f} at {key} {_value_text(row.x)}" for row in best.itertuples()]
     if not numeric:
-        data = data.assign(x=data["x"].map(_shown))
-    logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= LOGARITHMIC_FROM
+        data = data.assign(x=data["x"].map(_value_text))
+    # the ratio of the largest to the smallest value of a setting from which on its axis is logarithmic
+    logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= 20.0
 
     def draw(score: str, axes: Axes) -> None:
         if names:
@@ -238,8 +237,8 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
             axes.set_xscale("log")
             style.plain_log_ticks(axes.xaxis)
 
-    shown = {_short(score): score for score in _scored(points)}
-    panels = {title: partial(draw, score) for title, score in shown.items() if (data["panel"] == title).any()}
+    score_by_title = {_short(score): score for score in _scored(points)}
+    panels = {title: partial(draw, score) for title, score in score_by_title.items() if (data["panel"] == title).any()}
     return Figure(name, f"Scores over {key.replace('_', ' ')}", panels, data, "; ".join(about), BANDS)
 
 
