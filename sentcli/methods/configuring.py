@@ -52,7 +52,8 @@ def configure(method: Method, assignments: Sequence[tuple[str, Any]]) -> Method:
     if "epochs" in shared and "max_steps" not in shared:  # otherwise the method's own max_steps would override them
         method = replace(method, settings=replace(method.settings, max_steps=0))
     for key, section, field, value in fields_to_set:
-        method = method.with_section(section, _assign(method.sections()[section], field, value, key))
+        part = method.sections()[section]
+        method = method.with_section(section, replace(part, **{field: _convert(key, value, part, field)}))
     views_given = any(key == "views" for key, _ in named) or any(s == "views" for _, s, _, _ in fields_to_set)
     return _with_enough_views(method, views_given=views_given)
 
@@ -113,14 +114,10 @@ def _find(method: Method, key: str) -> tuple[str, str]:
     )
 
 
-def _assign(part: Any, name: str, value: Any, key: str) -> Any:
-    """Return the dataclass with one field set, its value converted to the type of the current value."""
-    optional = "None" in str(next(f.type for f in fields(part) if f.name == name))
-    return replace(part, **{name: _convert(key, value, getattr(part, name), optional=optional)})
-
-
-def _convert(key: str, value: Any, current: object, *, optional: bool) -> object:
-    """Convert a value to the type of the current one; a setting that may be None is a number otherwise."""
+def _convert(key: str, value: Any, part: Any, field: str) -> object:
+    """Convert a value to the type of a field; one that may be None is a number otherwise."""
+    current = getattr(part, field)
+    optional = "None" in str(next(f.type for f in fields(part) if f.name == field))
     if optional and str(value).lower() == "none":
         return None
     kind: type[Any] = float if optional else type(current)

@@ -28,7 +28,7 @@ from sentcli.objectives import OBJECTIVES
 
 SIGTERM_CODE = 128 + signal.SIGTERM
 """With which the command line ends after SIGTERM, wherever it comes."""
-NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+METHOD_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 def load_method_file(path: Path) -> Method:
@@ -70,7 +70,7 @@ def _method(path: Path, module: ModuleType) -> Method:
     method = getattr(module, "METHOD", None)
     if not isinstance(method, Method):
         raise InputError(f"--method {path}: it defines no METHOD = Method(...); docs/add-a-method.md has an example")
-    if not NAME.fullmatch(method.name):
+    if not METHOD_NAME.fullmatch(method.name):
         raise InputError(f"--method {path}: the name {method.name!r}: expected small letters, digits and hyphens")
     if method.name in METHODS:
         raise InputError(f"--method {path}: a method of sentcli is called {method.name}; choose another name")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Slicing = Literal["layer-pairs", "head-pairs"]
 SMALLEST = 1e-30
 """Attention weights below this count as zero, because the gradient of their logarithm would overflow."""
-LEAST = 1e-6
+SMALLEST_UNEXPLAINED = 1e-6
 """The least value of ``1 - rho^2``, so that equal slices have a finite value (6.9 nats), and of the norms in rho."""
 
 
@@ -129,7 +129,7 @@ def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) 
 def mutual_information(first: Tensor, second: Tensor, mask: Tensor, *, log: bool = True) -> Tensor:
     """Return the mutual information ``[S]`` of the logarithms of two sets of slices ``[S, P]`` where `mask` is True."""
     rho = correlation(first.where(mask, 1).log(), second.where(mask, 1).log(), mask)
-    unexplained = (1 - rho.square()).clamp(min=LEAST)
+    unexplained = (1 - rho.square()).clamp(min=SMALLEST_UNEXPLAINED)
     return -0.5 * (unexplained.log() if log else unexplained)
 
 
@@ -137,7 +137,7 @@ def correlation(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
     """Return Pearson's correlation ``[S]`` of the rows of ``[S, P]`` over the positions where `mask` is True."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
     first, second = ((x - x.where(mask, 0).sum(dim=1, keepdim=True) / count).where(mask, 0) for x in (first, second))
-    return functional.cosine_similarity(first, second, dim=1, eps=LEAST)
+    return functional.cosine_similarity(first, second, dim=1, eps=SMALLEST_UNEXPLAINED)
 
 
 def chosen_layers(text: str, depth: int) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ from sentcli.training.gradients import Gradients, random_states, set_random_stat
 if TYPE_CHECKING:
     from sentcli.training.batches import Batch
 
-KEPT = 2
+KEPT_CHECKPOINTS = 2
 """How many checkpoints stay in the folder."""
 
 
@@ -192,9 +192,9 @@ class Checkpoints:
         return facts if written in (None, digest(facts)) else {}
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, and delete all but the last `KEPT`."""
+        """Write a checkpoint, and delete all but the last `KEPT_CHECKPOINTS`."""
         older = [step for step in self.steps() if step != checkpoint.step]
-        for step in older[: len(older) - KEPT + 1]:
+        for step in older[: len(older) - KEPT_CHECKPOINTS + 1]:
             self.remove(step)
         weights, best_step = self._path(checkpoint.step, "safetensors"), checkpoint.facts["scores"]["best_step"]
         facts = {**checkpoint.facts, "best_sha256": self._best_digest(best_step), "step": checkpoint.step}

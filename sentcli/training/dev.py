@@ -156,7 +156,7 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
 
 MASK_SEED = 0
 """The seed of the masks: the same words are predicted at every evaluation, on every device."""
-ROWS = 32
+HELD_OUT_ROWS = 32
 """How many sentences are scored at a time."""
 
 
@@ -173,8 +173,8 @@ class HeldOutText:
         self.batches = []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(MASK_SEED)
-            for first in range(0, len(rows), ROWS):
-                arrays = pad(tokens, rows[first : first + ROWS], tokenizer.pad_id)
+            for first in range(0, len(rows), HELD_OUT_ROWS):
+                arrays = pad(tokens, rows[first : first + HELD_OUT_ROWS], tokenizer.pad_id)
                 inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
                 masked, labels = mask_tokens(inputs["input_ids"], self.prediction.vocabulary, self.prediction.rate)
                 self.batches.append(({**inputs, "input_ids": masked}, labels))

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from sentcli.io.labelled_kinds import Kind, Layout
     from sentcli.methods.recipes import Recipe
 
-BEFORE = "before."
-"""The prefix of settings that belong to the method of ``--after``, which is trained first."""
-
 
 @dataclass(frozen=True)
 class TrainRequest:
@@ -49,6 +46,16 @@ class TrainRequest:
     recipe: Recipe | None = None
     """A recipe, whose settings are applied before `assignments`."""
 
+    @property
+    def own_assignments(self) -> list[tuple[str, Any]]:
+        """The settings of `method`."""
+        return [(key, value) for key, value in self.assignments if not key.startswith("before.")]
+
+    @property
+    def first_assignments(self) -> list[tuple[str, Any]]:
+        """The settings of the method of `after`, whose keys begin with ``before.`` in `assignments`."""
+        return [(key.removeprefix("before."), v) for key, v in self.assignments if key.startswith("before.")]
+
     def configured(self) -> Method:
         """Return the method with the settings of the recipe and then with `assignments`.
 
@@ -62,14 +69,13 @@ class TrainRequest:
             except InputError as error:
                 raise InputError(f"recipe {self.recipe.name}: {error}") from error
         if self.after is None:
-            for key, _ in self.assignments:
-                if key.startswith(BEFORE):
-                    raise InputError(f"{key} is a setting of --after, which is missing")
+            for key, _ in self.first_assignments:
+                raise InputError(f"before.{key} is a setting of --after, which is missing")
         else:
             if method.views.reads != "scores":
                 raise InputError(f"--after goes with pairs, as of --method sts-regression, not with {method.name}")
             get_method(self.after, None)
-        method = configure(method, [(key, value) for key, value in self.assignments if not key.startswith(BEFORE)])
+        method = configure(method, self.own_assignments)
         if self.pooling is not None and self.pooling != "own":
             check_pooling(self.pooling)
         return method

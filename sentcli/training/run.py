@@ -22,7 +22,6 @@ from sentcli.training.dev import dev_values
 from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
 from sentcli.training.observer import DevScores, TrainResult, dev_scores, shown
 from sentcli.training.prepare import prepare
-from sentcli.training.request import BEFORE
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
 from sentcli.zoo import find_entry
 
@@ -196,10 +195,6 @@ def first_stage(request: TrainRequest) -> Prepared | None:
     method = request.configured()
     subset = read_inputs(request, method).subset  # errors of the second stage are raised before the first is trained
     output = request.output.resolve()
-    assignments = [
-        ("settings.seed", method.settings.seed),
-        *((key.removeprefix(BEFORE), value) for key, value in request.assignments if key.startswith(BEFORE)),
-    ]
     first = replace(
         request,
         method=request.after,
@@ -217,7 +212,7 @@ def first_stage(request: TrainRequest) -> Prepared | None:
         ),
         evaluation=replace(request.evaluation, eval_data=None, sts=False),
         log=replace(request.log, log_geometry=False, resume=request.log.resume or not request.log.overwrite),
-        assignments=assignments,
+        assignments=[("settings.seed", method.settings.seed), *request.first_assignments],
     )
     return everywhere(lambda: prepare(first))
 
@@ -229,7 +224,7 @@ def after_first_stage(request: TrainRequest, first: Prepared) -> TrainRequest:
         model=str(first.request.output),
         pooling=request.pooling or "own",
         after=None,
-        assignments=[(key, value) for key, value in request.assignments if not key.startswith(BEFORE)],
+        assignments=request.own_assignments,
         first_stage={
             "method": request.after,
             "model": request.model,
