@@ -22,7 +22,7 @@ SAMPLE = 10_000
 
 
 @dataclass(frozen=True)
-class Layout:
+class MapLayout:
     """The positions of texts on a map."""
 
     positions: npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ def fitting_perplexity(rows: int, perplexity: float) -> float:
     return min(perplexity, (rows - 1) / 3)
 
 
-def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
+def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> MapLayout:
     """Place vectors on a plane so that neighbours by cosine stay neighbours; the same seed gives the same map.
 
     t-SNE compares squared distances, which are ``2 - 2 cos`` for unit vectors. It starts from the first two principal
@@ -61,7 +61,7 @@ def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> Layout:
     started = time.perf_counter()
     fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit(unit)
     seconds = time.perf_counter() - started
-    return Layout(np.asarray(fitted.embedding_, np.float64), perplexity, float(fitted.kl_divergence_), seconds)
+    return MapLayout(np.asarray(fitted.embedding_, np.float64), perplexity, float(fitted.kl_divergence_), seconds)
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class MapSettings:
 class Map:
     """A map of n texts with its clusters and measures."""
 
-    layout: Layout
+    layout: MapLayout
     groups: npt.NDArray[np.int64]
     """The cluster of each text ``[n]``."""
     neighbours: npt.NDArray[np.int64]

@@ -89,7 +89,7 @@ def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TaskFiles:
     """The files of a task below the folder, and how their lines are read."""
 
     validation: Validation
@@ -141,8 +141,8 @@ class Layout:
             yield Example(tuple(map(detokenised, texts)), self.classes.index(label))
 
 
-def _by_file(positive: str, negative: str) -> Layout:
-    return Layout("folds", ("0", "1"), {"all": {positive: "1", negative: "0"}}, encoding="latin-1")
+def _by_file(positive: str, negative: str) -> TaskFiles:
+    return TaskFiles("folds", ("0", "1"), {"all": {positive: "1", negative: "0"}}, encoding="latin-1")
 
 
 def _by_split(pattern: str, *names: str) -> dict[str, dict[str, str | None]]:
@@ -156,17 +156,17 @@ LAYOUTS = {
     "CR": _by_file("CR/custrev.pos", "CR/custrev.neg"),
     "SUBJ": _by_file("SUBJ/subj.objective", "SUBJ/subj.subjective"),
     "MPQA": _by_file("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
-    "SST2": Layout(
+    "SST2": TaskFiles(
         "dev and test", ("0", "1"), _by_split("SST/binary/sentiment-{}", "train", "dev", "test"), columns=(0, 1)
     ),
-    "TREC": Layout(
+    "TREC": TaskFiles(
         "test",
         ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
         _by_split("TREC/{}.label", "train_5500", "TREC_10"),
         separator=":",
         encoding="latin-1",
     ),
-    "MRPC": Layout(
+    "MRPC": TaskFiles(
         "test",
         ("0", "1"),
         _by_split("MRPC/msr_paraphrase_{}.txt", "train", "test"),
@@ -175,8 +175,8 @@ LAYOUTS = {
         header=True,
         f1=True,
     ),
-    "SST5": Layout("dev and test", tuple("01234"), _by_split("SST/fine/sentiment-{}", "train", "dev", "test")),
-    "SICKEntailment": Layout(
+    "SST5": TaskFiles("dev and test", tuple("01234"), _by_split("SST/fine/sentiment-{}", "train", "dev", "test")),
+    "SICKEntailment": TaskFiles(
         "dev and test",
         ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
         _by_split("SICK/SICK_{}.txt", "train", "trial", "test_annotated"),

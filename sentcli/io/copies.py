@@ -102,7 +102,7 @@ def local_file(name: str) -> Place:
     return Place(address, path)
 
 
-class Record(RootModel[dict[str, tuple[int | None, str, int | None]]]):
+class CopiedFiles(RootModel[dict[str, tuple[int | None, str, int | None]]]):
     """Size and version in the store and time of change here of each file."""
 
 
@@ -161,7 +161,7 @@ class FolderCopy(Place):
         """Return size and version in the store and time of change here of each file that is as in the store."""
         path = self._beside("json")
         try:
-            record = checked(Record, read_json(path, default={}), path).root
+            record = checked(CopiedFiles, read_json(path, default={}), path).root
         except InputError:
             return {}  # it is damaged: everything is copied anew
         recorded: dict[str, list[object]] = {name: list(facts) for name, facts in record.items()}

@@ -50,7 +50,7 @@ class WordsRecord:
     b: Annotated[float, Ge(0), Le(1)]
 
 
-class Settings(BaseModel, extra="forbid"):
+class BM25Settings(BaseModel, extra="forbid"):
     """What bm25s reads of its settings, as it writes them for an index of Lucene's scores."""
 
     num_docs: Annotated[int, Ge(0)]
@@ -65,7 +65,7 @@ class Settings(BaseModel, extra="forbid"):
     version: str = ""
 
 
-class Vocabulary(RootModel[dict[str, Annotated[int, Ge(0)]]]):
+class BM25Vocabulary(RootModel[dict[str, Annotated[int, Ge(0)]]]):
     """The number of each word."""
 
 
@@ -158,8 +158,8 @@ class BM25:
         try:
             facts = _read(WordsRecord, folder / FACTS)
             if facts.words:
-                _read(Settings, folder / "params.index.json")
-                _read(Vocabulary, folder / "vocab.index.json")
+                _read(BM25Settings, folder / "params.index.json")
+                _read(BM25Vocabulary, folder / "vocab.index.json")
                 for name, kind in ARRAYS.items():
                     array = mapped_array(folder / name)
                     if array.dtype.kind != kind or array.ndim != 1:
