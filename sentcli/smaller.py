@@ -54,7 +54,7 @@ class Smaller:
             return as_int8(vectors)
         return vectors.astype(self.output_type, copy=False)
 
-    def described(self) -> dict[str, Any]:
+    def protocol(self) -> dict[str, Any]:
         """Return the choices as manifests and protocols have them."""
         return {"output_dtype": self.output_type, "truncate_dim": self.truncate_dim}
 

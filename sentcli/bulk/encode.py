@@ -81,7 +81,7 @@ def encode_files(
         # standard output, .npy and .jsonl have no place for the settings of the run
         settings={}
         if kind in ("stdout", ".npy", ".jsonl")
-        else _described(encoder, inputs, settings, block_rows, kind),
+        else _settings_of(encoder, inputs, settings, block_rows, kind),
         dtype=settings.smaller.dtype,
     )
     with _open_output(output, plan, inputs, settings) as writer:
@@ -132,7 +132,7 @@ def _open_output(
         return
     read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
     place, part = open_folder(output), settings.part
-    group = InputGroup(inputs.described(), plan.rows, read)
+    group = InputGroup(inputs.identity(), plan.rows, read)
     options: dict[str, Any] = {"part": part, "append": settings.append}
     message = f"another process encodes into {output}: wait for it, or choose another -o"
     with locked(place.lock(part.manifest), message):
@@ -169,7 +169,7 @@ def _replace(place: Folder, part: ShardShare) -> None:
     place.succeed()
 
 
-def _described(
+def _settings_of(
     encoder: SentenceEncoder, inputs: Inputs, settings: EncodeSettings, block_rows: int, kind: str
 ) -> dict[str, Any]:
     """Return everything that decides the vectors of a row and their order."""
@@ -182,5 +182,5 @@ def _described(
         "text_field": inputs.options.text_field,
         "id_field": inputs.options.id_field,
         "on_null": inputs.options.on_null,
-        **({} if kind == "directory" else {"inputs": inputs.described()}),
+        **({} if kind == "directory" else {"inputs": inputs.identity()}),
     }

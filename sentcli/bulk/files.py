@@ -25,9 +25,9 @@ class Inputs:
     options: ReadOptions
     survey: Survey
 
-    def described(self) -> list[dict[str, Any]]:
+    def identity(self) -> list[dict[str, Any]]:
         """Return the facts that identify each file."""
-        return [source.described() for source in self.sources]
+        return [source.identity() for source in self.sources]
 
 
 def read_inputs(

@@ -129,7 +129,7 @@ class WorkerFacts:
     node: str
     loaded: LoadedModel
     fingerprint: str
-    described: dict[str, Any]
+    protocol: dict[str, Any]
     """The choices that change vectors, which are the same in all workers."""
     bytes_depend_on: dict[str, Any]
     """Versions and hardware, which may change the last bits of vectors."""
@@ -149,7 +149,7 @@ class ShardWorker:
             node=socket.gethostname(),
             loaded=LoadedModel(name, encoder.spec, encoder.tokenizer, remote),
             fingerprint=encoder.fingerprint(),
-            described={
+            protocol={
                 **encoder.describe(),
                 "device": backend.device.partition(":")[0],
                 "dimension": backend.dimension,
@@ -190,8 +190,8 @@ def encoder_of(pool: Pool) -> SentenceEncoder:
 
 def _check_worker(facts: WorkerFacts, first: WorkerFacts) -> None:
     """Refuse a worker whose vectors would not be those of the first one, and warn of one whose last bits may differ."""
-    different = [f"{key} {facts.described[key]!r}, not {value!r}" for key, value in first.described.items()
-                 if facts.described[key] != value]  # fmt: skip
+    different = [f"{key} {facts.protocol[key]!r}, not {value!r}" for key, value in first.protocol.items()
+                 if facts.protocol[key] != value]  # fmt: skip
     if facts.fingerprint != first.fingerprint:
         different = ["another model (weights, tokenizer or modules)"]
     if different:

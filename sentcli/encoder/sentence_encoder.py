@@ -326,7 +326,7 @@ class SentenceEncoder:
         facts = [
             *(exported.source_digests(self.spec) or [file_digest(self.spec.folder / "config.json")]),
             self.tokenizer.backend.to_str(),
-            *map(exported.described, self.spec.modules),
+            *map(exported.module_identity, self.spec.modules),
             repr((self.spec.max_length, self.spec.lowercase)),
         ]
         return hashlib.sha256("".join(facts).encode()).hexdigest()

@@ -76,7 +76,7 @@ class VectorFacts:
     def made_smaller(self) -> dict[str, Any]:
         """Return how the vectors were made smaller, for protocols; nothing if they were not."""
         smaller = Smaller(self.output_dtype, self.truncate_dim)
-        return smaller.described() if smaller != Smaller() else {}
+        return smaller.protocol() if smaller != Smaller() else {}
 
     def differences(self, other: VectorFacts) -> list[str]:
         """Return what keeps vectors of other facts from being put beside these; the name of a model may differ."""

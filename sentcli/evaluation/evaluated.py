@@ -127,7 +127,7 @@ class EvaluatedModel:
             spec = read_model(name, self.options)
             self.spec = spec if encoder is None else encoder.spec
             self.key = model_key(spec, list(vars(self.options).values()), self.options.on_cpu)
-        self.description = {} if encoder is None else _described(encoder)
+        self.description = {} if encoder is None else _description(encoder)
         """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
         self._encoder = encoder
 
@@ -151,7 +151,7 @@ class EvaluatedModel:
         """Return the model, which is loaded unless it is already."""
         if self._encoder is None:
             self._encoder = load_encoder(self.name, self.options)
-            self.description, self.was_loaded = _described(self._encoder), True
+            self.description, self.was_loaded = _description(self._encoder), True
         return self._encoder
 
     def release(self) -> None:
@@ -236,7 +236,7 @@ class EvaluatedModel:
 NO_VECTORS = TextVectors({}, np.empty((0, 0)), np.empty(0, np.int64))
 
 
-def _described(encoder: SentenceEncoder) -> dict[str, Any]:
+def _description(encoder: SentenceEncoder) -> dict[str, Any]:
     return {**encoder.describe(), "device": encoder.backend.device}
 
 

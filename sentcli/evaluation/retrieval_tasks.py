@@ -48,8 +48,8 @@ def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> d
         if not search.exact and way == "dense" and depth > top_k:
             choices["depth"] = depth  # an index that is asked for more hits may find others
     if way != "dense":
-        choices["bm25"] = bm25.described(language=search.language or bm25.LANGUAGE)
-    return {**choices, **fusion.described(way, top_k, search.weight), "top_k": top_k}
+        choices["bm25"] = bm25.protocol(language=search.language or bm25.LANGUAGE)
+    return {**choices, **fusion.protocol(way, top_k, search.weight), "top_k": top_k}
 
 
 @dataclass(frozen=True)

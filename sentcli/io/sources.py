@@ -93,7 +93,7 @@ class Source(Place):
             return next((encoding for mark, encoding in WIDE.items() if first.startswith(mark)), None)
         return None
 
-    def described(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """Return the facts that identify the file: name, format, size and SHA-256."""
         size, digest = self.path.stat().st_size, file_digest(self.path)
         name = Path(self.name).name.encode("utf-8", "backslashreplace").decode("utf-8")  # it may be no UTF-8

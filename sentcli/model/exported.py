@@ -85,7 +85,7 @@ def model_digest(spec: EncoderSpec) -> str:
     config = {key: value for key, value in spec.config.items() if key not in ("transformers_version", "dtype")}
     digest.update(json.dumps(config, sort_keys=True, default=str).encode())
     for module in spec.modules:
-        digest.update(described(module).encode())
+        digest.update(module_identity(module).encode())
     return digest.hexdigest()
 
 
@@ -103,7 +103,7 @@ def weight_digests(spec: EncoderSpec) -> list[str]:
     return [known_digest(path) for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
 
 
-def described(module: ModuleSpec) -> str:
+def module_identity(module: ModuleSpec) -> str:
     """Return a module's name and settings as text, without its folder."""
     facts = {key: value for key, value in vars(module).items() if key != "folder"}
     return f"{type(module).__name__} {facts}"
@@ -119,7 +119,9 @@ def beside(spec: EncoderSpec, precision: str) -> Path | None:
     if export is None or (precision not in ("auto", export.precision)):
         return None
     folder_spec = read_spec(spec.folder)
-    if [described(module) for module in folder_spec.modules] != [described(module) for module in spec.modules]:
+    if [module_identity(module) for module in folder_spec.modules] != [
+        module_identity(module) for module in spec.modules
+    ]:
         return None  # the user chose another pooling or normalisation
     if has_weights(spec.folder) and model_digest(folder_spec) != export.model_digest:
         raise InputError(f"{spec.folder / ONNX} is an export of other weights than those beside it; export again")

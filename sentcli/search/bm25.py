@@ -143,7 +143,7 @@ class BM25:
         if self._index is not None:
             self._index.save(folder, show_progress=False)
         words = 0 if self._index is None else len(self._index.vocab_dict)
-        facts = {"rows": len(self), "words": words, **self.described()}
+        facts = {"rows": len(self), "words": words, **self.protocol()}
         (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
 
     @classmethod
@@ -175,12 +175,12 @@ class BM25:
         _analysis(facts.language)
         return cls(index, facts.rows, facts.k1, facts.b, facts.language)
 
-    def described(self) -> dict[str, Any]:
+    def protocol(self) -> dict[str, Any]:
         """Return every choice that changes a score."""
-        return described(self.k1, self.b, self.language)
+        return protocol(self.k1, self.b, self.language)
 
 
-def described(k1: float = K1, b: float = B, language: str = LANGUAGE) -> dict[str, Any]:
+def protocol(k1: float = K1, b: float = B, language: str = LANGUAGE) -> dict[str, Any]:
     """Return every choice that changes a score."""
     return {
         "method": "lucene",

@@ -105,7 +105,7 @@ def fuse(way: Way, dense: Neighbours, by_words: Neighbours, k: int, dense_weight
     return weighted(parts, [dense_weight, 1 - dense_weight], k)
 
 
-def described(way: Way, k: int, dense_weight: float) -> dict[str, Any]:
+def protocol(way: Way, k: int, dense_weight: float) -> dict[str, Any]:
     """Return the choices that change the scores of a fusion, for protocols; nothing for ``dense`` and ``bm25``."""
     if way == "rrf":
         return {"rank_constant": CONSTANT, "fused": max(k, FUSED)}

@@ -125,9 +125,9 @@ class LocalCorpus:
         Vectors of a file of texts are made of the rows that may be found, but an index in memory is over all rows.
         """
         bm25 = self._words(search.language) if search.by_words else None
-        facts: dict[str, Any] = {} if bm25 is None else {"bm25": bm25.described()}
+        protocol: dict[str, Any] = {} if bm25 is None else {"bm25": bm25.protocol()}
         if encoder is None:
-            return replace(self, bm25=bm25), facts
+            return replace(self, bm25=bm25), protocol
         if not search.exact or encoder.backend.device == "cpu":
             require_faiss()
         query, document = search.prompts(encoder)
@@ -140,11 +140,11 @@ class LocalCorpus:
             document = document if origin.known else origin.prompt or ""
             origin.check_encoder(encoder, document, self.stored.blocks.dimension)
             whole, query = self._opened(search, encoder, query)
-            facts |= origin.made_smaller() | ({"rescored": searching.FULL_RESCORED} if rescore is not None else {})
+            protocol |= origin.made_smaller() | ({"rescored": searching.FULL_RESCORED} if rescore is not None else {})
             searcher = self._smaller(whole, encoder, document, rescore)
-        index = whole.described() if isinstance(whole, Searcher) and whole.parts else "exact"
-        facts |= {"similarity": whole.similarity, "index": index, "query_prompt": query, "document_prompt": document}
-        return replace(self, searcher=searcher, bm25=bm25), facts
+        index = whole.protocol() if isinstance(whole, Searcher) and whole.parts else "exact"
+        protocol |= {"similarity": whole.similarity, "index": index, "query_prompt": query, "document_prompt": document}
+        return replace(self, searcher=searcher, bm25=bm25), protocol
 
     def _encoded(self, search: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher | StreamedSearch:
         """Return the search over the vectors of texts, which are made now, or as they are compared."""

@@ -79,11 +79,11 @@ class MilvusCorpus:
     ) -> tuple[MilvusCorpus, dict[str, Any]]:
         """Compare the encoder with the vectors; see `corpus.Corpus.prepare`."""
         record = self.collection.record
-        facts: dict[str, Any] = {}
+        protocol: dict[str, Any] = {}
         if search.by_words:
-            facts["bm25"] = {"method": "milvus", "language": record.language}
+            protocol["bm25"] = {"method": "milvus", "language": record.language}
         if encoder is None:
-            return self, facts
+            return self, protocol
         if search.similarity not in (None, record.similarity):
             raise InputError(f"{self.title} was made for similarity {record.similarity!r}, not {search.similarity!r}")
         query, document = search.prompts(encoder)
@@ -93,8 +93,13 @@ class MilvusCorpus:
             console.note(f"index {record.kind}: {recall} against exact search when it was measured")
         index = {"kind": record.kind, **record.efforts}
         document = record.settings.get("prompt") or ""
-        facts |= {"similarity": record.similarity, "index": index, "query_prompt": query, "document_prompt": document}
-        return self, facts
+        protocol |= {
+            "similarity": record.similarity,
+            "index": index,
+            "query_prompt": query,
+            "document_prompt": document,
+        }
+        return self, protocol
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""

@@ -132,7 +132,7 @@ class Searcher:
         """The search parameters that were set."""
         return self.parts[0].efforts if self.parts else {}
 
-    def described(self) -> dict[str, Any]:
+    def protocol(self) -> dict[str, Any]:
         """Return the choices that change results, for protocols."""
         if not self.parts:
             return {"kind": ann.FLAT}

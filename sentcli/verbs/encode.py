@@ -169,7 +169,7 @@ def encode(
         results = _summarise(summary, encoder, reading.on_long)
         result.ran_on(encoder.backend.device, encoder.backend.precision)
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
-        choices |= {"devices": names or None, "ray": cluster.ray, **smaller.described()}
+        choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         result.protocol = encoder.describe() | {"prompt": prompt, **choices}
     return result.finish(results)
 

@@ -194,9 +194,9 @@ def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
 
 def index_words(store: Store, language: str) -> Result:
     """Build the BM25 index of a directory of vectors."""
-    from sentcli.search.bm25 import described
+    from sentcli.search import bm25
 
-    result = Result("index", "bm25", {"kind": "bm25", **described(language=language)})
+    result = Result("index", "bm25", {"kind": "bm25", **bm25.protocol(language=language)})
     result.ran_on(None, None)
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")

@@ -205,7 +205,7 @@ def _describe(
     result: Result, search: SearchOptions, encoder: SentenceEncoder | None, facts: dict[str, Any], rows: int
 ) -> None:
     """Set the model and every choice that moves a score; `facts` are those of the corpus."""
-    from sentcli.search.fusion import described
+    from sentcli.search import fusion
 
     top_k = search.top_k or DEFAULT_TOP_K
     if top_k > rows:
@@ -218,7 +218,7 @@ def _describe(
         result.protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
     result.protocol |= facts
     for way in search.ways:
-        result.protocol |= described(way, top_k, search.weight)
+        result.protocol |= fusion.protocol(way, top_k, search.weight)
 
 
 def read_queries(source: Source) -> list[tuple[str, str]]:

@@ -31,7 +31,7 @@ def test_every_format_has_the_rows_that_it_has_on_this_machine(store, tmp_path, 
     store.put(f"in/{path.name}", path.read_bytes())
     here, there = open_source(str(path)), open_source(f"s3://corpora/in/{path.name}")
     assert list(records(there)) == list(records(here))
-    assert there.described() == here.described()
+    assert there.identity() == here.identity()
     assert there.name == f"s3://corpora/in/{path.name}"
 
 
@@ -254,7 +254,7 @@ def test_nothing_of_it_is_imported_for_files_of_this_machine():
 import sys
 import sentcli, sentcli.io.folder, sentcli.zoo
 from sentcli.io.sources import open_source
-open_source(sys.argv[1]).described()
+open_source(sys.argv[1]).identity()
 assert not {"fsspec", "s3fs", "aiohttp", "botocore"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code, __file__], check=True)

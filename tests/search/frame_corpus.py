@@ -64,12 +64,12 @@ class FrameCorpus:
         if search.similarity == "dot" or search.index is not None or rescore is not None:
             raise InputError("a frame is searched exactly, by cosine")
         words = BM25.build(self.frame["text"])
-        facts: dict[str, Any] = {"bm25": words.described()} if search.by_words else {}
+        protocol: dict[str, Any] = {"bm25": words.protocol()} if search.by_words else {}
         if encoder is not None:
             query, document = search.prompts(encoder)
             self.origin.check_encoder(encoder, document, self.vectors.shape[1])
-            facts |= {"similarity": "cosine", "index": "exact", "query_prompt": query, "document_prompt": document}
-        return replace(self, bm25=words), facts
+            protocol |= {"similarity": "cosine", "index": "exact", "query_prompt": query, "document_prompt": document}
+        return replace(self, bm25=words), protocol
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         rows = self.frame.index.to_numpy()

@@ -120,7 +120,7 @@ def test_queries_in_blocks_are_queries_one_by_one(monkeypatch):
 def test_other_languages_are_stemmed(language, texts, query):
     index = BM25.build(texts, language=language)
     assert rows(index.search([query], 2)) == [[0]]
-    assert index.described()["language"] == language
+    assert index.protocol()["language"] == language
 
 
 def test_what_was_saved_is_found_again_and_says_how_it_was_made(tmp_path):
@@ -132,7 +132,7 @@ def test_what_was_saved_is_found_again_and_says_how_it_was_made(tmp_path):
     assert again.search(queries, 3).positions.tolist() == index.search(queries, 3).positions.tolist()
     facts = json.loads((tmp_path / "words" / "bm25.json").read_text())
     assert (facts["k1"], facts["b"], facts["language"], facts["rows"]) == (0.9, 0.4, "porter", 6)
-    assert again.described() == index.described() == {k: v for k, v in facts.items() if k not in ("rows", "words")}
+    assert again.protocol() == index.protocol() == {k: v for k, v in facts.items() if k not in ("rows", "words")}
     assert isinstance(again._index.scores["data"], np.memmap)
 
 

@@ -450,7 +450,7 @@ def test_an_index_in_memory_is_tuned(kind):
     found = build(kind, vectors)
     true = exact.search(vectors[:100], [vectors], 10)
     assert shared(found.search(vectors[:100], 10).positions, true.positions) >= 0.85
-    assert found.described()["kind"] == kind
+    assert found.protocol()["kind"] == kind
 
 
 def test_recipes_grow_with_the_corpus():

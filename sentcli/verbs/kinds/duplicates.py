@@ -105,7 +105,7 @@ def duplicates(
     recall, sample = (recall_of(pairs, searcher.blocks, least)) if searcher.parts else (1.0, 0)
     near_duplicates = Duplicates(rows, pairs, least, top)
     results = near_duplicates.results() | {"recall": recall, "recall_rows": sample}
-    kind = searcher.described()
+    kind = searcher.protocol()
     protocol = {"kind": "duplicates", "corpus": corpus, "similarity": "cosine", "least": least, "index": kind}
     shared.finish(report, protocol, results, evaluated)
     how = f"through the index {kind['kind']}, recall {recall:.3f} of {sample:,} rows" if sample else "exactly"
