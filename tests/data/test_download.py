@@ -93,14 +93,14 @@ def test_a_passing_failure_is_tried_again(server, fetch, status):
 
 def test_another_size_is_seen_before_the_bytes_come(server, fetch):
     url = server.put("a", bytes(2**24))
-    with pytest.raises(SentcliError, match="has 16,777,216 bytes, not 300,000"):
+    with pytest.raises(SentcliError, match="16,777,216.*300,000"):
         fetch(url)
     assert server.sent < 2**24
 
 
 def test_more_bytes_than_there_should_be_are_not_read(server, fetch):
     url = server.put("a", CONTENT * 40, length=False)
-    with pytest.raises(SentcliError, match="gives more than 300,000 bytes"):
+    with pytest.raises(SentcliError, match="300,000"):
         fetch(url)
     assert server.sent < len(CONTENT) * 40
 

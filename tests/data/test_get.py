@@ -153,7 +153,7 @@ def test_an_archive_whose_files_are_checked_one_by_one(server, folder, meter):
     server.put("all.tar", zipped(PLAIN))  # packed anew
     assert len(get(dataset, folder, meter, overwrite=True).files) == 2
     wrong = replace(dataset.files[0], pin=pin(b"x" * 8000))
-    with pytest.raises(SentcliError, match=r"a.txt of all.tar: sha256 is"):
+    with pytest.raises(SentcliError, match="a.txt"):
         get(replace(dataset, files=(wrong, dataset.files[1])), folder, meter, overwrite=True)
     assert kept(folder)["plain/a.txt"] == PLAIN["a.txt"]
 
@@ -188,7 +188,7 @@ def test_a_file_that_somebody_has(server, folder, tmp_path, meter):
     get(dataset, folder, meter, given=own)
     assert kept(folder) == {"plain/a.txt": b"mine"} and own.exists()
     own.write_bytes(b"other")
-    with pytest.raises(InputError, match=r"own.txt is not the known plain: 5 bytes, not 4"):
+    with pytest.raises(InputError, match="own.txt.*5.*4"):
         get(dataset, folder, meter, given=own, overwrite=True)
     with pytest.raises(InputError, match="no such file"):
         get(dataset, folder, meter, given=tmp_path / "no", overwrite=True)
@@ -304,9 +304,9 @@ def test_a_damaged_lock_file_is_said(folder, server, meter):
 
 
 def test_locate(folder, monkeypatch, tmp_path):
-    with pytest.raises(InputError, match=r"no data set 'scifac' \(did you mean 'scifact'\?\)"):
+    with pytest.raises(InputError, match="'scifac'.*'scifact'"):
         locate("scifac")
-    with pytest.raises(InputError, match=r"sentcli data get scifact --from scifact.zip"):
+    with pytest.raises(InputError, match="--from"):
         locate("scifact", folder)
     for name in BEIR:
         path = folder / "retrieval" / "scifact" / name
@@ -314,7 +314,7 @@ def test_locate(folder, monkeypatch, tmp_path):
         path.write_bytes(b"")
     assert locate("scifact", folder) == folder / "retrieval" / "scifact"
     assert locate("scifact/qrels", folder) == folder / "retrieval" / "scifact" / "qrels"
-    with pytest.raises(InputError, match="has no folder 'x'; it has: qrels"):
+    with pytest.raises(InputError, match="'x'"):
         locate("scifact/x", folder)
     monkeypatch.setenv("SENTCLI_DATA_DIR", str(folder))
     monkeypatch.chdir(tmp_path)

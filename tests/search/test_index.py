@@ -163,14 +163,14 @@ def test_a_kind_that_does_not_fit_is_refused_and_leaves_nothing(directory, kind,
 
 def test_product_codes_need_rows(tmp_path):
     write_directory(tmp_path / "small", clustered(100, 16))
-    with pytest.raises(InputError, match="ivfpq needs at least 624 rows, there are 100: flat is exact"):
+    with pytest.raises(InputError, match="624.*100"):
         make(tmp_path / "small", "ivfpq")
 
 
 def test_a_refused_parameter_does_not_stay(directory):
     make(directory, "hnsw")
     write_directory(directory, clustered(300, 16, seed=9), append=True)
-    with pytest.raises(InputError, match="this index has no parameter 'nprobe'"):
+    with pytest.raises(InputError, match="'nprobe'"):
         make(directory, "hnsw", settings={"nprobe": 4})
     assert make(directory, "hnsw")[1] == 300
 
@@ -353,16 +353,16 @@ def test_similarity_and_query_prompt_are_pinned(directory):
     make(directory, "ivf", similarity="dot", query_prompt="q: ")
     assert opened(directory).recipe.query_prompt == "q: "
     assert opened(directory, similarity="dot", query_prompt="q: ").similarity == "dot"
-    with pytest.raises(InputError, match="was built for similarity 'dot', not 'cosine'"):
+    with pytest.raises(InputError, match="'dot'.*'cosine'"):
         opened(directory, similarity="cosine")
-    with pytest.raises(InputError, match="was built for the query prompt 'q: ', not 'x'"):
+    with pytest.raises(InputError, match="'x'"):
         opened(directory, query_prompt="x")
-    with pytest.raises(InputError, match="was built with similarity 'dot', not 'cosine'"):
+    with pytest.raises(InputError, match="'dot'.*'cosine'"):
         make(directory, "ivf", query_prompt="q: ")
     flat, prompt = Store.open(directory).open_index("flat")
     assert (flat.similarity, prompt) == ("dot", "q: "), "as the index"
     make(directory, "hnsw")
-    with pytest.raises(InputError, match="built for the query prompt '', not 'x'"):
+    with pytest.raises(InputError, match="'x'"):
         opened(directory, "hnsw", query_prompt="x")
     assert opened(directory, "hnsw", query_prompt="").parts, "the model's own"
 
@@ -377,7 +377,7 @@ def test_inner_products_need_lengths(tmp_path):
 
 def test_an_index_of_another_kind_under_the_same_name_is_refused(directory):
     make(directory, "IVF10,Flat")
-    with pytest.raises(InputError, match="was built with kind 'IVF10,Flat', not 'IVF10-Flat'"):
+    with pytest.raises(InputError, match="'IVF10,Flat'.*'IVF10-Flat'"):
         make(directory, "IVF10-Flat")
     make(directory, "sq8")
     make(directory, "SQ8")
@@ -387,7 +387,7 @@ def test_an_index_of_another_kind_under_the_same_name_is_refused(directory):
 def test_an_index_is_chosen_by_name(directory):
     make(directory, "hnsw")
     make(directory, "IVF10,Flat")
-    with pytest.raises(InputError, match="has the indexes faiss-ivf10-flat, hnsw: choose one with --index, or flat"):
+    with pytest.raises(InputError, match="--index"):
         opened(directory)
     for name in ("IVF10,Flat", "faiss-ivf10-flat"):
         assert opened(directory, name).recipe.factory == "IVF10,Flat"
@@ -400,7 +400,7 @@ def test_an_index_is_chosen_by_name(directory):
 
 def test_another_width_is_refused(directory):
     make(directory, "hnsw")
-    with pytest.raises(InputError, match="query vectors are 8 wide, the index is 16"):
+    with pytest.raises(InputError, match="8.*16"):
         opened(directory).search(np.ones((1, 8), np.float32), 3)
 
 
@@ -410,7 +410,7 @@ def test_an_index_of_faiss_of_other_rows_is_refused(directory):
     found = json.loads((place / "index.json").read_text())
     found["files"][0]["rows"] = 2999
     (place / "index.json").write_text(json.dumps(found))
-    with pytest.raises(DataError, match="holds 3000 rows, not 2999"):
+    with pytest.raises(DataError, match="3000.*2999"):
         opened(directory)
 
 

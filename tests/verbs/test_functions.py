@@ -174,7 +174,7 @@ def test_frames_and_lists_of_dicts_are_tables(tiny_bert, tmp_path):
     assert len(two) == 3
     gap = frame.astype({"same": object})
     gap.loc[3, "same"] = None
-    with pytest.raises(InputError, match=r"files \(in memory\), line 4: same is empty"):
+    with pytest.raises(InputError, match="line 4"):
         sentcli.evaluate(gap, **options)
     (left,) = sentcli.evaluate(gap, skip_empty=True, **options).to_dict()["results"].values()
     assert (left["items"], left["skipped_empty"]) == (19, 1)
