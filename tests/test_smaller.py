@@ -80,5 +80,5 @@ def test_a_zero_vector_stays_zero():
 
 
 def test_more_dimensions_than_there_are_is_an_error():
-    with pytest.raises(InputError, match="--truncate-dim.*4.*3"):
+    with pytest.raises(InputError, match=r"--truncate-dim.*4.*3"):
         Smaller(truncate_dim=4).dimension(3)

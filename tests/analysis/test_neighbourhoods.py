@@ -204,7 +204,7 @@ def test_unknown_ways_to_whiten_are_refused(text):
 
 
 def test_what_cannot_be_whitened_is_refused():
-    with pytest.raises(InputError, match="5.*12"):
+    with pytest.raises(InputError, match=r"5.*12"):
         Whitening(5).apply(normal(50, 12))
     with pytest.raises(InputError, match="12 texts are too few for 12 dimensions"):
         Whitening().apply(normal(12, 12))

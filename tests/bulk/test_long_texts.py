@@ -79,7 +79,7 @@ def test_chunk_mean_is_the_mean_of_the_pieces_weighted_by_their_words(
 def test_the_python_library_has_the_same_choices(encoder):
     from sentcli.model.encoding import LongTextError
 
-    with pytest.raises(LongTextError, match="1.*77.*32"):
+    with pytest.raises(LongTextError, match=r"1.*77.*32"):
         encoder.encode(["cat", LONG], on_long="error")
     long, cut = encoder.encode([LONG], on_long="chunk-mean"), encoder.encode([LONG])
     assert np.abs(long - cut).max() > 1e-3

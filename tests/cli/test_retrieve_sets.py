@@ -137,9 +137,9 @@ def test_an_encoder_of_another_length_has_the_same_weights(tiny_bert):
     assert np.allclose(short.encode(texts), expected, atol=1e-6) and short.describe()["max_length"] == 5
     assert encoder.tokenizer.max_length == 32 and long.tokenizer.max_length == 40
     assert not np.allclose(encoder.encode(texts)[0], expected[0], atol=1e-3), "it is as it was"
-    with pytest.raises(InputError, match="41.*40"):
+    with pytest.raises(InputError, match=r"41.*40"):
         encoder.with_max_length(41)
-    with pytest.raises(InputError, match="--query-length.*2"):
+    with pytest.raises(InputError, match=r"--query-length.*2"):
         encoder.with_max_length(2)
 
 

@@ -93,7 +93,7 @@ def test_a_passing_failure_is_tried_again(server, fetch, status):
 
 def test_another_size_is_seen_before_the_bytes_come(server, fetch):
     url = server.put("a", bytes(2**24))
-    with pytest.raises(SentcliError, match="16,777,216.*300,000"):
+    with pytest.raises(SentcliError, match=r"16,777,216.*300,000"):
         fetch(url)
     assert server.sent < 2**24
 

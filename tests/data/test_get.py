@@ -188,7 +188,7 @@ def test_a_file_that_somebody_has(server, folder, tmp_path, meter):
     get(dataset, folder, meter, given=own)
     assert kept(folder) == {"plain/a.txt": b"mine"} and own.exists()
     own.write_bytes(b"other")
-    with pytest.raises(InputError, match="own.txt.*5.*4"):
+    with pytest.raises(InputError, match=r"own.txt.*5.*4"):
         get(dataset, folder, meter, given=own, overwrite=True)
     with pytest.raises(InputError, match="no such file"):
         get(dataset, folder, meter, given=tmp_path / "no", overwrite=True)
@@ -304,7 +304,7 @@ def test_a_damaged_lock_file_is_said(folder, server, meter):
 
 
 def test_locate(folder, monkeypatch, tmp_path):
-    with pytest.raises(InputError, match="'scifac'.*'scifact'"):
+    with pytest.raises(InputError, match=r"'scifac'.*'scifact'"):
         locate("scifac")
     with pytest.raises(InputError, match="--from"):
         locate("scifact", folder)

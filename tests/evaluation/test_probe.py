@@ -138,5 +138,5 @@ def probe_best(accuracy):
 
 def test_too_few_examples_for_the_folds():
     task, encoded = as_task("folds", 2, {"all": (np.zeros((12, 3), np.float32), np.array([0] * 3 + [1] * 9))})
-    with pytest.raises(InputError, match="3.*10"):
+    with pytest.raises(InputError, match=r"3.*10"):
         transfer.score(transfer.PROTOCOLS["full"], task, encoded)

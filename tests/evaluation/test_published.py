@@ -21,7 +21,7 @@ def test_printed_averages_are_those_of_the_printed_tasks(found):
 
 
 def test_an_unknown_system_is_refused():
-    with pytest.raises(InputError, match="'micse-bert'.*'micse-bert-base'"):
+    with pytest.raises(InputError, match=r"'micse-bert'.*'micse-bert-base'"):
         published.find("micse-bert")
 
 

@@ -181,7 +181,7 @@ def test_repeated_lines_of_the_real_folder(data, tmp_path):
     gold = copy / "STS" / "STS15-en-test" / "STS.gs.belief.txt"
     gold.chmod(0o644)
     gold.write_text("".join(gold.read_text().splitlines(keepends=True)[:-3]))
-    with pytest.raises(DataError, match="2000.*1997"):
+    with pytest.raises(DataError, match=r"2000.*1997"):
         sts.load_task(copy, "STS15")
 
 

@@ -259,7 +259,7 @@ def test_a_missing_part_and_one_of_another_dataset_are_named(tmp_path):
     with pytest.raises(InputError, match=r"2.*manifest-00002-of-00002\.json"):
         read_manifest(folder)
     write(folder, OutputPlan(10, 3, PLAN.column_types, {"model": "other"}), part=ShardShare(2, 2))
-    with pytest.raises(InputError, match="'m'.*'other'"):
+    with pytest.raises(InputError, match=r"'m'.*'other'"):
         read_manifest(folder)
 
 
@@ -298,7 +298,7 @@ def test_appending_the_same_rows_again_adds_nothing_and_an_interrupted_one_goes_
 
 def test_an_unfinished_directory_is_not_added_to(tmp_path):
     folder = write(tmp_path / "out", stop_after=2)
-    with pytest.raises(InputError, match="4.*10"):
+    with pytest.raises(InputError, match=r"4.*10"):
         writer_of(folder, inputs=MORE, append=True)
     with pytest.raises(InputError, match="no dataset to append to"):
         writer_of(tmp_path / "new", inputs=MORE, append=True)

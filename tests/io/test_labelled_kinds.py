@@ -87,7 +87,7 @@ def test_words_for_yes_and_no_are_never_texts(tmp_path, kind):
     for columns in (("anchor", "positive", "negative"), ("anchor", "negative", "positive")):
         with pytest.raises(DataError, match="are no texts: --kind"):
             read_table(table(tmp_path, ["yes", "no", "no"], columns), kind=kind)
-    with pytest.raises(DataError, match="--kind.*--pair-fields"):
+    with pytest.raises(DataError, match=r"--kind.*--pair-fields"):
         read_table(table(tmp_path, ["0", "1", "1"]), fields="a,c")
 
 
@@ -148,7 +148,7 @@ def test_names_that_fit_nothing_say_what_to_do(tmp_path, columns, words):
 
 def test_a_short_first_row_is_named_as_one(tmp_path):
     file = write(tmp_path, "t.csv", ["sentence1", "sentence2", "score"], ["a"], ["a", "b", "1"])
-    with pytest.raises(DataError, match="line 2.*1.*3"):
+    with pytest.raises(DataError, match=r"line 2.*1.*3"):
         read_table(file)
 
 

@@ -143,7 +143,7 @@ def test_the_low_shot_sweeps_of_the_documentation_pair_subset_and_seed():
 
 
 def test_an_unknown_name_suggests_the_nearest():
-    with pytest.raises(InputError, match="'micse-bert-bas'.*'micse-bert-base'"):
+    with pytest.raises(InputError, match=r"'micse-bert-bas'.*'micse-bert-base'"):
         load_recipe("micse-bert-bas")
     with pytest.raises(InputError, match=r"a \.toml file, or one of: .*simcse-bert-base"):
         load_recipe("xyz")

@@ -163,7 +163,7 @@ def test_a_kind_that_does_not_fit_is_refused_and_leaves_nothing(directory, kind,
 
 def test_product_codes_need_rows(tmp_path):
     write_directory(tmp_path / "small", clustered(100, 16))
-    with pytest.raises(InputError, match="624.*100"):
+    with pytest.raises(InputError, match=r"624.*100"):
         make(tmp_path / "small", "ivfpq")
 
 
@@ -353,11 +353,11 @@ def test_similarity_and_query_prompt_are_pinned(directory):
     make(directory, "ivf", similarity="dot", query_prompt="q: ")
     assert opened(directory).recipe.query_prompt == "q: "
     assert opened(directory, similarity="dot", query_prompt="q: ").similarity == "dot"
-    with pytest.raises(InputError, match="'dot'.*'cosine'"):
+    with pytest.raises(InputError, match=r"'dot'.*'cosine'"):
         opened(directory, similarity="cosine")
     with pytest.raises(InputError, match="'x'"):
         opened(directory, query_prompt="x")
-    with pytest.raises(InputError, match="'dot'.*'cosine'"):
+    with pytest.raises(InputError, match=r"'dot'.*'cosine'"):
         make(directory, "ivf", query_prompt="q: ")
     flat, prompt = Store.open(directory).open_index("flat")
     assert (flat.similarity, prompt) == ("dot", "q: "), "as the index"
@@ -377,7 +377,7 @@ def test_inner_products_need_lengths(tmp_path):
 
 def test_an_index_of_another_kind_under_the_same_name_is_refused(directory):
     make(directory, "IVF10,Flat")
-    with pytest.raises(InputError, match="'IVF10,Flat'.*'IVF10-Flat'"):
+    with pytest.raises(InputError, match=r"'IVF10,Flat'.*'IVF10-Flat'"):
         make(directory, "IVF10-Flat")
     make(directory, "sq8")
     make(directory, "SQ8")
@@ -400,7 +400,7 @@ def test_an_index_is_chosen_by_name(directory):
 
 def test_another_width_is_refused(directory):
     make(directory, "hnsw")
-    with pytest.raises(InputError, match="8.*16"):
+    with pytest.raises(InputError, match=r"8.*16"):
         opened(directory).search(np.ones((1, 8), np.float32), 3)
 
 
@@ -410,7 +410,7 @@ def test_an_index_of_faiss_of_other_rows_is_refused(directory):
     found = json.loads((place / "index.json").read_text())
     found["files"][0]["rows"] = 2999
     (place / "index.json").write_text(json.dumps(found))
-    with pytest.raises(DataError, match="3000.*2999"):
+    with pytest.raises(DataError, match=r"3000.*2999"):
         opened(directory)
 
 

@@ -95,9 +95,9 @@ def test_nothing_is_found_in_nothing():
 
 
 def test_vectors_of_another_width_are_refused():
-    with pytest.raises(InputError, match="6.*8"):
+    with pytest.raises(InputError, match=r"6.*8"):
         exact.search(normal(2, 8), [normal(5, 8), normal(2, 6)], 1)
-    with pytest.raises(InputError, match="6.*8"):
+    with pytest.raises(InputError, match=r"6.*8"):
         build("hnsw", normal(50, 8)).search(normal(2, 6), 1)
 
 
@@ -283,7 +283,7 @@ def test_shards_that_do_not_belong_together_are_refused(folder):
     from sentcli.search.store import Store
 
     shutil.copy(folder / "vectors-00002.npy", folder / "vectors-00001.npy")
-    with pytest.raises(InputError, match="vectors-00001.npy.*1.*32.*2"):
+    with pytest.raises(InputError, match=r"vectors-00001.npy.*1.*32.*2"):
         _ = Store.open(folder).blocks
     shutil.copy(folder / "rows-00002.parquet", folder / "rows-00001.parquet")
     with pytest.raises(InputError, match=r"rows-00001\.parquet.*1.*2"):
