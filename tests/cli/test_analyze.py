@@ -83,7 +83,7 @@ def test_log_geometry_does_not_change_the_weights(trained, tiny_bert, downstream
 
 def test_log_geometry_needs_a_dev_set(tiny_bert, text, invoke, tmp_path):
     call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "run", "--log-geometry"]
-    assert "--log-geometry measures STS-B dev of --eval-data" in invoke(*call, check=2).stderr
+    assert "--log-geometry goes with --eval-data" in invoke(*call, check=2).stderr
 
 
 def test_geometry_of_models_and_a_run(trained, tiny_bert, downstream, invoke, tmp_path):

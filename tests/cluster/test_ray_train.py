@@ -199,7 +199,7 @@ def test_ended_runs_need_a_cluster_and_scores(invoke, exported, text, tmp_path):
     ("options", "words"),
     [
         (["--ray", "local"], "--ray makes the runs of --seeds or --sweep"),
-        (["--ray", "local", "--seeds", "1,2", "--log-to", "tensorboard"], "--ray and --log-to"),
+        (["--ray", "local", "--seeds", "1,2", "--log-to", "tensorboard"], "--log-to and --ray"),
         (["--ray", "127.0.0.1:1", "--seeds", "1,2"], "--ray 127.0.0.1:1 does not answer"),
         (["--workers", 2, "--seeds", "1,2"], "goes with --ray"),
     ],

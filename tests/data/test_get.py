@@ -153,7 +153,7 @@ def test_an_archive_whose_files_are_checked_one_by_one(server, folder, meter):
     server.put("all.tar", zipped(PLAIN))  # packed anew
     assert len(get(dataset, folder, meter, overwrite=True).files) == 2
     wrong = replace(dataset.files[0], pin=pin(b"x" * 8000))
-    with pytest.raises(SentcliError, match="a.txt"):
+    with pytest.raises(SentcliError, match=r"a\.txt"):
         get(replace(dataset, files=(wrong, dataset.files[1])), folder, meter, overwrite=True)
     assert kept(folder)["plain/a.txt"] == PLAIN["a.txt"]
 

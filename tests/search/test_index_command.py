@@ -57,13 +57,13 @@ def test_vectors_that_a_search_has_made_are_not_made_again(invoke, rows, tmp_pat
     monkeypatch.setattr(SentenceEncoder, "encode_distinct", counted)
     search(invoke, rows, "--query", texts[0], model=tiny_bert)
     assert set(encoded) >= set(texts)
-    write_rows(rows, [*texts, "a new text"])
+    write_rows(rows, [*texts, "a new text of this test"])
     encoded.clear()
     invoke("index", rows, "-o", tmp_path / "i", "-m", tiny_bert, "--type", "flat", check=0)
-    assert encoded == ["a new text"]
+    assert encoded == ["a new text of this test"]
     encoded.clear()
     invoke("index", rows, "-o", tmp_path / "j", "-m", tiny_bert, "--type", "flat", check=0)
-    assert encoded == ["a new text"]  # an index keeps its vectors in its directory and not in the cache too
+    assert encoded == ["a new text of this test"]  # an index keeps its vectors in its directory and not in the cache too
 
 
 def test_text_becomes_an_index_that_is_searched(invoke, rows, tmp_path, tiny_bert):

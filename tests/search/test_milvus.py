@@ -344,7 +344,7 @@ def test_wrong_usage_is_refused(invoke, corpus, place, tiny_bert, tmp_path):
         return invoke(*arguments, check=2).stderr
 
     index = ("index", corpus, "-m", tiny_bert)
-    assert "--to needs --collection" in said(*index, "--to", place[0])
+    assert "--to goes with --collection" in said(*index, "--to", place[0])
     assert "give milvus: and a file" in said(*index, "--to", "qdrant:x", "--collection", "a")
     assert "a file that ends in .db" in said(*index, "--to", f"milvus:{tmp_path}/x", "--collection", "a")
     assert "letters, digits and underscores" in said(*index, "--to", place[0], "--collection", "a-b")
