@@ -63,7 +63,7 @@ def test_vectors_that_a_search_has_made_are_not_made_again(invoke, rows, tmp_pat
     assert encoded == ["a new text of this test"]
     encoded.clear()
     invoke("index", rows, "-o", tmp_path / "j", "-m", tiny_bert, "--type", "flat", check=0)
-    assert encoded == ["a new text of this test"]  # an index keeps its vectors in its directory and not in the cache too
+    assert encoded == ["a new text of this test"], "an index keeps its vectors in its directory alone"
 
 
 def test_text_becomes_an_index_that_is_searched(invoke, rows, tmp_path, tiny_bert):

@@ -363,9 +363,7 @@ def test_wrong_usage_is_refused(invoke, corpus, place, tiny_bert, tmp_path):
         "retrieve", "--corpus", place[0], "--collection", "row", "--query", "x"
     )
     assert "at most 16,384" in said("retrieve", "--corpus", *place, "--query", "x", "--top-k", 20_000)
-    assert "--index does not go with a collection" in said(
-        "retrieve", "--corpus", *place, "--query", "x", "--index", "hnsw"
-    )
+    assert "--collection and --index" in said("retrieve", "--corpus", *place, "--query", "x", "--index", "hnsw")
     assert "--collection goes with --corpus" in said("retrieve", "--in-domain", corpus, "--collection", "a")
 
 
