@@ -89,6 +89,7 @@ def test_a_directory_is_replaced_when_the_workers_are_done(two_nodes, encode, so
 # Bad input
 
 
+@pytest.mark.slow
 def test_a_row_that_cannot_be_encoded_is_named_as_on_one_machine(two_nodes, encode, source, tmp_path):
     long = [f"x{i},{'cat ' * 50},1\n" for i in range(2)]
     lines = source.read_text().splitlines(keepends=True)

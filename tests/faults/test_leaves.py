@@ -27,7 +27,7 @@ from tests.faults.scenes import TRAIN
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="alarms and forks of POSIX")
 
 SECONDS = 20
-QUICK = 4
+QUICK = 3
 """Cases of each file that run with the quick tests; all of them run with the slow ones."""
 
 
