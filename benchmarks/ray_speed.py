@@ -35,7 +35,7 @@ def workers() -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_bytes().startswith(b"ray::ShardWorker"):
+            if path.read_bytes().startswith(b"ray::Worker"):
                 found.append(path.parent.name)
         except OSError:
             continue

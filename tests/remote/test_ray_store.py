@@ -88,7 +88,7 @@ def _kill_worker(cluster):
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
-            if status["PPid"] in parents and (process / "cmdline").read_bytes().startswith(b"ray::ShardWorker"):
+            if status["PPid"] in parents and (process / "cmdline").read_bytes().startswith(b"ray::Worker"):
                 os.kill(int(process.name), signal.SIGKILL)
                 return 1
     return 0
