@@ -6,6 +6,7 @@ progress bars and file headers know the number of rows.
 
 from __future__ import annotations
 
+import math
 import mmap
 import tempfile
 from array import array
@@ -243,33 +244,42 @@ def blocks(
         start: where reading begins, before the first of the shards.
     """
     block = Block(columns={name: [] for name in columns})
-    kept_shards = None if shards is None else frozenset(shards)
-    last_shard = max(kept_shards, default=-1) if kept_shards is not None else None
-    number, rows_with_text, cursor, before = first_number + start.number, start.rows, replace(start.cursor), start.place
-    for source in sources[start.source :]:
-        for place, row in enumerate(rows(source, options, cursor), before + 1):
-            row_number, number = number, number + 1
-            if row is None:
-                continue
-            shard = rows_with_text // shard_rows if shard_rows else 0
-            rows_with_text += 1
-            if kept_shards is not None and shard not in kept_shards:
-                if last_shard is not None and shard > last_shard:
-                    break
-                continue
-            if len(block) and (shard != block.shard or len(block) == block_rows):
-                yield _with_types(block, casts)
-                block = Block(columns={name: [] for name in columns})
-            if not len(block):
-                block.shard, block.first_row = shard, rows_with_text - 1
-            block.places.append((source.name, place))
-            block.ids.append(str(row_number) if row.id is None else row.id)
-            block.texts.append(row.text)
-            for name in columns:
-                block.columns[name].append(row.extras.get(name))
-        cursor, before = Cursor(), 0
+    kept_shards = None if shards is None or not shard_rows else frozenset(shards)
+    end = math.inf if kept_shards is None else (max(kept_shards, default=-1) + 1) * (shard_rows or 0)
+    for source, place, text_number, number, row in _rows_with_text(sources, options, start, end):
+        shard = text_number // shard_rows if shard_rows else 0
+        if kept_shards is not None and shard not in kept_shards:
+            continue
+        if len(block) and (shard != block.shard or len(block) == block_rows):
+            yield _with_types(block, casts)
+            block = Block(columns={name: [] for name in columns})
+        if not len(block):
+            block.shard, block.first_row = shard, text_number
+        block.places.append((source, place))
+        block.ids.append(str(first_number + number) if row.id is None else row.id)
+        block.texts.append(row.text)
+        for name in columns:
+            block.columns[name].append(row.extras.get(name))
     if len(block):
         yield _with_types(block, casts)
+
+
+def _rows_with_text(
+    sources: Sequence[Source], options: ReadOptions, start: Mark, end: float
+) -> Iterator[tuple[str, int, int, int, Row]]:
+    """Yield the input of each row, its place there, its number among those with a text and among all, and the row."""
+    text_number, number, cursor, place = start.rows, start.number, replace(start.cursor), start.place
+    for source in sources[start.source :]:
+        if text_number >= end:
+            return
+        for row in rows(source, options, cursor):
+            place, number = place + 1, number + 1
+            if row is not None:
+                yield source.name, place, text_number, number - 1, row
+                text_number += 1
+                if text_number >= end:
+                    return
+        cursor, place = Cursor(), 0
 
 
 def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:

@@ -128,6 +128,8 @@ class CollectionVectors(Comparable):
     """The vectors of a collection; a position is the place of a row in the order of the ids."""
 
     collection: MilvusCollection
+    known: dict[str, list[float]] = field(default_factory=dict)
+    """The vectors that were taken before, by id: those of the queries and of their neighbours."""
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -156,8 +158,9 @@ class CollectionVectors(Comparable):
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
         ids = [self._ids[place] for place in distinct]
-        found = {row[ID]: row[VECTORS] for row in self.collection.fields(ids, [VECTORS])}
-        vectors = np.array([found[key] for key in ids], np.float32).reshape(len(ids), self.dimension)
+        missing = [key for key in ids if key not in self.known]
+        self.known.update({row[ID]: row[VECTORS] for row in self.collection.fields(missing, [VECTORS])})
+        vectors = np.array([self.known[key] for key in ids], np.float32).reshape(len(ids), self.dimension)
         return vectors[where.reshape(-1)]
 
 
@@ -185,4 +188,6 @@ class CollectionSearch:
 
     def search(self, queries: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
-        return neighbours(self.collection.nearest(queries, k), self.blocks.positions)
+        there = self.blocks.positions  # a row that came meanwhile is none of those that are compared
+        found = self.collection.nearest(queries, k)
+        return neighbours([[hit for hit in hits if hit[0] in there] for hits in found], there)
