@@ -41,22 +41,38 @@ class DataError(InputError):
 
 
 class MissingExtraError(SentcliError):
-    """A library of an optional extra is not installed."""
+    """A library of an optional extra is not installed, or does not load."""
 
-    def __init__(self, library: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'sentcli[{extra}]'")
+    def __init__(self, library: str, extra: str, purpose: str, *, problem: str = "which is not installed") -> None:
+        super().__init__(f"{purpose} needs {library}, {problem}: pip install 'sentcli[{extra}]'")
+
+
+def interruption(error: BaseException) -> BaseException | None:
+    """Return the interruption (of Ctrl-C or SIGTERM) that an error stands for, if any.
+
+    A module in C that is being loaded when the signal comes makes an ImportError of it, whose cause it is.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, (KeyboardInterrupt, SystemExit)):
+        cause = cause.__cause__
+    return cause
 
 
 def required(module: str, library: str, extra: str, purpose: str) -> Any:
     """Import a module of an optional extra.
 
     Raises:
-        MissingExtraError: if it is not installed; the message names the extra, and the purpose that needs it.
+        MissingExtraError: if it is not installed or does not load; the message names the extra, and the purpose that
+            needs it.
     """
     try:
         return import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError(library, extra, purpose) from error
+    except ImportError as error:
+        if signalled := interruption(error):
+            raise signalled from None
+        raise MissingExtraError(library, extra, purpose, problem=f"which does not load ({one_line(error)})") from error
 
 
 def nearest(word: str, choices: list[str]) -> str:

@@ -18,7 +18,7 @@ from annotated_types import Ge
 from typer.core import TyperCommand
 
 from sentcli import console
-from sentcli.errors import SentcliError
+from sentcli.errors import SentcliError, interruption
 from sentcli.verbs.declaration import Argument, Verb, alternatives
 
 
@@ -216,12 +216,16 @@ def _run(work: Callable[[], None]) -> None:
     except typer.Exit:
         raise
     except KeyboardInterrupt:
-        console.fail("interrupted")
-        raise typer.Exit(130) from None
+        raise _interrupted() from None
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except Exception as error:
+        signalled = interruption(error)
+        if isinstance(signalled, KeyboardInterrupt):
+            raise _interrupted() from None
+        if signalled:
+            raise signalled from None
         if console.state.debug:
             traceback.print_exc()
         if message := _message(error):  # it is empty if another process of this training prints it
@@ -229,6 +233,11 @@ def _run(work: Callable[[], None]) -> None:
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
     finally:
         remove_copies()
+
+
+def _interrupted() -> typer.Exit:
+    console.fail("interrupted")
+    return typer.Exit(130)
 
 
 def _terminated(number: int, frame: object) -> None:

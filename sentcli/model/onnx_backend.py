@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
+from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.exported import ONNX, Export
 
@@ -90,10 +90,7 @@ def _provider(device: str) -> tuple[str, dict[str, Any]]:
 
 def _session(path: Path, provider: str, provider_options: dict[str, Any]) -> Any:
     """Open a model on a provider if onnxruntime has it, else on the CPU."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("onnxruntime", "cpu", "--backend onnx") from error
+    onnxruntime = required("onnxruntime", "onnxruntime", "cpu", "--backend onnx")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if provider not in onnxruntime.get_available_providers():

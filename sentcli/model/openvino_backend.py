@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, MissingExtraError, SentcliError, one_line
+from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.exported import ONNX, OPENVINO, Export
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch
@@ -47,10 +47,7 @@ class OpenVinoBackend:
             device: ``cpu``; OpenVINO's other devices are not supported.
             precision: ``bf16`` computes an fp32 export in bfloat16, where the processor has instructions for it.
         """
-        try:
-            import openvino
-        except ImportError as error:
-            raise MissingExtraError("openvino", "openvino", "--backend openvino") from error
+        openvino = required("openvino", "openvino", "openvino", "--backend openvino")
         if device != "cpu":
             raise InputError(f"the openvino backend runs on cpu, not on {device!r}")
         core = openvino.Core()

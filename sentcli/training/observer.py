@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sentcli.bounds import one_of
-from sentcli.errors import MissingExtraError
+from sentcli.errors import required
 from sentcli.processes import is_first
 
 if TYPE_CHECKING:
@@ -195,16 +195,13 @@ def track(name: str, output: Path, identity: dict[str, Any]) -> Iterator[Tracker
 
 
 def _tensorboard(output: Path) -> Iterator[Tracker]:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise MissingExtraError("tensorboard", "track", "--log-to tensorboard") from error
+    tensorboard = required("torch.utils.tensorboard", "tensorboard", "track", "--log-to tensorboard")
     writer: Any = None
 
     def send(step: int, values: dict[str, float]) -> None:
         nonlocal writer
         # the file is opened at the first value: until then the run folder may be cleared
-        writer = writer or SummaryWriter(str(output / "tensorboard"))
+        writer = writer or tensorboard.SummaryWriter(str(output / "tensorboard"))
         for name, value in values.items():
             writer.add_scalar(name, value, step)
 
@@ -216,10 +213,7 @@ def _tensorboard(output: Path) -> Iterator[Tracker]:
 
 
 def _wandb(output: Path, identity: dict[str, Any]) -> Iterator[Tracker]:
-    try:
-        import wandb
-    except ImportError as error:
-        raise MissingExtraError("wandb", "track", "--log-to wandb") from error
+    wandb = required("wandb", "wandb", "track", "--log-to wandb")
     run = wandb.init(name=output.name, config=identity)
     failed = 1
     try:

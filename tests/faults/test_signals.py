@@ -1,11 +1,13 @@
 """SIGTERM and Ctrl-C end every long command within two seconds, wherever it stands, and leave nothing half-written."""
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +81,17 @@ def test_a_signal_ends_a_command_within_two_seconds(command, folder, tiny_bert):
         assert "Traceback" not in errors
     hidden = [path.name for path in (folder / "out").rglob(".*")]
     assert not [name for name in hidden if "partial" in name], hidden
+
+
+@pytest.mark.parametrize(("signalled", "code"), [("SystemExit(143)", 143), ("KeyboardInterrupt()", 130)])
+def test_a_signal_while_a_library_loads_ends_the_command(signalled, code, tmp_path, tiny_bert):
+    # a module in C makes an ImportError of what a signal's handler raises while it is loaded, and names it as the cause
+    (tmp_path / "onnxruntime.py").write_text(f"raise ImportError('initialization failed') from {signalled}\n")
+    (tmp_path / "texts.txt").write_text("one text\n")
+    arguments = ["encode", "texts.txt", "-m", str(tiny_bert), "-o", "out"]
+    environment = ONE_THREAD | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())])}
+    process = subprocess.run(
+        [sys.executable, "-m", "sentcli", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert process.returncode == code, process.stderr
+    assert not (tmp_path / "out").exists()
