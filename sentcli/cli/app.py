@@ -81,7 +81,7 @@ def _application(**options: Any) -> typer.Typer:
 
 
 class Data(Verbs):
-    """List, fetch and check evaluation and training data.
+    """List, fetch and check evaluation and training data, and make test sets.
 
     \b
     Examples:
@@ -89,10 +89,12 @@ class Data(Verbs):
       sentcli data get sts scifact
       sentcli data verify
       sentcli data check faq.csv
+      sentcli data make-set articles.csv -o articles-set
     """  # noqa: D301
 
     places: Mapping[str, str | type[Verbs]] = {
-        "list": "data:list_sets", "get": "data:get", "verify": "data:verify", "check": "data:check"
+        "list": "data:list_sets", "get": "data:get", "verify": "data:verify", "check": "data:check",
+        "make-set": "make_set:make_set",
     }  # fmt: skip
 
 

@@ -113,13 +113,13 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
     if latex:  # braces are LaTeX's
         signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
         signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
-    templates = _templates(keep_trailing_newline=True, **signs)
+    environment = templates(keep_trailing_newline=True, **signs)
     filters: dict[str, Callable[..., str]] = {"text": markdown_text, "line": _markdown_line, "fence": _fence}
     if latex:
         filters = {"text": latex_text, "slug": lambda title: re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")}
-    templates.filters |= {"plain": safe, **filters}
+    environment.filters |= {"plain": safe, **filters}
     ranked = (f"{RANKED}{UNDERLINED}." if latex else f"{RANKED}.") if style.bold else ""
-    return templates.get_template(f"page{suffix}").render(
+    return environment.get_template(f"page{suffix}").render(
         page=page,
         style=style,
         folder=folder,
@@ -135,7 +135,7 @@ def _html(page: Page, style: Style) -> str:
     from markupsafe import Markup
 
     # markup and numbers stay as they are
-    environment = _templates(autoescape=True, finalize=lambda value: safe(value) if type(value) is str else value)
+    environment = templates(autoescape=True, finalize=lambda value: safe(value) if type(value) is str else value)
     intervals = style.intervals is not False
     ranked = f"{RANKED}{UNDERLINED}." if style.bold else ""
     parts: list[dict[str, Any]] = []
@@ -150,17 +150,17 @@ def _html(page: Page, style: Style) -> str:
             points[number] = _points([own for _, own in panels])
         drawings = [Markup(svg) for svg, _ in panels]
         parts.append({"number": number, "section": section, "notes": notes, "panels": drawings, "has_texts": has_texts})
-    css = _asset(environment, "page.css")
-    script = _asset(environment, "sort.js") + (_asset(environment, "points.js") if points else "")
+    css = asset(environment, "page.css")
+    script = asset(environment, "sort.js") + (asset(environment, "points.js") if points else "")
     return environment.get_template("page.html").render(
         page=page,
         parts=parts,
         least_listed=3,  # A page with so many sections has a table of contents
-        points=_data(points) if points else None,
+        points=script_data(points) if points else None,
         css=css,
         script=script,
-        css_hash=_digest(css),
-        script_hash=_digest(script),
+        css_hash=digest(css),
+        script_hash=digest(script),
         bold=style.bold,
         intervals=intervals,
     )
@@ -181,7 +181,7 @@ def _points(panels: Sequence[Sequence[Point]]) -> dict[str, object]:
     return {"texts": shown, "groups": [*map(safe, groups)], "panels": places}
 
 
-def _data(value: object) -> str:
+def script_data(value: object) -> str:
     """Return JSON for a script element: its texts cannot end the element or begin a comment."""
     from markupsafe import Markup
 
@@ -191,14 +191,14 @@ def _data(value: object) -> str:
     return Markup(text)
 
 
-def _asset(environment: Environment, name: str) -> str:
+def asset(environment: Environment, name: str) -> str:
     """Return a style sheet or script, which holds no values that would have to be escaped."""
     from markupsafe import Markup
 
     return Markup(environment.loader.get_source(environment, name)[0]) if environment.loader else ""
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """Return the entry of the page's policy that allows this script or style sheet."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
@@ -217,7 +217,7 @@ def _table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
     return [*notes, *table.notes]
 
 
-def _templates(**options: Any) -> Environment:
+def templates(**options: Any) -> Environment:
     """Return the Jinja environment of the templates of pages."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 

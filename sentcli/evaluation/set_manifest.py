@@ -1,0 +1,61 @@
+"""``set.json``: how a test set was made, from which bytes, and how far to trust it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentcli.io.digests import file_digest
+from sentcli.io.forms import read_json_form, write_json
+from sentcli.version import __version__
+
+MANIFEST = "set.json"
+
+
+@dataclass(frozen=True)
+class SetManifest:
+    """The content of ``set.json``."""
+
+    trust: str
+    """A sentence that ``evaluate`` prints beside its verdict."""
+    queries_from: dict[str, int]
+    """The number of queries by what they are made of."""
+    documents: int
+    queries: int
+    judgements: int
+    left_out: dict[str, int]
+    """The number of queries or judgements that were left out, by the reason."""
+    near_equal_pairs: int
+    """Pairs of documents that are equal or nearly; what is relevant for a query is relevant with all of them."""
+    made_from: list[dict[str, Any]]
+    """Name, size and SHA-256 of each file."""
+    taken: list[str]
+    """What columns and files were taken for."""
+    settings: dict[str, Any]
+    files: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the files of the set."""
+    sentcli: str = __version__
+    format: int = 1
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest into the folder of a set, with the checksums of its files."""
+        names = [name for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv") if (folder / name).exists()]
+        write_json(folder / MANIFEST, asdict(self) | {"files": {name: file_digest(folder / name) for name in names}})
+
+    @classmethod
+    def read(cls, folder: Path) -> SetManifest | None:
+        """Read the manifest of a set, or return None if it was not made by ``data make-set``.
+
+        Raises:
+            InputError: if the manifest is damaged.
+        """
+        if not (folder / MANIFEST).is_file():
+            return None
+        remedy = "make the set again, or delete the manifest"
+        return read_json_form(cls, folder / MANIFEST, missing="", remedy=remedy)
+
+    def changed(self, folder: Path) -> list[str]:
+        """Return the names of files that have changed since the set was made."""
+        present = {name: folder / name for name in self.files}
+        return [name for name, path in present.items() if not path.is_file() or file_digest(path) != self.files[name]]

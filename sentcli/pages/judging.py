@@ -1,0 +1,44 @@
+"""The page on which people judge what models found for queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentcli.console import safe
+from sentcli.pages.write import asset, digest, script_data, templates
+
+if TYPE_CHECKING:
+    from sentcli.testset.judging import Pooled
+
+GRADES = ("not relevant", "partly", "answers it")
+"""The names of the grades 0, 1 and 2."""
+
+
+def write_judging_page(target: Path, title: str, pool: Sequence[Pooled], command: str) -> None:
+    """Write an HTML file with a choice of grades for each document, which gives the judgements as a file.
+
+    It needs no network, keeps what was judged in the browser, and names no model.
+
+    Args:
+        target: the file.
+        title: of the page.
+        pool: queries with their documents.
+        command: what the user types when all is judged.
+    """
+    environment = templates(autoescape=True, finalize=lambda value: safe(value) if type(value) is str else value)
+    css, script = asset(environment, "page.css") + asset(environment, "judge.css"), asset(environment, "judge.js")
+    rows = [[[entry.query.id, entry.query.text], entry.documents] for entry in pool]
+    html = environment.get_template("judge.html").render(
+        title=title,
+        pool=pool,
+        grades=GRADES,
+        command=command,
+        rows=script_data(rows),
+        css=css,
+        script=script,
+        css_hash=digest(css),
+        script_hash=digest(script),
+    )
+    target.write_text(html, "utf-8", newline="\n")

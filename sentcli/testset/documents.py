@@ -1,0 +1,252 @@
+"""The documents of a corpus, and what in its structure can stand for a query."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from sentcli.errors import DataError, InputError
+from sentcli.evaluation.retrieval import is_beir
+from sentcli.io.atomic import regular
+from sentcli.io.formats import header, is_id, kind_of, records
+from sentcli.io.sources import Source, open_source
+
+Structure = Literal["title", "question", "heading", "link", "file name", "summary", "first sentence"]
+STRONG: tuple[Structure, ...] = ("title", "question", "heading", "link", "file name")
+"""The structures whose texts name a document; the others are words of the document itself."""
+TEXT_FIELDS = ("text", "body", "content", "contents", "passage", "document", "answer")
+SUMMARY_FIELDS = ("summary", "abstract", "description", "lead", "teaser")
+"""Columns that are a summary of the text, or the text itself where there is no other."""
+TITLE_FIELDS: dict[str, Structure] = {
+    **dict.fromkeys(("title", "headline", "heading", "subject", "name"), "title"),
+    **dict.fromkeys(("question",), "question"),
+}
+MARKDOWN, PLAIN = (".md", ".markdown"), (".txt",)
+SENTENCE = re.compile(r"(.+?[.!?。！？]['\")\]]*)\s+(?=\S)", re.DOTALL)
+"""The first sentence of a text that has others."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A text that may become a query."""
+
+    text: str
+    document: int
+    """The position of the document that it asks for."""
+    structure: Structure
+
+
+@dataclass
+class Documents:
+    """Documents in the order of the corpus."""
+
+    ids: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)
+    """What stands above each text; empty if nothing does."""
+    texts: list[str] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    origins: list[dict[str, Any]] = field(default_factory=list)
+    """Name, size and SHA-256 of each file."""
+    taken: list[str] = field(default_factory=list)
+    """What columns and files were taken for."""
+
+    def add(self, key: str, title: str, text: str, structure: Structure) -> int:
+        """Append a document with what stands above it, which is a candidate, and return its position."""
+        self.ids.append(key)
+        self.titles.append(title)
+        self.texts.append(text)
+        if title:
+            self.candidates.append(Candidate(title, len(self.ids) - 1, structure))
+        return len(self.ids) - 1
+
+
+def read_documents(corpus: Sequence[str], text_field: str | None = None, title_field: str | None = None) -> Documents:
+    """Read tables, folders of Markdown or text files, and folders in BEIR layout as documents.
+
+    Args:
+        corpus: files and folders.
+        text_field: the column of the text; None tells it from the names.
+        title_field: the column of the title; None tells it from the names.
+
+    Raises:
+        InputError: if the columns cannot be told from their names, or there is no document.
+        DataError: for a row without text, an id that is there twice, or a file that is no UTF-8.
+    """
+    documents = Documents()
+    for name in corpus:
+        folder = Path(name)
+        if folder.is_dir() and not is_beir(folder):
+            if text_field or title_field:
+                raise InputError(f"--text-field and --title-field are of tables, and {name} is a folder of files")
+            _read_folder(folder, documents)
+            continue
+        found = folder / "corpus.jsonl"
+        source = open_source(str(found if found.exists() else f"{found}.gz") if folder.is_dir() else name)
+        documents.origins.append(source.identity())
+        _read_table(source, documents, text_field, title_field)
+    if not documents.ids:
+        raise InputError(f"{', '.join(corpus)}: there is no document")
+    for position, text in enumerate(documents.texts):
+        if sentence := SENTENCE.match(text):
+            documents.candidates.append(Candidate(sentence[1].strip(), position, "first sentence"))
+    return documents
+
+
+def _read_table(source: Source, documents: Documents, text_field: str | None, title_field: str | None) -> None:
+    taken, seen, unit = None, set(documents.ids), source.unit
+    for line, record in records(source):
+        taken = taken or _columns(source, header(source) or list(record), text_field, title_field)
+        text, title = record.get(taken.text), record.get(taken.title) if taken.title else None
+        for name, value in ((taken.text, text), (taken.title, title or "")):
+            if not isinstance(value, str):
+                problem = "is missing or null" if value is None else f"is {kind_of(value)}, not a string"
+                raise DataError(source.name, f"{name!r} {problem}", line=line, unit=unit)
+        key = record.get(taken.id) if taken.id else len(documents.ids) + 1
+        if not is_id(key):
+            raise DataError(source.name, f"{taken.id!r} is {kind_of(key)}, not an id", line=line, unit=unit)
+        if any(sign in str(key) for sign in "\t\r\n"):
+            raise DataError(source.name, f"the id {key!r} has a tab or the end of a line", line=line, unit=unit)
+        if str(key) in seen:
+            raise DataError(source.name, f"the id {key!r} stands twice", line=line, unit=unit)
+        seen.add(str(key))
+        documents.add(str(key), (title or "").strip(), str(text), taken.structure)
+    if taken is not None:
+        above = f", {taken.structure} from {taken.title!r}" if taken.title else ", nothing that stands above it"
+        documents.taken.append(f"{source.name}: text from {taken.text!r}{above}")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    text: str
+    title: str | None
+    structure: Structure
+    id: str | None
+
+
+def _columns(source: Source, names: Sequence[str], text_field: str | None, title_field: str | None) -> _Columns:
+    """Tell the columns of a table from their names."""
+    lower = {name.lower(): name for name in names}
+    for option, name in (("--text-field", text_field), ("--title-field", title_field)):
+        if name is not None and name not in names:
+            raise DataError(source.name, f"no column {name!r} for {option}; it has: {', '.join(names)}")
+    texts = [lower[name] for name in TEXT_FIELDS if name in lower and lower[name] != title_field]
+    summaries = [lower[name] for name in SUMMARY_FIELDS if name in lower and lower[name] != title_field]
+    titles = [lower[name] for name in TITLE_FIELDS if name in lower and lower[name] != text_field]
+    text = text_field or _single(source, "--text-field", texts or summaries, names)
+    title = title_field or (_single(source, "--title-field", titles, names) if titles else None)
+    structure: Structure = TITLE_FIELDS.get(title.lower(), "title") if title else "summary"
+    if title is None and (others := [name for name in summaries if name != text]):
+        title = _single(source, "--title-field", others, names)
+    return _Columns(text, title, structure, next((name for name in ("id", "_id") if name in names), None))
+
+
+def _single(source: Source, option: str, choices: Sequence[str], names: Sequence[str]) -> str:
+    if len(choices) == 1:
+        return choices[0]
+    problem = f"{' and '.join(choices)} may all be it" if choices else "no column is called so that it is known"
+    raise DataError(source.name, f"{problem}; say which with {option}: {', '.join(names)}")
+
+
+@dataclass(frozen=True)
+class _Link:
+    text: str
+    page: str
+    """The path of the page that it leads to, with slashes."""
+    anchor: str
+
+
+def _read_folder(folder: Path, documents: Documents) -> None:
+    """Read the Markdown and text files of a folder: a section is a document, and a file without headings is one."""
+    visible = (path for path in folder.rglob("*") if not any(p.startswith(".") for p in path.relative_to(folder).parts))
+    paths = sorted(path for path in visible if path.suffix.lower() in (*MARKDOWN, *PLAIN) and not path.is_dir())
+    if not paths:
+        raise InputError(f"{folder} has no files {', '.join((*MARKDOWN, *PLAIN))} and is not in BEIR layout")
+    links: list[_Link] = []
+    targets: dict[tuple[str, str], int] = {}
+    for path in paths:
+        regular(path)
+        page = path.relative_to(folder).as_posix()
+        source = Source(str(path), path, "txt")
+        documents.origins.append(source.identity() | {"name": page})
+        text = "\n".join(record["text"] for _, record in records(source))
+        if path.suffix.lower() in PLAIN:
+            name = re.sub(r"[\W_]+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
+            if text.strip():
+                documents.add(page, name, text.strip(), "file name")
+            continue
+        for heading, anchor, body, found in _sections(text):
+            links += [_Link(words, *_target(page, address)) for words, address in found if not urlsplit(address).scheme]
+            if body:
+                position = documents.add(f"{page}#{anchor}" if anchor else page, heading, body, "heading")
+                targets[page, anchor] = position
+                targets.setdefault((page, ""), position)
+    documents.taken.append(f"{folder}: {len(paths):,} files, {len(documents.ids):,} sections or files with a text")
+    for link in links:
+        if (target := targets.get((link.page, link.anchor))) is not None:
+            documents.candidates.append(Candidate(link.text, target, "link"))
+
+
+def _target(page: str, address: str) -> tuple[str, str]:
+    """Return page and anchor that a link on a page leads to."""
+    parts = urlsplit(address)
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(page), unquote(parts.path))) if parts.path else page
+    return path, unquote(parts.fragment)
+
+
+def _sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]:
+    """Yield heading, anchor, text and links (words, address) of each section of a Markdown file.
+
+    The anchor is the one that GitHub gives; the part before the first heading has none, and has the title of the front
+    matter as its heading.
+    """
+    from markdown_it import MarkdownIt
+
+    title, text = _front_matter(text)
+    lines, anchors = text.split("\n"), dict[str, int]()
+    heading, anchor, start = title, "", 0
+    links: list[tuple[str, str]] = []
+    tokens = MarkdownIt("commonmark").parse(text)
+    for place, token in enumerate(tokens):
+        links += _links(token.children or [])
+        if token.type == "heading_open" and token.level == 0 and token.map is not None:
+            yield heading, anchor, "\n".join(lines[start : token.map[0]]).strip(), links
+            heading, links = _words(tokens[place + 1].children or []), []
+            start = token.map[1]
+            anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            anchors[anchor] = anchors.get(anchor, -1) + 1
+            anchor += f"-{anchors[anchor]}" if anchors[anchor] else ""
+    yield heading, anchor, "\n".join(lines[start:]).strip(), links
+
+
+def _front_matter(text: str) -> tuple[str, str]:
+    """Return the title of the front matter of a Markdown file, if it has one, and the text behind it."""
+    import yaml
+
+    if not (found := re.match(r"---\n(.*?)\n---(\n|$)", text, re.DOTALL)):
+        return "", text
+    try:
+        facts = yaml.safe_load(found[1])
+    except yaml.YAMLError:  # a rule above a text
+        return "", text
+    title = facts.get("title") if isinstance(facts, Mapping) else None
+    return (title.strip() if isinstance(title, str) else ""), text[found.end() :]
+
+
+def _words(tokens: Sequence[Any]) -> str:
+    """Return the text of a line of Markdown without its markup."""
+    return " ".join("".join(t.content if t.type in ("text", "code_inline") else " " for t in tokens).split())
+
+
+def _links(tokens: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    """Yield words and address of each link in a line."""
+    opened = None
+    for place, token in enumerate(tokens):
+        if token.type == "link_open":
+            opened = place
+        elif token.type == "link_close" and opened is not None:
+            yield _words(tokens[opened + 1 : place]), str(tokens[opened].attrs.get("href", ""))

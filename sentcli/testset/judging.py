@@ -1,0 +1,174 @@
+"""Judgements of people: the documents that models find, as a table to fill in, and the table read back."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sentcli.errors import DataError, InputError
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.retrieval import RetrievalSet, SetFacts, document_text
+from sentcli.evaluation.retrieval_tasks import SetSearch
+from sentcli.io.digests import file_digest
+from sentcli.io.formats import records
+from sentcli.io.sources import open_source
+from sentcli.search.options import SearchOptions
+from sentcli.testset.documents import Documents
+from sentcli.testset.queries import LEAST_QUERIES, Made, Query, near_equal
+
+DEPTH = 5
+"""The first documents of each model that are judged."""
+COLUMNS = ("query-id", "query", "document-id", "document", "relevance")
+"""The columns of the table; a grade of relevance is 0 for not relevant, and more the better a document answers."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A query with the documents to judge, in random order."""
+
+    query: Query
+    documents: list[tuple[str, str]]
+    """Id and text of each."""
+
+
+def read_queries(file: str) -> list[Query]:
+    """Read queries to be judged: a file of lines, or a table with a column ``text`` or ``query``.
+
+    Raises:
+        DataError: for a row without a text, or an id that is there twice.
+    """
+    source = open_source(file)
+    queries: dict[str, Query] = {}
+    for number, (line, record) in enumerate(records(source), 1):
+        text = record.get("text", record.get("query"))
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(source.name, "no 'text' or 'query'", line=line, unit=source.unit)
+        key = str(record.get("_id", record.get("id", f"q{number}")))
+        if key in queries:
+            raise DataError(source.name, f"the id {key!r} stands twice", line=line, unit=source.unit)
+        queries[key] = Query(key, text.strip(), {}, "real")
+    if not queries:
+        raise DataError(source.name, "the file is empty")
+    return list(queries.values())
+
+
+def drawn(queries: Sequence[Query], count: int, seed: int) -> list[Query]:
+    """Return so many queries at random, in their order."""
+    return [queries[i] for i in sorted(np.random.default_rng(seed).permutation(len(queries))[:count].tolist())]
+
+
+def pooled(
+    name: str, corpus: Path, documents: Documents, queries: Sequence[Query], models: Sequence[str], seed: int
+) -> list[Pooled]:
+    """Search for queries with every model, and return the first `DEPTH` documents of all of them together, shuffled.
+
+    Args:
+        name: of the set.
+        corpus: the file of the documents.
+        documents: its content.
+        queries: the queries.
+        models: their names.
+        seed: of the order.
+    """
+    data = RetrievalSet(
+        name=name,
+        split="test",
+        facts=SetFacts(name, title=name),
+        corpus=corpus,
+        digest=file_digest(corpus),
+        ids=documents.ids,
+        queries={query.id: query.text for query in queries},
+        qrels={query.id: {} for query in queries},
+        unjudged_queries=0,
+        unknown_documents=0,
+        unknown_queries=0,
+        empty_documents=0,
+    )
+    search = SetSearch(data, SearchOptions(top_k=DEPTH))
+    found = np.concatenate([search.by_vectors(EvaluatedModel(name)).hits.positions[:, :DEPTH] for name in models], 1)
+    random = np.random.default_rng(seed)
+    result = []
+    for query, row in zip(queries, found, strict=True):
+        positions = random.permutation(np.unique(row[row >= 0])).tolist()
+        texts = [document_text({"title": documents.titles[p], "text": documents.texts[p]}) for p in positions]
+        result.append(Pooled(query, list(zip([documents.ids[p] for p in positions], texts, strict=True))))
+    return result
+
+
+def write_table(path: Path, pool: Sequence[Pooled]) -> None:
+    """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
+    with path.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for entry in pool:
+            for key, text in entry.documents:
+                writer.writerow([entry.query.id, _one_line(entry.query.text), key, _one_line(text), ""])
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"[\s\0]+", " ", text)
+
+
+def judged(file: str, documents: Documents) -> Made:
+    """Read the filled-in table as queries with graded judgements; documents stay as they are.
+
+    A row without a grade is not judged, and a query without a relevant document is left out; both are counted. What is
+    relevant is so with all documents that are equal or nearly.
+
+    Raises:
+        DataError: for an unknown document, a grade that is no whole number from 0, or two grades of one pair.
+        InputError: if fewer than `LEAST_QUERIES` queries have a relevant document.
+    """
+    known, left_out = {key: place for place, key in enumerate(documents.ids)}, Counter[str]()
+    texts: dict[str, str] = {}
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    for query, text, document, grade in _graded_rows(file, known):
+        texts.setdefault(query, text)
+        if grade is None:
+            left_out["documents without a grade"] += 1
+        else:
+            grades[query][document] = grade
+    neighbours = near_equal(documents.texts)
+    queries = []
+    for key, own in grades.items():
+        if not any(own.values()):
+            left_out["queries without a relevant document"] += 1
+            continue
+        relevant = dict(own)
+        for document, grade_of in own.items():
+            for place in neighbours.get(known[document], set()):
+                relevant[documents.ids[place]] = max(grade_of, relevant.get(documents.ids[place], 0))
+        queries.append(Query(key, texts[key], relevant, "judged"))
+    left_out["queries without a grade"] = len(texts) - len(grades)
+    if len(queries) < LEAST_QUERIES:
+        raise InputError(f"{file}: {len(queries)} queries have a relevant document; {LEAST_QUERIES} are needed")
+    return Made(queries, documents, dict(+left_out), sum(map(len, neighbours.values())) // 2)
+
+
+def _graded_rows(file: str, known: Mapping[str, int]) -> Iterator[tuple[str, str, str, int | None]]:
+    """Yield id and text of the query, id of the document and its grade, if there is one, of each row."""
+    source = open_source(file)
+    before: dict[tuple[str, str], int] = {}
+    for line, record in records(source):
+        wrong = partial(DataError, source.name, line=line, unit=source.unit)
+        if missing := [name for name in COLUMNS if name not in record or (name in COLUMNS[:3] and not record[name])]:
+            problem = f"{', '.join(missing)} is missing; the columns are {', '.join(COLUMNS)}"
+            raise wrong(problem)
+        query, text, document = (str(record[name]) for name in COLUMNS[:3])
+        if document not in known:
+            raise wrong(f"there is no document {document!r} in the corpus")
+        written = str(record["relevance"] if record["relevance"] is not None else "").strip()
+        if not re.fullmatch(r"(\d{1,9}(\.0)?)?", written):  # a spreadsheet has fractions alone
+            raise wrong(f"the relevance {written!r} is no whole number from 0")
+        grade = int(float(written)) if written else None
+        if grade is not None and before.setdefault((query, document), grade) != grade:
+            problem = f"the document {document!r} has another relevance for the query {query!r} in a row before"
+            raise wrong(problem)
+        yield query, text, document, grade

@@ -1,0 +1,168 @@
+"""The queries of a test set, from the structure of its documents."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.testset.documents import STRONG, Candidate, Documents
+
+LEAST_WORDS = 3
+"""The words that a query has at least."""
+LEAST_QUERIES = 10
+"""The queries that a set has at least."""
+WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
+"""A word; of scripts without blanks between the words, a sign."""
+SHINGLE, LEAST_SHARED = 3, 0.8
+"""Near-equal documents share at least 0.8 of their sequences of three words, by Jaccard's measure (Broder, 1997)."""
+LEAST_COSINE = 0.9
+"""The cosine of the word counts from which on the sequences of two documents are compared."""
+WORD_VECTOR = 512
+"""Dimensions of the word counts, into which words are hashed."""
+UNSTRUCTURED = (
+    f"gives fewer than {LEAST_QUERIES} queries: it has no titles, headings, questions, links or sentences that may be "
+    "some. Name a column with --title-field, or give real queries and judge what is found (--queries FILE --judge N -m "
+    "MODEL), or give judgements that you have (--judgements FILE)"
+)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query and what is relevant for it."""
+
+    id: str
+    text: str
+    relevant: Mapping[str, int]
+    """The grade of each judged document by its id."""
+    structure: str
+    """What the query is made of: a `Structure`, ``judged`` or ``real``."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """Queries, the documents without what stands in them, and what was left out."""
+
+    queries: list[Query]
+    documents: Documents
+    left_out: dict[str, int]
+    """The number of queries by the reason."""
+    near_equal: int
+    """The number of pairs of documents that are equal or nearly."""
+
+
+def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made:
+    """Make queries of the structure of documents.
+
+    Strong structures (titles, questions, headings, links, file names) are used if they give enough queries, else weak
+    ones. What stands in a candidate is taken out of its document, also where the candidate is left out, so that the
+    documents of queries look like all others.
+
+    Args:
+        documents: with candidates.
+        corpus: its name, for messages.
+        limit: the most queries; more are drawn at random.
+        seed: of the draw.
+
+    Raises:
+        InputError: if there are fewer than `LEAST_QUERIES`.
+    """
+    tiers = [STRONG, ("summary",), ("first sentence",)]
+    by_tier = [[c for c in documents.candidates if c.structure in tier] for tier in tiers]
+    enough = [own for own in by_tier if sum(problem_of(c.text) is None for c in own) >= LEAST_QUERIES]
+    if not enough:
+        raise InputError(f"{corpus} {UNSTRUCTURED}")
+    bare = without(documents, enough[0])
+    is_left = [bool(text) for text in bare.texts]
+    if enough[0][0].structure != "first sentence":
+        # a document of which nothing is left has no query, and is found by others as what stood above it
+        bare.texts = [text or title for text, title in zip(bare.texts, bare.titles, strict=True)]
+        bare.titles = [""] * len(bare.ids)
+    neighbours = near_equal(bare.texts)
+    left_out: Counter[str] = Counter()
+    groups: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
+    for candidate in enough[0]:
+        no_text = None if is_left[candidate.document] else "of documents without other text"
+        if problem := problem_of(candidate.text) or no_text:
+            left_out[problem] += 1
+        else:
+            groups[words(candidate.text)].append(candidate)
+    usable: list[tuple[Candidate, set[int]]] = []
+    for group in groups.values():
+        relevant = {group[0].document} | neighbours.get(group[0].document, set())
+        if {candidate.document for candidate in group} <= relevant:
+            usable.append((group[0], relevant))
+        else:
+            left_out["of several documents"] += len(group)
+    if len(usable) < LEAST_QUERIES:
+        raise InputError(f"{corpus} {UNSTRUCTURED}")
+    left_out["beyond --limit"] = max(len(usable) - limit, 0)
+    chosen = sorted(np.random.default_rng(seed).permutation(len(usable))[:limit].tolist())
+    queries = [
+        Query(f"q{number}", candidate.text, {bare.ids[d]: 1 for d in sorted(relevant)}, candidate.structure)
+        for number, (candidate, relevant) in enumerate((usable[place] for place in chosen), 1)
+    ]
+    return Made(queries, bare, dict(+left_out), sum(map(len, neighbours.values())) // 2)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a text in lower case, without punctuation."""
+    return tuple(WORD.findall(text.casefold()))
+
+
+def problem_of(query: str) -> str | None:
+    """Return why a text is no query, as the manifest names it, or None."""
+    found = words(query)
+    if not any(any(map(str.isalpha, word)) for word in found):
+        return "numbers alone"
+    return "of one or two words" if len(found) < LEAST_WORDS else None
+
+
+def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
+    """Return documents without what stands in their candidates, which may leave nothing of a text."""
+    texts = list(documents.texts)
+    for candidate in candidates:
+        if len(found := words(candidate.text)) >= LEAST_WORDS:
+            pattern = r"\W*".join(map(re.escape, found))
+            left = re.sub(rf"(?<!\w){pattern}(?!\w)\W*", " ", texts[candidate.document], flags=re.IGNORECASE)
+            texts[candidate.document] = left.strip()
+    return replace(documents, texts=texts)
+
+
+def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
+    """Return the positions of the equal and nearly equal texts of each text that has some.
+
+    Pairs are proposed by the cosine of their hashed word counts, through the search of ``analyze duplicates``, and
+    share at least `LEAST_SHARED` of their sequences of `SHINGLE` words.
+    """
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    from sentcli.search.pairs import MOST_PAIRS, expected_pairs, pairs_above
+    from sentcli.search.searcher import build
+
+    hashing = HashingVectorizer(analyzer=words, n_features=WORD_VECTOR, dtype=np.float32)
+    vectors = np.concatenate(
+        [hashing.transform(texts[start : start + 10_000]).toarray() for start in range(0, len(texts), 10_000)]
+    )
+    searcher = build("flat", vectors)
+    expected = expected_pairs(searcher.blocks, LEAST_COSINE)
+    least = expected.proposed if expected.pairs > MOST_PAIRS else LEAST_COSINE
+    with console.counting("comparing", len(texts)) as progress:
+        pairs = pairs_above(searcher, least, progress)
+    near: dict[int, set[int]] = defaultdict(set)
+    for one, other in zip(pairs.first.tolist(), pairs.second.tolist(), strict=True):
+        first, second = _sequences(texts[one]), _sequences(texts[other])
+        if len(first & second) >= LEAST_SHARED * len(first | second):
+            near[one].add(other)
+            near[other].add(one)
+    return near
+
+
+def _sequences(text: str) -> set[tuple[str, ...]]:
+    found = words(text)
+    return {found[place : place + SHINGLE] for place in range(max(len(found) - SHINGLE, 0) + 1)}

@@ -1,0 +1,173 @@
+"""``data make-set``: a retrieval set out of a corpus, to choose models by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.table import Table
+from sentcli.verbs.declaration import Flag, verb
+from sentcli.verbs.options import Overwrite
+from sentcli.verbs.result import Result
+
+if TYPE_CHECKING:
+    from sentcli.evaluation.set_manifest import SetManifest
+    from sentcli.testset.documents import Documents
+    from sentcli.testset.queries import Made
+
+FEW_QUERIES = 50
+"""Fewer queries tell only large differences between models."""
+NOT_ASKED = "it chooses among models, and does not say how well search works for what people ask"
+TABLE, PAGE = "judge.tsv", "judge.html"
+
+
+@verb("make-set")
+def make_set(
+    corpus: Annotated[list[str], Flag(metavar="CORPUS...", positional=True)],
+    output: Annotated[Path, Flag("-o", metavar="SET")],
+    text_field: Annotated[str | None, Flag()] = None,
+    title_field: Annotated[str | None, Flag()] = None,
+    limit: Annotated[int, Ge(10)] = 1000,
+    seed: int = 0,
+    queries: Annotated[str | None, Flag(metavar="FILE", needs="judge")] = None,
+    judge: Annotated[int | None, Ge(1), Flag(metavar="N", needs="model", excludes="judgements")] = None,
+    model: Annotated[list[str] | None, Flag("-m", needs="judge")] = None,
+    judgements: Annotated[str | None, Flag(metavar="FILE")] = None,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Make a retrieval set of your own documents, which 'sentcli evaluate' compares models on.
+
+    The queries are what the documents have already: titles, questions, headings,
+    link texts, file names, else a summary or the first sentence, which are
+    weaker. What stands in a query is taken out of its document; documents that
+    are equal or nearly are relevant together. set.json says how the set was made,
+    what was left out, and how far to trust it.
+
+    With --judge, a page (judge.html) and a table (judge.tsv) have the first five
+    documents of all models for N queries, without saying which model found them;
+    30 to 50 queries take a person an hour. --judgements makes a set of the table.
+
+    Args:
+        corpus: Tables (csv, tsv, jsonl, parquet), folders of Markdown or text files, or folders in BEIR layout.
+        output: The folder of the set, in BEIR layout, with its queries in the split test.
+        text_field: Column of the text; default: told from the names.
+        title_field: Column of the title or question; default: told from the names.
+        limit: The most queries; more are drawn at random.
+        seed: Of what is drawn at random.
+        queries: Real queries to judge, a line each; default: those of a folder in BEIR layout, else made ones.
+        judge: Let people judge N queries.
+        model: A model that searches for the documents to judge; may be given several times.
+        judgements: The table, filled in: 0 for not relevant, and more the better a document answers.
+
+    \b
+    Examples:
+      sentcli data make-set articles.csv -o articles-set
+      sentcli data make-set docs/ -o docs-set --limit 300
+      sentcli data make-set docs/ -o to-judge --queries asked.txt --judge 40 -m minilm -m my-model
+      sentcli data make-set to-judge -o judged --judgements to-judge/judge.tsv
+    """  # noqa: D301
+    from sentcli.io.atomic import check_output, replacing
+    from sentcli.search.exact import require_faiss
+    from sentcli.testset.documents import read_documents
+    from sentcli.testset.writing import write_set
+
+    check_output(output, overwrite=overwrite, folder=True)
+    require_faiss()
+    choices: dict[str, Any] = {"text_field": text_field, "title_field": title_field, "limit": limit, "seed": seed}
+    choices |= {"queries": queries, "judge": judge, "models": model, "judgements": judgements}
+    settings = {key: value for key, value in choices.items() if value is not None}
+    result = Result("data make-set", "", {"corpus": corpus, **settings})
+    documents = read_documents(corpus, text_field, title_field)
+    for taken in documents.taken:
+        console.note(taken)
+    made, trust = _made(corpus, documents, result.protocol)
+    with replacing(output) as folder:
+        manifest = write_set(folder, made, trust, settings)
+        if judge is not None:
+            _write_judging(folder, output, made, model or [], seed)
+    commands = [f"sentcli evaluate {quote(str(output))} -m MODEL -m OTHER_MODEL"]
+    if judge is not None:
+        command = _command(output)
+        console.note(f"judge the documents in {output / PAGE} or {output / TABLE}, then: {command}")
+        commands = [command]
+    elif len(made.queries) < FEW_QUERIES:
+        console.warn(f"{len(made.queries)} queries tell only large differences between models")
+    return result.finish({"output": str(output), **_facts(manifest), "commands": commands}, [_table(output, manifest)])
+
+
+def _made(corpus: list[str], documents: Documents, protocol: dict[str, Any]) -> tuple[Made, str]:
+    """Return queries and documents of the set, and how far to trust it."""
+    from sentcli.testset.judging import drawn, judged, read_queries
+    from sentcli.testset.queries import Made, structured
+
+    name, seed = ", ".join(corpus), protocol["seed"]
+    if "judgements" in protocol:
+        made = judged(protocol["judgements"], documents)
+        return made, (
+            f"People judged documents for {len(made.queries)} queries: what else a model finds counts as not relevant."
+        )
+    if "judge" not in protocol:
+        made = structured(documents, name, protocol["limit"], seed)
+        return made, _trust({query.structure for query in made.queries})
+    own = Path(corpus[0]) / "queries.jsonl"
+    if real := protocol.get("queries") or (str(own) if len(corpus) == 1 and own.is_file() else None):
+        made = Made(read_queries(real), documents, {}, 0)
+    else:
+        made = structured(documents, name, protocol["limit"], seed)
+    if len(made.queries) < protocol["judge"]:
+        raise InputError(f"--judge {protocol['judge']}: there are only {len(made.queries)} queries")
+    made = replace(made, queries=drawn(made.queries, protocol["judge"], seed))
+    return made, "Nobody has judged its documents yet."
+
+
+def _trust(structures: set[str]) -> str:
+    from sentcli.testset.documents import STRONG
+
+    what = " and ".join(sorted(structures))
+    if structures <= set(STRONG):
+        return f"Its queries are made of the documents ({what}): {NOT_ASKED}."
+    return (
+        f"Its queries are words of the documents themselves ({what}), which favours models that find the same words: "
+        "it may choose a bad model, and does not say how well search works for what people ask."
+    )
+
+
+def _write_judging(folder: Path, output: Path, made: Made, models: list[str], seed: int) -> None:
+    from sentcli.pages.judging import write_judging_page
+    from sentcli.testset.judging import pooled, write_table
+
+    pool = pooled(output.name, folder / "corpus.jsonl", made.documents, made.queries, models, seed)
+    write_table(folder / TABLE, pool)
+    write_judging_page(folder / PAGE, f"Judgements for {output.name}", pool, _command(output))
+
+
+def _command(output: Path) -> str:
+    return (
+        f"sentcli data make-set {quote(str(output))} -o {quote(f'{output}-judged')} "
+        f"--judgements {quote(str(output / TABLE))}"
+    )
+
+
+def _facts(manifest: SetManifest) -> dict[str, Any]:
+    kept = ("documents", "queries", "judgements", "queries_from", "left_out", "near_equal_pairs", "trust")
+    return {key: getattr(manifest, key) for key in kept}
+
+
+def _table(output: Path, manifest: SetManifest) -> Table:
+    left_out = [[f"left out: {reason}", f"{count:,}"] for reason, count in manifest.left_out.items()]
+    rows = [
+        ["documents", f"{manifest.documents:,}"],
+        ["queries", f"{manifest.queries:,}"],
+        *([f"made of: {source}", f"{count:,}"] for source, count in manifest.queries_from.items()),
+        ["relevant documents", f"{manifest.judgements:,}"],
+        ["near-equal pairs", f"{manifest.near_equal_pairs:,}"],
+        *left_out,
+        ["trust", manifest.trust],
+    ]
+    return Table(str(output), ["what", "value"], rows, wide=["value"])
