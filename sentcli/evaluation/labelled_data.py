@@ -30,13 +30,11 @@ from sentcli.io.readers import pair_files
 from sentcli.io.sources import input_files, open_source
 from sentcli.search.options import SearchOptions
 
-LEAST_ITEMS = 10
+LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
 LEAST_TEXTS_OF_A_CLASS = TRAINER.folds + 2
 """The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
 SEARCH = SearchOptions()
-DEV = "dev"
-"""The split of a retrieval set that is scored if there is one."""
 
 
 @dataclass(frozen=True)
@@ -182,8 +180,8 @@ def _read(
 
 
 def _enough(file: str, count: int, items: str) -> None:
-    if count < LEAST_ITEMS:
-        raise DataError(file, f"{count} {items}; at least {LEAST_ITEMS} are needed to tell models apart")
+    if count < LEAST_ROWS:
+        raise DataError(file, f"{count} {items}; at least {LEAST_ROWS} are needed to tell models apart")
 
 
 def _task(
@@ -231,12 +229,12 @@ def _check_labels(table: LabelledTable) -> None:
 def _checked_set(folder: Path) -> RetrievalSet:
     """Read a set in BEIR layout: its split dev, or the only one it has."""
     splits = splits_of(folder)
-    if DEV not in splits and len(splits) > 1:
+    if "dev" not in splits and len(splits) > 1:
         raise InputError(
             f"{folder} has the splits {', '.join(splits)} and no dev; leave one file in its qrels/, or score a split "
             f"with: retrieve --beir {folder} --split {splits[0]}"
         )
-    data = load_set(folder, DEV if DEV in splits or not splits else splits[0])
+    data = load_set(folder, "dev" if "dev" in splits or not splits else splits[0])
     qrels = f"{folder}/qrels/{data.split}.tsv"
     if not data.findable:
         raise DataError(qrels, "no query has a relevant document in corpus.jsonl: there is nothing to find")

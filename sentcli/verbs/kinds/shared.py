@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
 
-INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
+INPUT = "Input"
 LEAST_ITEMS = 10
 """The least number of distinct texts, vectors or pairs of an analysis."""
 RESULT, PAGE = "analysis.json", "index.html"
@@ -47,7 +47,7 @@ TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."),
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
 Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
 Overwrite = options.Overwrite
-Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
+Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel="Output")]
 
 
 NOT_LOADED_SO = ("normalize",)
