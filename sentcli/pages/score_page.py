@@ -98,7 +98,7 @@ def score_page(
     if (costs := cost_table(runs)) is not None:
         sections.append(Section("What each model costs", table=costs))
     sections += [*more, *(_how_measured(tables) if tables else ())]
-    own = [table for table in tables if comparisons.is_own(table)]
+    own = [table for table in tables if table.is_own]
     verdict = comparisons.verdict(own)  # one sentence for all tables of one's own data that have several systems
     summaries = [_summary(table) for table in tables if not (verdict and table in own)]
     labels = list(dict.fromkeys(system.label for table in tables for system in table.systems))

@@ -185,7 +185,7 @@ def _model_sections(
         lines = list(rows)[:2000]  # texts of ``--texts`` that are mapped
         maps = mapping.Maps(MapTexts([rows[line].id for line in lines], lines), MapSettings())
         for model in models:
-            maps.add(model, names[model.name])
+            maps.add(names[model.name], model)
         note = f"The first {len(lines):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
         sections += maps.sections(f"{note} of k-means.")
     return sections

@@ -236,18 +236,16 @@ class Duplicates:
 
     def sections(self, note: str, recall: float | None) -> list[Section]:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
-        from sentcli.verbs.kinds.compare import short_text
-
         wide = ("text1", "text2")
-        frame = self.listed.assign(**{key: self.listed[key].map(short_text) for key in wide})
+        frame = self.listed.assign(**{key: self.listed[key].map(shared.short_text) for key in wide})
         frame = frame[self.listed["text1"] != self.listed["text2"]]
         pairs: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": wide}
         first = Table.of_frame("Most similar pairs", frame.head(self.top), **pairs)
         last = Table.of_frame("Least similar pairs", frame.tail(self.top).iloc[::-1], **pairs)
-        texts = self.equal.assign(text=self.equal["text"].map(short_text)).head(self.top)
+        texts = self.equal.assign(text=self.equal["text"].map(shared.short_text)).head(self.top)
         equal = Table.of_frame("Equal texts", texts, wide=("text",))
         rows = [
-            [number, len(part), ", ".join(part["id"].head(5)), short_text(part["text"].iloc[0])]
+            [number, len(part), ", ".join(part["id"].head(5)), shared.short_text(part["text"].iloc[0])]
             for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
         ]
         note_on_groups = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."

@@ -79,6 +79,15 @@ def short_names(models: Sequence[str]) -> dict[str, str]:
     return {model: name if list(last.values()).count(name) == 1 else model for model, name in last.items()}
 
 
+def short_text(text: str, longest: int = 120) -> str:  # characters of a text in a table
+    """Return the beginning of a text, cut at a word where there is one."""
+    text = " ".join(text.split())
+    if len(text) <= longest:
+        return text
+    head = text[: longest - 1]
+    return f"{head.rsplit(' ', 1)[0] if ' ' in head else head}\N{HORIZONTAL ELLIPSIS}"
+
+
 def vectors_of(model: EvaluatedModel, texts: Iterable[str]) -> TextVectors:
     """Return the vectors of texts, from the cache or encoded now, and release the model."""
     texts = list(texts)
