@@ -268,15 +268,16 @@ class RetrievalTask:
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set and score the run; the vectors of `texts` are not used, since the search encodes by itself."""
-        run = self.search.run(self.search.hits(self.way, model))
+        search = replace(self.search) if self.own else self.search  # anew: a model in training has learnt since
+        run = search.run(search.hits(self.way, model))
         if self.run_file is not None:
             check_output(self.run_file, overwrite=True)
             write_run(run, self.run_file)
         details: dict[str, Any] = {}
         if model is not None and self.way != "bm25":
-            dense = self.search.by_vectors(model)
+            dense = search.by_vectors(model)
             details = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
-        score = score_run(self.data, run, self.search.top_k, details)
+        score = score_run(self.data, run, search.top_k, details)
         if not self.own:
             return score
         score = replace(score, task=self.name).of_own_data(len(self.data.queries))
