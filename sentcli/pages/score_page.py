@@ -63,7 +63,7 @@ def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -
         if len(twins) > 1:  # what differs from the protocols of other tables of the same kind tells them apart
             measured = [{"score": systems.measure(twin[0]), **systems.common_protocol(twin[0])} for twin in twins]
             number = twins.index(group)
-            different = systems.differing(measured)[number]
+            different = systems.different_choices(measured)[number]
             mark = different.get("name") or systems.words(different) or f"data {number + 1} of {len(twins)}"
             title = f"{title} ({mark})"
         tables.append(ScoreTable(title, tuple(systems.systems_of(group, choices.groups, choices.names))))

@@ -95,7 +95,7 @@ def duplicates(
         )
     report = Result("analyze", model or (stored.origin.model if stored is not None else ""))
     evaluated = shared.models([model], load, rerun=rerun)[0] if model is not None else None
-    rows, searcher = _opened(corpus, stored, options, index, evaluated)
+    rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated)
     count = len(rows)
     if count < shared.LEAST_ITEMS:
         raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST_ITEMS}")
@@ -135,7 +135,7 @@ def _check_number(searcher: Searcher, least: float) -> None:
         )
 
 
-def _opened(
+def _rows_and_searcher(
     corpus: str,
     stored: Store | VectorFile | None,
     options: ReadOptions,

@@ -65,13 +65,13 @@ def read_map_texts(file: str, text_field: str, id_field: str | None, label_field
 
     stored = open_stored(file, None, ReadOptions(text_field, id_field), to_search=False)
     if stored is not None:
-        return _stored(stored, file, label_field, limit)
+        return _texts_of_vectors(stored, file, label_field, limit)
     rows, _ = shared.read_rows(file, text_field, limit, id_field=id_field)
     columns = [(row.line, row.columns) for row in rows.values()]
     return MapTexts([row.id for row in rows.values()], list(rows), _labels(file, label_field, columns))
 
 
-def _stored(stored: Store | VectorFile, file: str, label_field: str | None, limit: int) -> MapTexts:
+def _texts_of_vectors(stored: Store | VectorFile, file: str, label_field: str | None, limit: int) -> MapTexts:
     """Return the first distinct texts of stored vectors."""
     import numpy as np
 
